@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from muster.events.events import GroupDeleted
+from muster.events.events import CoordinatorElected, GroupDeleted
 from muster.events.ids import GroupId
 from muster.events.state import Group
 from muster.replay.history.clock import BEGIN, ClockReading
@@ -51,6 +51,7 @@ class IncidentTeller:
         self._coordinators = Absences(at_ms, clock)
         self._episode = Episode(group)
         self._end_of_life: GroupDeleted | None = None
+        self._min_session_ms: int | None = None
         self.away: Away | None = None
         """The last time without an owner."""
 
@@ -66,6 +67,8 @@ class IncidentTeller:
 
     def feed(self, step: Step) -> Sequence[Incident]:
         """Take in the next step; returns the incidents of the episode that ended before it."""
+        if isinstance(step, Coordinated) and isinstance(step.event, CoordinatorElected):
+            self._min_session_ms = _min_session_ms(step.event)
         at_ms = self._at_ms(step)
         if not isinstance(step, Transition) and at_ms <= self._begin_ms:
             self._note_earlier(step)
@@ -99,6 +102,7 @@ class IncidentTeller:
         return ended
 
     def _incidents(self, episode: Episode) -> list[Incident]:
+        episode.min_session_ms = self._min_session_ms
         return incidents_of(episode, self._group_id, chained=self._chained)
 
     def _note_earlier(self, step: Coordinated | Gap | Broken) -> None:
@@ -121,3 +125,8 @@ class IncidentTeller:
         if self._episode.known_until_ms is None:
             self._episode.known_until_ms = self._last_ms
         return self._incidents(self._episode)
+
+
+def _min_session_ms(elected: CoordinatorElected) -> int | None:
+    value = elected.settings.get("group.min.session.timeout.ms", "")
+    return int(value) if value.isdecimal() else None

@@ -70,6 +70,8 @@ class Episode:
         self.holes: list[Hole] = []
         self.known_until_ms: int | None = None
         """When the history tells the next thing, or ends; wall clock ms."""
+        self.min_session_ms: int | None = None
+        """The coordinator's group.min.session.timeout.ms; None: the log does not have it."""
         self.is_split = False
         """Whether it is a part of one that had more than `ACTS_MAX` acts."""
         self._last_ms: int | None = None

@@ -6,6 +6,7 @@ from typing import Final
 from muster.replay.incidents.episode.acts import Came, Departure, Went
 from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
 from muster.replay.incidents.evidence.naming import process_name, processes
+from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.evidence.standbys import call_for, call_text
 from muster.replay.incidents.evidence.waiting import given_up
@@ -64,7 +65,7 @@ def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
             f" {processes(members)}; each closed its connection, and nobody took their places"
         ),
         chain=(*silences(view.episode, run), *ended_together(run)),
-        advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED),
+        advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED, *shorter_sessions(view.episode, run)),
     )
 
 
@@ -82,7 +83,7 @@ def _of_one(view: EpisodeView, act: Went) -> IncidentClaim:
             f" {_its_place(view, act)}{_held(view, act)}"
         ),
         chain=tuple(silences(view.episode, [act])),
-        advice=_advice(act, found),
+        advice=(*_advice(act, found), *shorter_sessions(view.episode, [act])),
     )
 
 

@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from muster.replay.incidents.episode.acts import CameBack
+from muster.replay.incidents.episode.acts import CameBack, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import FormerProcess, former_process
 from muster.replay.incidents.evidence.naming import process_name
+from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, is_soon_again, members_of
@@ -39,7 +40,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 f"{process_name(run[0].member)} {_what(run)} {len(run)} times within {duration(span_ms)}"
                 f"{'' if _would_be_heard(run) else MAY_HAVE_LIVED}"
             ),
-            advice=("look at why this process ends, in its own log",),
+            advice=("look at why this process ends, in its own log", *shorter_sessions(view.episode, _gone(run))),
         )
 
 
@@ -58,6 +59,10 @@ def had_not_ended(episode: Episode, each: Replacement) -> bool:
     if each.on_same_connection or each.former_id in episode.heard_again:
         return True
     return isinstance(each.came, CameBack) and former_process(episode, each.came) is FormerProcess.ALIVE
+
+
+def _gone(run: Sequence[Replacement]) -> Iterator[Went]:
+    return (each.went for each in run if each.went is not None)
 
 
 def _would_be_heard(run: Sequence[Replacement]) -> bool:

@@ -11,6 +11,7 @@ from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departu
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.incidents.evidence.naming import common_network, processes
+from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.deployment import deployments
@@ -51,7 +52,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             grade=Grade.INFERRED,
             headline=_told(view, members, others, returned=len(returned), lived=len(lived)),
             chain=tuple(silences(view.episode, together)),
-            advice=(IN_COMMON if others else TO_COORDINATOR,),
+            advice=(IN_COMMON if others else TO_COORDINATOR, *shorter_sessions(view.episode, together)),
         )
 
 

@@ -8,6 +8,7 @@ from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import FormerProcess, former_process, former_statement
 from muster.replay.incidents.evidence.naming import process_name
+from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
@@ -62,7 +63,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             grade=_grade(each, view.episode),
             headline=_restart_text(each, view.episode),
             chain=_evidence(each, view.episode),
-            advice=_advice(each, view.episode),
+            advice=(*_advice(each, view.episode), *shorter_sessions(view.episode, [each.went] if each.went else [])),
         )
 
 

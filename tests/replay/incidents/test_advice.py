@@ -1,5 +1,6 @@
 """The advice of each kind of incident: what would have spared the group, or where to look."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -8,7 +9,7 @@ import pytest
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.incidents.kinds.restart import HELD_UP
 from tests.replay import memberships
-from tests.replay.incidents.fleet import Fleet, of_kind
+from tests.replay.incidents.fleet import QUIET_MS, Fleet, of_kind
 from tests.replay.played import history_of
 from tests.replay.whole import incidents
 
@@ -130,3 +131,53 @@ def test_a_duel_is_ended_by_an_instance_id_for_each() -> None:
     """Neither a longer session nor a look at the network would help."""
     (told,) = of_kind(incidents(history_of(memberships.duel())), "duel").advice
     assert "give each process a group.instance.id of its own" in told
+
+
+@pytest.mark.parametrize(
+    ("static", "heartbeat_s", "least", "why"),
+    [
+        (0, 3, "9 s", "3 of its heartbeat intervals; group.min.session.timeout.ms is 6 s"),
+        (4, 1, "6 s", "group.min.session.timeout.ms is 6 s"),
+    ],
+)
+def test_a_crash_for_which_all_waited_long_names_the_session_timeout(
+    static: int, heartbeat_s: int, least: str, why: str
+) -> None:
+    """With what it can be lowered to, and what that costs."""
+    fleet = Fleet(4, static=static, session_ms=60 * S, rebalance_ms=300 * S)
+    for each in fleet.world.live:
+        each.setup = each.setup.but(heartbeat_ms=heartbeat_s * S)
+    fleet.run(20 * S)
+    fleet.world.leader().rejoin_soon()  # from here on the silences of each are counted anew
+    fleet.rest(QUIET_MS)
+    fleet[3].die()
+    fleet.run(8 * S)
+    fleet.start(5)
+    fleet.rest(80 * S)
+    where_to_look, session = of_kind(fleet.told(), "crash").advice
+    assert "look at what became of it" in where_to_look
+    assert re.match(r"all waited \d\d\.\d s for it because its session timeout is 1 min: with ", session)
+    assert f"with {least} ({why}) it would have been" in session
+    trade_off = "a restart that takes longer than" if static else "a member that stands still for longer than"
+    assert f"{trade_off} {least}" in session
+
+
+def test_a_restart_for_whose_former_self_all_waited_long_names_the_session_timeout() -> None:
+    """A process that is back at once, under a new member id."""
+    fleet = Fleet(3, session_ms=60 * S, rebalance_ms=300 * S)
+    fleet.restart(2, 2 * S, kill=True)
+    fleet.rest(80 * S)
+    (session,) = [each for each in of_kind(fleet.told(), "restart").advice if "session timeout is 1 min" in each]
+    assert "with 9 s" in session
+
+
+@pytest.mark.parametrize("session_s", [10, 60])
+def test_a_crash_that_nobody_waited_for_says_nothing_of_the_session_timeout(session_s: int) -> None:
+    """Its removal began the rebalance; nor is a session of 10 s worth lowering to 9 s."""
+    fleet = Fleet(4, session_ms=session_s * S)
+    fleet[3].die()
+    if session_s == 10:
+        fleet.run(S)
+        fleet.start(5)
+    fleet.rest(80 * S)
+    assert len(of_kind(fleet.told(), "crash").advice) == 1
