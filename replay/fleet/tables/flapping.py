@@ -2,23 +2,58 @@
 
 Dynamic members that share a client id and a host at the same time cannot be told apart, so a process has flapped only
 if it joined more often than so many members explain that were there at once.
+
+Joins that were somebody's doing are left out: those of processes that were replaced by a deployment, of a plan, and of
+members that a coordinator's outage cost their places. A group that is deployed three times a day does not flap.
 """
 
 from typing import Final
 
-from muster.replay.incidents.windows import CRASH_LOOP_TIMES_MIN
+from muster.replay.incidents.kinds import assignor_change, blue_green, coordinator_outage, deployment, planned
+from muster.replay.incidents.windows import CRASH_LOOP_TIMES_MIN, DEPLOYMENT_NEXT_MS
+
+_REPLACING: Final = ", ".join(f"'{kind.name}'" for kind in (deployment.KIND, blue_green.KIND, assignor_change.KIND))
+"""Kinds whose culprits are the processes that were replaced, by their old member ids and their new ones."""
+
+_OF_ALL: Final = ", ".join(f"'{kind.name}'" for kind in (planned.PLANNED, coordinator_outage.OUTAGE))
+"""Kinds that are none of the members' doing."""
 
 QUERY: Final = f"""
 with
+nearby as (
+    select group_id, kind, culprits, started_at, coalesce(ended_at, started_at) as ended_at
+    from incidents
+    where day between (select min(day) - 1 from touched) and (select max(day) + 1 from touched)
+),
+replaced as (
+    select group_id, unnest(culprits) as name, started_at - to_milliseconds({DEPLOYMENT_NEXT_MS}) as from_at, ended_at
+    from nearby where kind in ({_REPLACING})
+),
 stays as (
     select
-        group_id, day, member_id, joined_at, left_at, stay_ms,
+        group_id, day, member_id, group_instance_id, joined_at, left_at, stay_ms,
         coalesce(group_instance_id, client_id || ' at ' || ltrim(client_host, '/')) as process,
         group_instance_id is not null as is_static
     from memberships semi join touched using (day)
 ),
-many as (
+own as (
     select * from stays
+    where not exists (
+        from nearby
+        where nearby.kind in ({_OF_ALL}) and nearby.group_id = stays.group_id
+            and stays.joined_at between nearby.started_at and nearby.ended_at
+    )
+    and not exists (
+        from replaced where replaced.group_id = stays.group_id and replaced.name = stays.member_id
+    )
+    and not exists (
+        from replaced
+        where replaced.group_id = stays.group_id and replaced.name = stays.group_instance_id
+            and stays.joined_at between replaced.from_at and replaced.ended_at
+    )
+),
+many as (
+    select * from own
     qualify count(*) over (partition by group_id, day, process, is_static) >= {CRASH_LOOP_TIMES_MIN}
 ),
 moments as (

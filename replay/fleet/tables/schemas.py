@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muster.replay.history.items import UNREADABLE_NAMED
 
-RULES_VERSION: Final = 9
+RULES_VERSION: Final = 10
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
 
 _NOTES: Final = (
@@ -314,7 +314,7 @@ STORMS: Final = FleetTable(
 
 FLAPPING_MEMBERS: Final = FleetTable(
     "flapping_members",
-    "A process that joined a group again and again in a day.",
+    "A process that joined a group again and again in a day, and not for a deployment, a plan or an outage.",
     (
         GROUP,
         Column("day", DAY, "The UTC day."),

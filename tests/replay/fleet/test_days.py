@@ -194,6 +194,41 @@ def test_an_instance_flaps_whatever_its_host(tmp_path: Path) -> None:
     assert (flapping["process"], flapping["is_static"], flapping["stays"]) == ("billing-2", True, 3)
 
 
+def told_incident(kind: str, after_ms: int, *culprits: str, took_ms: int = MINUTE_MS) -> tuple[str, tuple[object, ...]]:
+    ended_ms = wall_ms_of(NIGHT) + after_ms + took_ms  # type: ignore[arg-type]
+    given = {"kind": kind, "culprits": list(culprits), "ended_at": micros(ended_ms)}
+    return "incidents", row("incidents", after_ms, **given)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "blue-green", "assignor-change"])
+@pytest.mark.parametrize("instance", [None, "billing-2"])
+def test_a_group_that_is_deployed_again_and_again_does_not_flap(
+    tmp_path: Path, kind: str, instance: str | None
+) -> None:
+    """Three times a day each process is replaced; static members also before the first rebalance of the deployment."""
+    rows = []
+    for hour in range(4):
+        began_ms, name = -(hour + 1) * 60 * MINUTE_MS, f"app-{hour}"
+        rows.append(told_incident(kind, began_ms, f"app-{hour - 1}", instance or name))
+        joined_ms = began_ms + (30_000 if instance is None else -30_000)
+        rows.append(stay(joined_ms, MINUTE_MS, member_id=name, group_instance_id=instance))
+    assert days(tmp_path, *rows)["flapping_members"] == []
+    rows += [
+        stay(-number * MINUTE_MS, 1_000, member_id=f"own-{number}", group_instance_id=instance) for number in range(3)
+    ]
+    assert [each["stays"] for each in days(tmp_path / "again", *rows)["flapping_members"]] == [3]
+
+
+@pytest.mark.parametrize(("kind", "flap"), [("planned", 0), ("coordinator-outage", 0), ("crash-loop", 1)])
+def test_members_that_are_brought_back_by_others_do_not_flap(tmp_path: Path, kind: str, flap: int) -> None:
+    """By a plan, or by an outage that cost them their places; one that goes by itself does."""
+    rows = []
+    for hour in range(3):
+        began_ms = -(hour + 1) * 60 * MINUTE_MS
+        rows += [told_incident(kind, began_ms), stay(began_ms + 1_000, MINUTE_MS, member_id=f"app-{hour}")]
+    assert len(days(tmp_path, *rows)["flapping_members"]) == flap
+
+
 # ---- days -----------------------------------------------------------------------------------------------------------
 
 
