@@ -142,10 +142,13 @@ class Stage:
         return setup.but(host=self._host(), client_id=client_id)
 
     def identity(self, *processes: Process, returned: bool = False) -> Knowable:
-        """How well the log bears that a process is the same as before. `returned`: it is, and was not restarted."""
+        """How well the log bears that a process is the same as before.
+
+        `returned`: it is, and was not restarted: it comes on the connection that it had.
+        """
         if all(each.is_static for each in processes):
             return Knowable.RECORDED
-        if self.style is Style.ALIKE or (self.style is Style.PODS and not returned):
+        if self.style in (Style.ALIKE, Style.PODS) and not returned:
             return Knowable.UNKNOWABLE
         return Knowable.INFERRED
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from muster.events.ids import MemberId
 from muster.replay.incidents.episode.acts import CameBack, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
@@ -45,10 +46,14 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def loops(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """The runs in which one process went and came back often enough."""
+    """The runs in which one process went and came back often enough: by its name, or by the connection that it kept."""
     by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
+    keys: dict[MemberId, tuple[str, ...]] = {}
     for each in replaced:
-        by_process[each.process.key].append(each)
+        key = keys.get(each.former_id, each.process.key)
+        by_process[key].append(each)
+        if each.on_same_connection:
+            keys[each.came.member.member_id] = key
     for times in by_process.values():
         yield from (run for run in runs(times, is_soon_again) if len(run) >= CRASH_LOOP_TIMES_MIN)
 

@@ -32,13 +32,11 @@ def test_the_page_has_the_count(verdicts: list[Verdict]) -> None:
 
 
 def test_of_an_older_log_nothing_false_is_told() -> None:
-    """It recorded less: who held an unused id is missed, how long it took where the clock jumped, and whether those who
-    fell silent at once, or again and again, had died; no more."""
+    """It recorded less: who held an unused id is missed, and how long it took where the clock jumped. Whether those who
+    fell silent together, or often, had died, and who is who where all share a client id, is told as unknown."""
     older = all_judged(OLDER, None, SEEDS, 1)
     assert [described(each) for each in older if each.is_false] == []
     wrong = [each for each in older if each.counts and not each.is_right]
-    silent = {"network-cut-of-all", "all-crash-and-restart", "crash-loop", "slow-beat"}
-    assert {each.kind if each.is_missed else each.scenario for each in wrong} <= {"unused-id", "clock-jump", *silent}
-    abstained = [each for each in wrong if each.scenario in silent]
-    assert abstained
-    assert all(each.has_abstained for each in abstained)
+    assert any(each.has_abstained for each in wrong)
+    said = [each for each in wrong if not each.has_abstained]
+    assert {each.kind if each.is_missed else each.scenario for each in said} <= {"unused-id", "clock-jump"}
