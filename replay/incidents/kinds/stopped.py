@@ -11,6 +11,7 @@ from muster.events.state import Member
 from muster.replay.incidents.episode.acts import Went
 from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
 from muster.replay.incidents.evidence.naming import processes
+from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.evidence.standbys import call_for
 from muster.replay.incidents.grade import Grade
@@ -45,7 +46,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 " does that is stopped or killed"
             ),
             chain=(*silences(view.episode, run), *ended_together(run)),
-            advice=(_advice(members),),
+            advice=(_advice(members), *shorter_sessions(view.episode, run)),
         )
 
 
