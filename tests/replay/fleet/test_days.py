@@ -221,7 +221,7 @@ def test_a_group_that_is_deployed_again_and_again_does_not_flap(
 
 @pytest.mark.parametrize(("kind", "flap"), [("planned", 0), ("coordinator-outage", 0), ("crash-loop", 1)])
 def test_members_that_are_brought_back_by_others_do_not_flap(tmp_path: Path, kind: str, flap: int) -> None:
-    """By a plan, or by an outage that cost them their places; one that goes by itself does."""
+    """They are brought back by a plan, or by an outage that cost them their places; one that goes by itself does."""
     rows = []
     for hour in range(3):
         began_ms = -(hour + 1) * 60 * MINUTE_MS
