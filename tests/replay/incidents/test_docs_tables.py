@@ -1,5 +1,6 @@
 """The page of kinds says what the code has."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,11 @@ def test_no_two_kinds_have_one_name() -> None:
     """And each finder stands in the precedence once."""
     assert len({kind.name for kind in KINDS}) == len(KINDS)
     assert len({find for find, _ in PRECEDENCE}) == len(PRECEDENCE)
+
+
+def test_the_page_says_of_each_kind_on_which_evidence_it_rests() -> None:
+    """In the table below the kinds."""
+    page = PAGE.read_text(encoding="utf-8")
+    rows = page.partition("## The evidence that each kind rests on")[2].partition("\n## ")[0]
+    named = {name for row in rows.splitlines() for name in re.findall(r"`([a-z-]+)`", row.partition(" | ")[0])}
+    assert named == {kind.name for kind in KINDS}
