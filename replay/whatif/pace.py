@@ -5,11 +5,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, MemberRejoined, RebalanceStarted
 from muster.events.ids import MemberId
 from muster.replay.whatif.facts import Fact, Step
 
 NEVER = math.inf
+_BY_TIMER = (Cause.JOIN_PHASE_TIMED_OUT, Cause.INITIAL_DELAY_ELAPSED)
 
 TYPICAL_MS = 1_500
 """The time until a member rejoins if none is recorded: half of the default `heartbeat.interval.ms` of clients."""
@@ -18,6 +20,8 @@ TYPICAL_MS = 1_500
 class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     """Durations in ms: of each member from the rebalance's start to its rejoin, and of the leader to its assignment.
 
+    `late_ms`: how late the timer came that ended the join phase, if one did; no timer comes on time.
+
     Who is not in `rejoins` and was a member (`members`) did not rejoin; of others nothing is recorded.
     """
 
@@ -25,6 +29,7 @@ class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     rejoins: dict[MemberId, int] = {}
     sync_ms: float = 0
     leader_id: MemberId | None = None
+    late_ms: int = 0
 
     def syncs_after_ms(self, leader_id: MemberId | None) -> float:
         """The time that the leader took; of another one than the recorded nothing is known, and it takes none."""
@@ -41,21 +46,33 @@ PROMPT = MemberPace()
 def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step]) -> MemberPace:
     """The pace of the rebalance that a fact started. `members`: those of the group before it."""
     started, begun_ms = begun.started, begun.at_ms
-    members = frozenset(members)
     rejoins: dict[MemberId, int] = {}
-    completed_ms: int | None = None
-    leader_id: MemberId | None = None
+    completed: JoinPhaseCompleted | None = None
+    sync_ms = NEVER
     for step in (begun, *following):
         if not isinstance(step, Fact):
             break  # what comes after a gap, or a takeover, is of another pace
         for event in step.events:
-            at_ms = event.why.decided_ms
-            if isinstance(event, MemberRejoined) and completed_ms is None:
+            if isinstance(event, MemberRejoined) and completed is None:
                 rejoins.setdefault(event.member.member_id, max(0, event.why.arrived_ms - begun_ms))
             elif isinstance(event, JoinPhaseCompleted):
-                completed_ms, leader_id = at_ms, event.group.leader_id
-            elif isinstance(event, GroupStabilized) and completed_ms is not None:
-                return MemberPace(members=members, rejoins=rejoins, sync_ms=at_ms - completed_ms, leader_id=leader_id)
+                completed = event
+            elif isinstance(event, GroupStabilized) and completed is not None:
+                sync_ms = event.why.decided_ms - completed.why.decided_ms
+                return _pace(members, rejoins, completed, sync_ms)
             elif isinstance(event, GroupEmptied) or (isinstance(event, RebalanceStarted) and event is not started):
-                return MemberPace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)
-    return MemberPace(members=members, rejoins=rejoins, sync_ms=NEVER, leader_id=leader_id)
+                return _pace(members, rejoins, completed, sync_ms)
+    return _pace(members, rejoins, completed, sync_ms)
+
+
+def _pace(
+    members: Iterable[MemberId], rejoins: dict[MemberId, int], completed: JoinPhaseCompleted | None, sync_ms: float
+) -> MemberPace:
+    why = None if completed is None else completed.why
+    return MemberPace(
+        members=frozenset(members),
+        rejoins=rejoins,
+        sync_ms=sync_ms,
+        leader_id=None if completed is None else completed.group.leader_id,
+        late_ms=max(0, why.decided_ms - why.arrived_ms) if why is not None and why.cause in _BY_TIMER else 0,
+    )

@@ -5,6 +5,7 @@ process comes back. Time is wall clock ms, and moves when it is told to: what is
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -24,7 +25,15 @@ from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.timeouts import due
 from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
-from muster.events.events import JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted, StaticMemberReplaced
+from muster.events.events import (
+    AnyEvent,
+    JoinPhaseCompleted,
+    MemberEvent,
+    MemberJoined,
+    MemberRemoved,
+    RebalanceStarted,
+    StaticMemberReplaced,
+)
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member
 from muster.replay.whatif.awaited import Rejoins, Syncs
@@ -40,11 +49,12 @@ BY_ITSELF_MAX = 20
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance that began in the play."""
+    """A rebalance that began in the play. `admitted`: the members whose joins it let in, held until then or not."""
 
     at_ms: int
     cause: Cause
     member_id: MemberId | None
+    admitted: frozenset[MemberId] = frozenset()
     is_late: bool  # by somebody alive, who was dropped before
     is_dead: bool  # for somebody dead, whose sync did not come
 
@@ -76,6 +86,7 @@ class Play:
         self.expired: list[ExpiredSession] = []
         self.kept: set[MemberId] = set()
         self.silent: dict[MemberId, Member] = {}
+        self._parts: defaultdict[tuple[MemberId, bool], list[tuple[int, Started]]] = defaultdict(list)
         self._silent_once_admitted: dict[MemberId, Member] = {}
         self._settings = settings
         self._soft = restore_soft_state(group, now_ms, settings)
@@ -117,6 +128,11 @@ class Play:
         is_there = member_id in self._soft.parked_joins
         return self._rejoins.at_ms(member_id) if is_awaited and not is_there else NEVER
 
+    def part_of(self, member_id: MemberId, since_ms: int, *, is_loss: bool) -> Started | None:
+        """The rebalance that was running when, from a moment on, the member first came, or was lost; None: none was."""
+        parts = self._parts.get((member_id, is_loss), ())
+        return next((started for at_ms, started in parts if at_ms >= since_ms), None)
+
     def came(self) -> list[MemberId]:
         """Return the members who joined, or rejoined, since the last call."""
         came, self._came = self._came, []
@@ -155,6 +171,13 @@ class Play:
         assert self.group is not None
         self.feed(join_of(self.group, member, member_id, self.now_ms))
 
+    def expire(self, member_id: MemberId) -> None:
+        """End the session of a silent member, now that it was recorded, if that is the time for it here."""
+        session = self._soft.sessions.get(member_id)
+        if self.group is not None and session is not None and session.deadline_ms <= self.now_ms:
+            due_ms = int(session.deadline_ms)
+            self.feed(ExpireSession(group_id=self.group.group_id, member_id=member_id, due_ms=due_ms))
+
     def feed(self, command: AnyCommand) -> None:
         """Decide a command, and let the members go along with it."""
         self._came_in += 1
@@ -183,7 +206,7 @@ class Play:
     def advance(self, until_ms: int) -> None:
         """Let time pass."""
         while self.group is not None:
-            next_ms = min(self._soft.next_deadline_ms(), self._next_of_members())
+            next_ms = min(self._next_timer_ms(), self._next_of_members())
             if next_ms > until_ms:
                 break
             self._count()
@@ -237,16 +260,27 @@ class Play:
     def _decide(self, command: AnyCommand) -> None:
         self._count()
         incarnation = self.group.incarnation if self.group is not None else 0
+        was_joining = self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE
         moment = Moment(now_ms=self.now_ms, wall_ms=self.now_ms, owner_epoch=0, incarnation=incarnation)
         decision = decide(command, self.group, self._soft, moment, self._settings)
         self.group, self._soft = decision.group, decision.soft
         if decision.refreshed_session is not None:
             decision.refreshed_session.refresh(self.now_ms, None)
-        gone: list[MemberId] = []
         for event in decision.events:
             if isinstance(event, RebalanceStarted):
-                self._note_start(event)
-            elif isinstance(event, MemberJoined):
+                self._note_start(event, decision.events)
+                was_joining = True
+        self._note(decision.events)
+        if was_joining and self.started:
+            for event in decision.events:
+                if isinstance(event, MemberEvent):
+                    part = event.member.member_id, isinstance(event, MemberRemoved)
+                    self._parts[part].append((self.now_ms, self.started[-1]))
+
+    def _note(self, events: Iterable[AnyEvent]) -> None:
+        gone: list[MemberId] = []
+        for event in events:
+            if isinstance(event, MemberJoined):
                 self._await(event.member.member_id)
                 if event.member.member_id in self._silent_once_admitted:
                     self.silent[event.member.member_id] = self._silent_once_admitted.pop(event.member.member_id)
@@ -275,11 +309,18 @@ class Play:
             if member_id not in self.group.members:
                 self.silent.pop(member_id, None)
 
-    def _begun(self, event: RebalanceStarted) -> Started:
+    def _begun(self, event: RebalanceStarted, decided: Iterable[AnyEvent]) -> Started:
         member_id = event.why.member_id
         is_late = member_id in self._dropped and event.why.cause is not Cause.SYNC_TIMED_OUT
         is_dead = member_id in self.silent and event.why.cause is Cause.SYNC_TIMED_OUT
-        return Started(at_ms=self.now_ms, cause=event.why.cause, member_id=member_id, is_late=is_late, is_dead=is_dead)
+        return Started(
+            at_ms=self.now_ms,
+            cause=event.why.cause,
+            member_id=member_id,
+            admitted=frozenset(each.member.member_id for each in decided if isinstance(each, MemberJoined)),
+            is_late=is_late,
+            is_dead=is_dead,
+        )
 
     def _note_removal(self, member: Member, cause: Cause) -> None:
         """Note a removal: a live member that was dropped for being late learns it by its next request, and rejoins."""
@@ -294,10 +335,10 @@ class Play:
                 self._late.append((at_ms, member))
                 self._dropped.add(member.member_id)
 
-    def _note_start(self, event: RebalanceStarted) -> None:
+    def _note_start(self, event: RebalanceStarted, decided: Iterable[AnyEvent]) -> None:
         if len(self.started) >= BY_ITSELF_MAX + 2 * self._came_in:
             raise TooLong(CIRCLES)
-        self.started.append(self._begun(event))
+        self.started.append(self._begun(event, decided))
         members = self.group.members if self.group is not None else {}
         self._rejoins = Rejoins({each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members})
 
@@ -339,6 +380,12 @@ class Play:
     def _is_follower_to_sync(self, member_id: MemberId) -> bool:
         is_leader = self.group is not None and member_id == self.group.leader_id
         return member_id in self._soft.pending_syncs and not is_leader and self._is_alive(member_id)
+
+    def _next_timer_ms(self) -> float:
+        """When the coordinator next looks for what is due: after the end of a phase as late as it did in the log."""
+        next_ms = self._soft.next_deadline_ms()
+        is_phase = next_ms in (self._soft.join_deadline_ms, self._soft.sync_deadline_ms)
+        return next_ms + self.pace.late_ms if is_phase else next_ms
 
     def _next_of_members(self) -> float:
         return min(self._next_of_those_in_phase(), min((at_ms for at_ms, _ in self._late), default=NEVER))

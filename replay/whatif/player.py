@@ -44,7 +44,6 @@ from muster.replay.whatif.verdict import Additional, Verdict
 
 _LEFT = Cause.MEMBER_LEFT
 _PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
-_MISSED = frozenset({Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT})
 _DROPPED = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.SYNC_TIMED_OUT})
 
 NOT_YET = -math.inf
@@ -127,7 +126,6 @@ class Player:
             one = recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
                 one.doubt = one.doubt or f"the log ends at {instant(last_ms)}, before the session does"
-                one.begins_ms = begun.at_ms
         self._attribute(None)
         self._settle(play)
 
@@ -151,7 +149,7 @@ class Player:
     def _fact(self, fact: Fact, group: Group) -> None:
         started = fact.started
         if any(isinstance(event, GroupDeleted) for event in fact.events):
-            self._come_to(fact, group)
+            self._come_to(fact)
             self._abandon(telling.DELETED)
             return
         if fact.command is None:
@@ -166,38 +164,47 @@ class Player:
             else:
                 self._verdicts.would_not(second, telling.FOLLOWED)
             return
-        if started is not None and self._play is None and self._was_early(fact, started):
-            return
-        play = self._come_to(fact, group)
-        if play is None:
+        self._come_to(fact)
+        one = None if started is None else self._opened(fact, started)
+        if self._play is None and one is not None:
+            if one.begins_ms is not None:
+                self._verdicts.would(one, telling.would_text(one))
+                return
+            self._begin(fact, group)
+        if self._play is not None:
+            self._feed(fact, one, self._play, group)
+        else:
             self._is_settled = bool(fact.leaves_settled)
-            return
+
+    def _feed(self, fact: Fact, one: Open | None, play: Play, group: Group) -> None:
+        """Give to the play what came in, and find out what begins with it. `one`: what began with it in the log."""
         if self._is_back_anew(fact, play):
             self._abandon(telling.BACK_ANEW)
-            if started is not None:
-                self._verdicts.cannot_tell(started, telling.BACK_ANEW)
+            if one is not None:
+                self._verdicts.cannot_tell(one.started, telling.BACK_ANEW)
             return
-        one: Open | None = None
-        if started is not None:
+        if one is not None:
             play.pace = pace_of(fact, group.members, self._ahead.following)
-            one = self._opened(fact, started, play)
+            one.doubt = self._doubt(fact, play, one.subjects)
             self._open.append(one)
+        elif self._open and not self._is_settled:
+            self._fold_in(fact, self._open[-1])
         self._apply(fact, play)
         self._attribute(one)
         if not self._has_begun(one):
             play.let_sync()
         self._is_settled = bool(fact.leaves_settled)
 
-    def _was_early(self, fact: Fact, started: RebalanceStarted) -> bool:
-        """Whether it is about a member that was missed in an earlier play already, which began this one sooner."""
-        missed = {event.member.member_id for event in fact.events if isinstance(event, MemberRemoved)}
-        for begun, told in self._early:
-            if begun.cause in _MISSED and begun.member_id in missed:
-                self._early.remove((begun, told))
-                one = Open(started=started, subjects=frozenset(missed), grade=Grade.RECORDED, begins_ms=begun.at_ms)
-                self._verdicts.would(one, telling.would_text(one))
-                return True
-        return False
+    def _fold_in(self, fact: Fact, running: Open) -> None:
+        """Note who came, or was lost, while a rebalance was running in the log."""
+        folded = {
+            (event.member.member_id, isinstance(event, MemberRemoved))
+            for event in fact.events
+            if isinstance(event, MemberJoined | MemberRemoved)
+        }
+        running.folded |= folded
+        if any(member_id in self._barely_silent for member_id, _ in folded):
+            running.doubt = running.doubt or telling.BARELY_SILENT
 
     def _is_back_anew(self, fact: Fact, play: Play) -> bool:
         """Whether a process came back as a new member, since it was dropped in the log, that is still one in the play.
@@ -212,18 +219,13 @@ class Player:
     def _has_begun(self, one: Open | None) -> bool:
         return one is None or one.begins_ms is not None
 
-    def _come_to(self, fact: Fact, group: Group) -> Play | None:
-        """The play as it is when this comes in; None: nothing is played, and it begins nothing."""
+    def _come_to(self, fact: Fact) -> None:
+        """Bring the play to where this comes in; it may be over by then."""
         if self._play is not None:
             self._advance(self._play, fact.at_ms)
             self._attribute(None)
             if self._play.is_settled and self._is_settled:
                 self._settle(self._play)
-        if self._play is None and fact.started is not None:
-            self._play, self._told, self._besides = self._begin(fact, group), 0, 0
-            self._falling = Falling(self._ahead.departures, fact.at_ms)
-            self._advance(self._play, fact.at_ms)
-        return self._play
 
     def _advance(self, play: Play, until_ms: int) -> None:
         """Let time pass, in which members fall silent."""
@@ -240,14 +242,17 @@ class Player:
                 self._barely_silent.add(member_id)
             member = self._altered.member(silent.member)
             longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
-            play.silence(member, silent.due_ms + longer_ms)
+            play.silence(member, silent.removed_ms + longer_ms)  # as late after its due time as it was recorded
 
-    def _begin(self, fact: Fact, group: Group) -> Play:
+    def _begin(self, fact: Fact, group: Group) -> None:
         settings = self._settings
         started = fact.started
         if started is not None and started.group.previous_state is GroupState.EMPTY:
             settings = msgspec.structs.replace(settings, initial_rebalance_delay_ms=started.timeout_ms)
-        return Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms)
+        self._play = Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms)
+        self._told, self._besides = 0, 0
+        self._falling = Falling(self._ahead.departures, fact.at_ms)
+        self._advance(self._play, fact.at_ms)
 
     def _apply(self, fact: Fact, play: Play) -> None:
         """Give to the play what came in."""
@@ -297,6 +302,7 @@ class Player:
             self._dropped.append(event.member)
         if why.cause is Cause.SESSION_EXPIRED:
             self._silence(fell_silent(event), play)
+            play.expire(event.member.member_id)
             return True
         is_own = why.client_id in (None, member.client_id)  # an administrator may have removed it
         if why.cause is _LEFT and is_own and event.member.group_instance_id is None and member.group_instance_id:
@@ -306,19 +312,27 @@ class Player:
 
     # ---- verdicts ---------------------------------------------------------------------------------------------------
 
-    def _opened(self, fact: Fact, started: RebalanceStarted, play: Play) -> Open:
+    def _opened(self, fact: Fact, started: RebalanceStarted) -> Open:
+        """The rebalance that begins with a fact, which one of an earlier moment in the play may be."""
         members = [event.member for event in fact.events if isinstance(event, MemberEvent)]
-        subjects = frozenset(each.member_id for each in members)
         is_assumed = self._alterations.is_static and any(each.group_instance_id is None for each in members)
+        one = Open(
+            started=started,
+            subjects=frozenset(each.member_id for each in members),
+            grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
+            lost=frozenset(each.member.member_id for each in fact.events if isinstance(each, MemberRemoved)),
+        )
+        for begun, told in self._early:
+            if recorded_as(begun, [one]) is not None:
+                self._early.remove((begun, told))
+                one.begins_ms, one.begun = begun.at_ms, begun
+                break
+        return one
+
+    def _doubt(self, fact: Fact, play: Play, subjects: frozenset[MemberId]) -> str:
         behind, self._behind = self._behind, ""
         doubt = telling.doubt(fact, self._altered, play, is_static=self._alterations.is_static)
-        return Open(
-            started=started,
-            subjects=subjects,
-            grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
-            is_arrival=any(isinstance(event, MemberJoined) for event in fact.events),
-            doubt=doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else behind),
-        )
+        return doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else behind)
 
     def _attribute(self, fed: Open | None) -> None:
         """Find the recorded rebalance that each of the play's new ones is."""
@@ -328,7 +342,7 @@ class Player:
         for begun in play.started[self._told :]:
             one = fed or recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None:
-                one.begins_ms = begun.at_ms
+                one.begins_ms, one.begun = begun.at_ms, begun
             elif self._is_within:
                 self._early.append((begun, telling.additional(begun, self._open, is_first=self._besides == 0)))
                 self._besides += 1

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from muster.events.causes import Cause
 from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import Group
@@ -27,18 +28,27 @@ NOT_REPRODUCED: Final = (
 )
 
 
+_LOSSES: Final = frozenset(
+    {Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT, Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN}
+)
+"""What begins because a member is gone."""
+
+
 class Open(msgspec.Struct, kw_only=True):
     """A recorded rebalance that is being played. `subjects`: the members that started it; `grade`: how they are known.
 
-    `doubt`: why nothing can be told, whatever the play says; empty: there is none.
+    `lost`: those of them that were removed. `folded`: who came, or was lost (True), while it ran. `begun`: which
+    one of the play it is. `doubt`: why nothing can be told, whatever the play says; empty: there is none.
     """
 
     started: RebalanceStarted
     subjects: frozenset[MemberId]
     grade: Grade
-    is_arrival: bool = False
+    lost: frozenset[MemberId] = frozenset()
+    folded: set[tuple[MemberId | None, bool]] = set()
     doubt: str = ""
     begins_ms: int | None = None
+    begun: Started | None = None
     follows: "Open | None" = None
     """The rebalance whose second round it is."""
 
@@ -47,10 +57,15 @@ def recorded_as(begun: Started, opened: Sequence[Open]) -> Open | None:
     """The recorded rebalance that one of a play is, of those that have not begun in it."""
     waiting = [one for one in opened if one.begins_ms is None and one.follows is None]
     of_subject = [one for one in waiting if begun.member_id in one.subjects]
-    # The same member may have come, and fallen silent later.
-    first = min(of_subject, key=lambda one: one.started.why.cause is not begun.cause, default=None)
+    same = next((one for one in of_subject if one.started.why.cause is begun.cause), None)
+    # The same member may have come, and have fallen silent later: these are two.
+    is_loss = begun.cause in _LOSSES
+    alike = next((one for one in of_subject if (begun.member_id in one.lost) is is_loss), None)
     # Whatever starts a rebalance lets those in whose joins are held.
-    return first or next((one for one in waiting if one.is_arrival), None)
+    admitted = next((one for one in waiting if (one.subjects - one.lost) & begun.admitted), None)
+    # Without its first cause, what was folded in would have begun it.
+    folded = next((one for one in waiting if (begun.member_id, is_loss) in one.folded), None)
+    return same or alike or admitted or folded
 
 
 class VerdictTeller(Protocol):

@@ -94,10 +94,19 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
         return FOLLOWED
     if one.subjects & play.kept:
         return "the process would have come back as the same member, within its session"
-    other = next((each for each in together if each.begins_ms is not None), None)
-    if other is not None:
-        return f"it would have been a part of the one that began with seq {other.started.seq}"
+    since_ms = one.started.why.decided_ms
+    parts = (play.part_of(each, since_ms, is_loss=each in one.lost) for each in sorted(one.subjects))
+    running = next((each for each in parts if each is not None), None)
+    if running is not None:
+        return f"it would have been a part of {_name(running, together)}"
     return "nothing that was recorded would have started one with these settings"
+
+
+def _name(running: Started, together: Sequence[Open]) -> str:
+    recorded = next((each for each in together if each.begun is running), None)
+    if recorded is not None:
+        return f"the one that began with seq {recorded.started.seq}"
+    return f"one that the log does not have, and that would have begun at {instant(running.at_ms)}"
 
 
 def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> Additional:

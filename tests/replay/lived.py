@@ -3,6 +3,7 @@
 A second is a turn: everybody who is alive heartbeats, rejoins when it is told to, and syncs.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from muster.coordinator.group.commands import AnyCommand, ConfigOperation
 from muster.coordinator.group.configs import EXPANSION_DELAY
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.takeover import restore_soft_state
-from muster.events.events import RebalanceStarted
+from muster.coordinator.group.timeouts import due
+from muster.events.events import AnyEvent, RebalanceStarted
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.records import StoredRecord
 from muster.replay.history.items import Happened, Item
@@ -28,10 +30,12 @@ Deed = tuple[int, str, str]
 SETTLED_S = 20
 APART_MS = 7
 """Between the turns of two processes, so that nothing happens at one moment."""
+LATE_MIN_MS, LATE_STEPS_MS = 2, 4
+"""A timer fires 2 to 5 ms late: less than what is between two turns."""
 
 
 class Unchecked(Harness):
-    """A harness that checks nothing: the rules' own tests do, and a story is long.
+    """A harness that checks nothing: the rules' own tests do, and a story is long. Its timers are late, as real ones.
 
     `takeovers`: of each the number of events before it, and when it was (wall clock, ms).
     """
@@ -39,6 +43,18 @@ class Unchecked(Harness):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.takeovers: list[tuple[int, int]] = []
+
+    def sleep(self, duration_ms: int) -> tuple[AnyEvent, ...]:
+        until_ms, seen = self.now_ms + duration_ms, len(self.events)
+        while self.group is not None and (deadline_ms := self.soft.next_deadline_ms()) < math.inf:
+            fired_ms = int(deadline_ms) + LATE_MIN_MS + int(deadline_ms) % LATE_STEPS_MS
+            if fired_ms > until_ms:
+                break
+            self.now_ms = max(self.now_ms, fired_ms)
+            for command in due(self.group_id, self.soft, self.now_ms):
+                self.send(command)
+        self.now_ms = until_ms
+        return tuple(self.events[seen:])
 
     def takeover(self, records: Iterable[StoredRecord] | None = None) -> None:
         assert records is None
