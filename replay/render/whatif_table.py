@@ -10,7 +10,7 @@ from muster.replay.rebalances.wording import plural
 from muster.replay.render import markdown
 from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import grid, table
-from muster.replay.times import Instant, clock_of, day_of, duration, moment_of, zone_of, zone_of_all
+from muster.replay.times import Instant, clock_of, day_of, moment_of, zone_of, zone_of_all
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
 
 _STYLES = {Verdict.WOULD_NOT: "green", Verdict.WOULD: "", Verdict.CANNOT_TELL: "yellow"}
@@ -20,7 +20,8 @@ _HEAD = ("Seq", "Rebalance, and whether it would have happened")
 
 def print_whatif(result: WhatIf, console: Console) -> None:
     """The answer first."""
-    console.print(text(_answer(result), "bold green" if result.would_not else "bold"))
+    is_dearer = result.played.partition_ms > result.recorded.partition_ms and bool(result.advice)
+    console.print(text(_answer(result), "bold red" if is_dearer else "bold green" if result.would_not else "bold"))
     console.print(grid(_rows(result)))
     if not (result.rebalances or result.additional):
         return
@@ -63,13 +64,14 @@ def _answer(result: WhatIf) -> str:
     group = printable(result.group_id)
     if not recorded:
         return f"{where} tells of no rebalance of {group}."
-    subject = "it" if result.would_not == 1 else "they"
-    avoided = f"; {subject} took {duration(result.avoided_ms)}" if result.avoided_ms else ""
-    return f"{result.would_not} of {plural(recorded, 'rebalance')} of {group} would not have happened{avoided}"
+    told = f"{result.would_not} of {plural(recorded, 'rebalance')} of {group} would not have happened"
+    return f"{told}; {result.advice}" if result.advice else told
 
 
 def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
     yield "With", Text("\n").join(text(f"{name}={value}") for name, value in result.settings.items())
+    yield "Cost", text(f"{result.recorded} (as recorded)")
+    yield "Would cost", text(str(result.played))
     if result.would:
         yield "Would have", text(plural(result.would, "rebalance"))
     if result.cannot_tell:
@@ -117,4 +119,12 @@ def _moment(at: Instant) -> str:
 
 def _reason(each: Replayed | Additional) -> str:
     grade = "" if each.grade is Grade.UNKNOWN else f" ({each.grade})"
-    return f"{grade}: {each.reason}"
+    return f"{grade}: {each.reason}{_cost(each)}"
+
+
+def _cost(each: Line) -> str:
+    """The cost, where it is known, and another one than was recorded."""
+    recorded = each.recorded if isinstance(each, Replayed) else None
+    if each.played is None or each.played == recorded:
+        return ""
+    return f"; {each.played}" if recorded is None else f"; {each.played}; as recorded {recorded}"

@@ -12,6 +12,7 @@ pace.py         How fast a group's members went along with a recorded rebalance.
 departures.py   Members that fell silent before their sessions ended.
 awaited.py      The members for whom a play waits: who rejoins next, and who syncs.
 requests.py     The requests that members send in a play.
+spent.py        The cost of a play.
 play.py         A group, its rules and its members, played on from a recorded state.
 silences.py     Shorter sessions: which of the recorded silences they would not have borne.
 verdict.py      The result.

@@ -7,8 +7,11 @@ from typing import Final
 from muster.events.ids import GroupId
 from muster.replay.history.window import Bounds
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
+from muster.replay.whatif.verdict import Additional, Line, Replayed, Standstill, Verdict, WhatIf
 
+MATTERS_MS: Final = 1_000
+MATTERS_SHARE: Final = 0.05
+"""Costs whose difference is larger than both are different: partition time, and time not Stable."""
 LISTED_MAX: Final = 1_000
 """The rebalances that a table or a document lists; JSON lines have all."""
 
@@ -19,6 +22,8 @@ class Counted:
     def __init__(self) -> None:
         self._counts: Counter[Verdict] = Counter()
         self._avoided_ms = 0
+        self._recorded = Standstill(not_stable_ms=0, partition_ms=0)
+        self._played = Standstill(not_stable_ms=0, partition_ms=0)
         self._besides: Counter[Verdict] = Counter()
         self._replayed: deque[Replayed] = deque(maxlen=LISTED_MAX)
         self._additional: deque[Additional] = deque(maxlen=LISTED_MAX)
@@ -28,11 +33,15 @@ class Counted:
         if isinstance(line, Additional):
             self._besides[line.verdict] += 1
             self._additional.append(line)
+            if line.played is not None:
+                self._played = _sum(self._played, line.played)
             return
         self._counts[line.verdict] += 1
         if line.verdict is Verdict.WOULD_NOT:
             self._avoided_ms += line.duration_ms or 0
         self._replayed.append(line)
+        if line.recorded is not None and line.played is not None:
+            self._recorded, self._played = _sum(self._recorded, line.recorded), _sum(self._played, line.played)
 
     def result(
         self,
@@ -57,5 +66,31 @@ class Counted:
             rebalances=tuple(self._replayed),
             additional=tuple(sorted(self._additional, key=lambda each: (each.until, each.seq))),
             notes=tuple(notes),
+            recorded=self._recorded,
+            played=self._played,
+            advice=advice(self._recorded, self._played),
             window=window,
         )
+
+
+def advice(recorded: Standstill, played: Standstill) -> str:
+    """Which settings cost less, whatever the number of rebalances; empty: there is no difference that matters."""
+    more = _more(recorded, played)
+    if more > 0:
+        return f"keep the settings of then: with these the group would have stood still longer ({played}) than it did"
+    return "with these settings the group would have stood still for less time" if more < 0 else ""
+
+
+def _more(recorded: Standstill, played: Standstill) -> int:
+    """Return whether playing costs more (1), less (-1) or the same (0): by partitions, else by time."""
+    pairs = (recorded.partition_ms, played.partition_ms), (recorded.not_stable_ms, played.not_stable_ms)
+    for before, after in pairs:
+        if abs(after - before) > max(MATTERS_MS, before * MATTERS_SHARE):
+            return 1 if after > before else -1
+    return 0
+
+
+def _sum(one: Standstill, other: Standstill) -> Standstill:
+    return Standstill(
+        not_stable_ms=one.not_stable_ms + other.not_stable_ms, partition_ms=one.partition_ms + other.partition_ms
+    )

@@ -6,8 +6,16 @@ from collections.abc import Iterable
 import msgspec
 
 from muster.events.causes import Cause
-from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, MemberRejoined, RebalanceStarted
+from muster.events.events import (
+    GroupEmptied,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    MemberAssigned,
+    MemberRejoined,
+    RebalanceStarted,
+)
 from muster.events.ids import MemberId
+from muster.replay.incidents.cost import partitions_had
 from muster.replay.whatif.facts import Fact, Step
 
 NEVER = math.inf
@@ -20,7 +28,8 @@ TYPICAL_MS = 1_500
 class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     """Durations in ms: of each member from the rebalance's start to its rejoin, and of the leader to its assignment.
 
-    `late_ms`: how late the timer came that ended the join phase, if one did; no timer comes on time.
+    `partitions`: how many were assigned in the end; 0: not known. `late_ms`: how late the timer came that ended the
+    join phase, if one did; no timer comes on time.
 
     Who is not in `rejoins` and was a member (`members`) did not rejoin; of others nothing is recorded.
     """
@@ -30,6 +39,7 @@ class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     sync_ms: float = 0
     leader_id: MemberId | None = None
     late_ms: int = 0
+    partitions: int = 0
 
     def syncs_after_ms(self, leader_id: MemberId | None) -> float:
         """The time that the leader took; of another one than the recorded nothing is known, and it takes none."""
@@ -59,7 +69,9 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
                 completed = event
             elif isinstance(event, GroupStabilized) and completed is not None:
                 sync_ms = event.why.decided_ms - completed.why.decided_ms
-                return _pace(members, rejoins, completed, sync_ms)
+                assigned = (each.member for each in step.events if isinstance(each, MemberAssigned))
+                pace = _pace(members, rejoins, completed, sync_ms)
+                return msgspec.structs.replace(pace, partitions=sum(map(partitions_had, assigned)))
             elif isinstance(event, GroupEmptied) or (isinstance(event, RebalanceStarted) and event is not started):
                 return _pace(members, rejoins, completed, sync_ms)
     return _pace(members, rejoins, completed, sync_ms)

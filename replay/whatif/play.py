@@ -27,6 +27,7 @@ from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
+    GroupStabilized,
     JoinPhaseCompleted,
     MemberEvent,
     MemberJoined,
@@ -39,6 +40,7 @@ from muster.events.state import Group, GroupState, Member
 from muster.replay.whatif.awaited import Rejoins, Syncs
 from muster.replay.whatif.pace import NEVER, PROMPT, MemberPace
 from muster.replay.whatif.requests import join_of, sync_of
+from muster.replay.whatif.spent import Meter, Spent
 
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
 _COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
@@ -57,6 +59,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     admitted: frozenset[MemberId] = frozenset()
     is_late: bool  # by somebody alive, who was dropped before
     is_dead: bool  # for somebody dead, whose sync did not come
+    spent: Spent = msgspec.field(default_factory=Spent)
 
 
 class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +91,7 @@ class Play:
         self.silent: dict[MemberId, Member] = {}
         self._parts: defaultdict[tuple[MemberId, bool], list[tuple[int, Started]]] = defaultdict(list)
         self._silent_once_admitted: dict[MemberId, Member] = {}
+        self.meter = Meter(group)
         self._settings = settings
         self._soft = restore_soft_state(group, now_ms, settings)
         self._rejoins = Rejoins()
@@ -144,8 +148,11 @@ class Play:
             return member.member_id
         return self.group.instances.get(instance, member.member_id)
 
-    def silence(self, member: Member, deadline_ms: int) -> None:
-        """Let a member fall silent; its session ends at the deadline unless its process comes back."""
+    def silence(self, member: Member, deadline_ms: int, since_ms: int | None = None) -> None:
+        """Let a member fall silent; its session ends at the deadline unless its process comes back.
+
+        `since_ms`: since when it was, if that was before the play.
+        """
         if member.member_id in self._soft.held_joins:
             self._silent_once_admitted[member.member_id] = member
         session = self._soft.sessions.get(member.member_id)
@@ -154,6 +161,7 @@ class Play:
             changed = msgspec.structs.replace(session, deadline_ms=deadline_ms, last_seen_ms=last_seen_ms)
             self._soft.sessions[member.member_id] = changed
             self.silent[member.member_id] = member
+            self.meter.falls_silent(member, max(0, self.now_ms - since_ms) if since_ms is not None else 0)
             self._came_in += 1
 
     def arrive(self, member: Member) -> None:
@@ -163,6 +171,7 @@ class Play:
     def rejoin(self, member: Member) -> None:
         """A member joins again, as it is now."""
         self.silent.pop(member.member_id, None)
+        self.meter.ends(member.member_id)
         self._rejoins.add(member.member_id)
         self._await(member.member_id)
         self._feed_join(member, member.member_id)
@@ -200,8 +209,13 @@ class Play:
     def come_to(self, at_ms: int) -> None:
         """Let time pass until something comes in: what members do at that very moment comes before, deadlines after."""
         self.advance(at_ms - 1)
-        self.now_ms = max(self.now_ms, at_ms)
+        self._pass_until(at_ms)
         self._go_along()
+
+    def _pass_until(self, at_ms: int) -> None:
+        if at_ms > self.now_ms:
+            self.meter.passes(at_ms - self.now_ms, self.group, self.started[-1].spent if self.started else None)
+            self.now_ms = at_ms
 
     def advance(self, until_ms: int) -> None:
         """Let time pass."""
@@ -210,11 +224,11 @@ class Play:
             if next_ms > until_ms:
                 break
             self._count()
-            self.now_ms = max(self.now_ms, math.ceil(next_ms))
+            self._pass_until(math.ceil(next_ms))
             for command in due(self.group.group_id, self._soft, self.now_ms):
                 self._pass(command)
             self._go_along()
-        self.now_ms = max(self.now_ms, until_ms)
+        self._pass_until(until_ms)
 
     def take_over(self, alive_ms: int, ready_ms: int) -> bool:
         """Let another coordinator take over. Returns False if what became of the rebalance is not known.
@@ -229,7 +243,7 @@ class Play:
         if self._soft.held_joins or any(alive_ms < each <= ready_ms for each in (*silent, *phases)):
             return False
         waited = self._soft.parked_joins
-        self.now_ms = max(self.now_ms, ready_ms)
+        self._pass_until(ready_ms)
         moments = {each: self._rejoins.at_ms(each) for each in self.group.members}
         self._rejoins = Rejoins({each: self.now_ms if each in waited else at for each, at in moments.items()})
         self._soft = restore_soft_state(self.group, self.now_ms, self._settings)
@@ -271,11 +285,19 @@ class Play:
                 self._note_start(event, decision.events)
                 was_joining = True
         self._note(decision.events)
+        self._measure(decision.events)
         if was_joining and self.started:
             for event in decision.events:
                 if isinstance(event, MemberEvent):
                     part = event.member.member_id, isinstance(event, MemberRemoved)
                     self._parts[part].append((self.now_ms, self.started[-1]))
+
+    def _measure(self, events: Iterable[AnyEvent]) -> None:
+        if any(isinstance(event, RebalanceStarted) for event in events):
+            lost = (event.member.member_id for event in events if isinstance(event, MemberRemoved))
+            self.started[-1].spent.partition_ms += sum(map(self.meter.take, lost))
+        if any(isinstance(event, GroupStabilized) for event in events):
+            self.meter.assigned(self.pace.partitions)
 
     def _note(self, events: Iterable[AnyEvent]) -> None:
         gone: list[MemberId] = []
@@ -308,6 +330,7 @@ class Play:
         for member_id in gone:
             if member_id not in self.group.members:
                 self.silent.pop(member_id, None)
+                self.meter.ends(member_id)
 
     def _begun(self, event: RebalanceStarted, decided: Iterable[AnyEvent]) -> Started:
         member_id = event.why.member_id

@@ -40,7 +40,8 @@ from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
 from muster.replay.whatif.play import Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, VerdictTeller, recorded_as
-from muster.replay.whatif.verdict import Additional, Verdict
+from muster.replay.whatif.spent import Spent
+from muster.replay.whatif.verdict import Additional, Standstill, Verdict
 
 _LEFT = Cause.MEMBER_LEFT
 _PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
@@ -111,7 +112,9 @@ class Player:
         given: list[tuple[int, Additional]] = []
         while self._early and self._early[0][0].at_ms < before_ms:
             begun, told = self._early.pop(0)
-            given.append((begun.at_ms, told))
+            is_known = told.verdict is Verdict.WOULD
+            cost = begun.spent.standstill() if is_known else None
+            given.append((begun.at_ms, msgspec.structs.replace(told, played=cost)))
         return given
 
     def _end(self, last_ms: int) -> None:
@@ -167,7 +170,8 @@ class Player:
         self._come_to(fact)
         one = None if started is None else self._opened(fact, started)
         if self._play is None and one is not None:
-            if one.begins_ms is not None:
+            if one.begun is not None:
+                one.standstill = one.begun.spent.standstill()
                 self._verdicts.would(one, telling.would_text(one))
                 return
             self._begin(fact, group)
@@ -242,7 +246,8 @@ class Player:
                 self._barely_silent.add(member_id)
             member = self._altered.member(silent.member)
             longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
-            play.silence(member, silent.removed_ms + longer_ms)  # as late after its due time as it was recorded
+            # As late after its due time as it was recorded.
+            play.silence(member, silent.removed_ms + longer_ms, silent.last_seen_ms)
 
     def _begin(self, fact: Fact, group: Group) -> None:
         settings = self._settings
@@ -350,6 +355,7 @@ class Player:
 
     def _settle(self, play: Play) -> None:
         for one in self._open:
+            one.standstill = _standstill(one, play)
             if one.follows is not None:
                 one.begins_ms = one.follows.begins_ms
             if one.begins_ms is not None:
@@ -405,3 +411,12 @@ class Player:
         if self._open:
             avoided_ms = NOT_YET if self._has_begun(self._open[-1]) else self._open[-1].started.why.decided_ms
         return fact.at_ms - avoided_ms <= SECOND_ROUND_MS and is_second_round(fact, started, group.members)
+
+
+def _standstill(one: Open, play: Play) -> Standstill | None:
+    """The cost of a recorded rebalance in a play, with the silences that it, or none, ended there."""
+    if one.follows is not None:
+        return None if one.follows.begun is not None else Spent().standstill()
+    lost = {*one.lost, *(member_id for member_id, is_lost in one.folded if is_lost and member_id is not None)}
+    silent_ms = sum(map(play.meter.take, lost))
+    return (Spent() if one.begun is None else one.begun.spent).standstill(silent_ms)

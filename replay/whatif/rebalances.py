@@ -17,7 +17,7 @@ from muster.replay.rebalances.timeline import Timeline
 from muster.replay.rebalances.wording import headline
 from muster.replay.times import instant
 from muster.replay.whatif.play import Started
-from muster.replay.whatif.verdict import Replayed, Verdict
+from muster.replay.whatif.verdict import Replayed, Standstill, Verdict
 
 SAME_MS: Final = 1_000
 """Within this the control gives a rebalance at the recorded moment."""
@@ -31,7 +31,7 @@ NOT_REPRODUCED: Final = (
 _LOSSES: Final = frozenset(
     {Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT, Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN}
 )
-"""What begins because a member is gone."""
+"""The causes of what begins because a member is gone."""
 
 
 class Open(msgspec.Struct, kw_only=True):
@@ -49,6 +49,7 @@ class Open(msgspec.Struct, kw_only=True):
     doubt: str = ""
     begins_ms: int | None = None
     begun: Started | None = None
+    standstill: Standstill | None = None
     follows: "Open | None" = None
     """The rebalance whose second round it is."""
 
@@ -88,6 +89,8 @@ class _Asked(msgspec.Struct, kw_only=True):
     grade: Grade = Grade.UNKNOWN
     reason: str = ""
     begins_ms: int | None = None
+    recorded_cost: Standstill | None = None
+    played_cost: Standstill | None = None
     control: bool | None = None
     """Whether the control gave what was recorded; None: it is being played."""
 
@@ -99,19 +102,20 @@ class Control:
         self._asked = asked
 
     def would_not(self, one: Open, _reason: str) -> None:
-        self._add(one.started, gives_it=bool(one.doubt))
+        self._add(one.started, gives_it=bool(one.doubt), cost=one.standstill)
 
     def would(self, one: Open, _reason: str) -> None:
         recorded_ms = one.started.why.decided_ms
-        self._add(one.started, gives_it=one.begins_ms is None or abs(one.begins_ms - recorded_ms) < SAME_MS)
+        gives_it = one.begins_ms is None or abs(one.begins_ms - recorded_ms) < SAME_MS
+        self._add(one.started, gives_it=gives_it, cost=one.standstill)
 
     def cannot_tell(self, started: RebalanceStarted, _reason: str) -> None:
         self._add(started, gives_it=True)
 
-    def _add(self, started: RebalanceStarted, *, gives_it: bool) -> None:
+    def _add(self, started: RebalanceStarted, *, gives_it: bool, cost: Standstill | None = None) -> None:
         asked = self._asked.get((started.incarnation, started.seq))
         if asked is not None:
-            asked.control = gives_it
+            asked.control, asked.recorded_cost = gives_it, cost
 
 
 class Verdicts:
@@ -146,9 +150,11 @@ class Verdicts:
             each.is_over = True
 
     def would_not(self, one: Open, reason: str) -> None:
+        self._note_cost(one)
         self._add(one.started, Verdict.CANNOT_TELL if one.doubt else Verdict.WOULD_NOT, one.doubt or reason, one.grade)
 
     def would(self, one: Open, reason: str) -> None:
+        self._note_cost(one)
         if one.doubt:
             self.cannot_tell(one.started, one.doubt)
         else:
@@ -175,6 +181,11 @@ class Verdicts:
         if asked is not None:
             asked.verdict, asked.reason, asked.grade, asked.begins_ms = verdict, reason, grade, begins_ms
 
+    def _note_cost(self, one: Open) -> None:
+        asked = self._asked.get((one.started.incarnation, one.started.seq))
+        if asked is not None:
+            asked.played_cost = one.standstill
+
     def _finished(self, recorded: Rebalance) -> None:
         """Note the end of a rebalance; those that began before it have ended, too."""
         for (incarnation, seq), asked in self._asked.items():
@@ -188,6 +199,7 @@ class Verdicts:
 def _replayed(asked: _Asked, verdict: Verdict) -> Replayed:
     recorded, started = asked.recorded, asked.started
     begins_ms = asked.begins_ms if verdict is Verdict.WOULD else None
+    is_known = verdict is not Verdict.CANNOT_TELL
     return Replayed(
         incarnation=started.incarnation,
         seq=started.seq,
@@ -199,4 +211,6 @@ def _replayed(asked: _Asked, verdict: Verdict) -> Replayed:
         grade=Grade.UNKNOWN if verdict is Verdict.CANNOT_TELL else asked.grade,
         reason=asked.reason,
         would_begin_at=instant(begins_ms) if begins_ms is not None else None,
+        recorded=asked.recorded_cost if is_known else None,
+        played=asked.played_cost if is_known else None,
     )

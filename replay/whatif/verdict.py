@@ -11,7 +11,7 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.replay.history.window import Bounds
 from muster.replay.incidents.grade import Grade
-from muster.replay.times import Instant
+from muster.replay.times import Instant, duration
 
 
 @unique
@@ -23,8 +23,27 @@ class Verdict(StrEnum):
     CANNOT_TELL = "cannot-tell"
 
 
+class Standstill(msgspec.Struct, frozen=True, kw_only=True):
+    """The time in which the group was not Stable, and partitions times the time in which they had no consumer.
+
+    Both are of rebalances, and of the silences of members that these, or no rebalance, ended.
+    """
+
+    not_stable_ms: int
+    partition_ms: int
+
+    def __str__(self) -> str:
+        return (
+            f"{duration(self.not_stable_ms)} not Stable, {self.partition_ms / 1_000:.1f} partition-seconds without a"
+            " consumer"
+        )
+
+
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recorded"):
     """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened.
+
+    `recorded`, `played`: the cost as it was, and with the other settings; None where it is not known. What would not
+    have happened costs the silence of its members, and may have made another one longer.
 
     `generation_id`: the generation by which `muster replay why` finds it, as far as it led to one.
     """
@@ -39,6 +58,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     grade: Grade
     reason: str
     would_begin_at: Instant | None
+    recorded: Standstill | None = None
+    played: Standstill | None = None
 
 
 class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="additional"):
@@ -50,6 +71,7 @@ class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     verdict: Verdict
     grade: Grade
     reason: str
+    played: Standstill | None = None
 
 
 Line = Replayed | Additional
@@ -59,7 +81,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """`settings` are the other ones. `avoided_ms`: the recorded durations of what would not have happened.
 
     The counts are of all, in the window if there is one. `besides` and `besides_unknown` are those of `additional`, by
-    verdict; `left_out`: earlier rebalances that are counted, and not listed.
+    verdict; `left_out`: earlier rebalances that are counted, and not listed. `recorded` and `played`: the cost of all
+    those whose cost is known both ways, and of those that the log does not have; `advice` goes by these.
     """
 
     group_id: GroupId
@@ -75,4 +98,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     rebalances: tuple[Replayed, ...]
     additional: tuple[Additional, ...]
     notes: tuple[str, ...]
+    recorded: Standstill
+    played: Standstill
+    advice: str
     window: Bounds | None = None

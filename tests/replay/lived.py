@@ -56,6 +56,10 @@ class Unchecked(Harness):
         self.now_ms = until_ms
         return tuple(self.events[seen:])
 
+    def sleep_until_next(self) -> tuple[AnyEvent, ...]:
+        deadline_ms = self.soft.next_deadline_ms()
+        return self.sleep(max(0, int(deadline_ms) + LATE_MIN_MS + LATE_STEPS_MS - self.now_ms))
+
     def takeover(self, records: Iterable[StoredRecord] | None = None) -> None:
         assert records is None
         for call in self._open.values():

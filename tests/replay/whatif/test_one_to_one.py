@@ -39,7 +39,7 @@ def test_a_process_that_comes_back_and_dies_makes_one_rebalance_less_with_an_ins
 
 
 def test_what_would_be_a_part_of_another_one_names_the_one_that_runs() -> None:
-    """All wait for the session of a dead member in the second rebalance, while the first one was over long before."""
+    """The first one was over long before; in the second all wait for the session of a dead member."""
     script: list[Deed] = [(5, "start", "d"), (20, "crash", "b"), (22, "start", "e"), (40, "start", "f")]
     lived = live(script, DYNAMIC, until_s=120)
     result = what_if(history_of(lived), Alterations(session_timeout_ms=60_000))
@@ -52,7 +52,7 @@ def test_what_would_be_a_part_of_another_one_names_the_one_that_runs() -> None:
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_member_that_came_is_not_one_that_was_lost(is_lost: bool) -> None:
-    """Of a rebalance that another cause began, too: for a loss, that a member is gone; else that it did something."""
+    """Also of a rebalance that another cause began: for a loss, that a member is gone; else that it did something."""
     script = Script().created()
     member = script.member("a")
     begun = script.started(script.why(Cause.MEMBER_LEFT if is_lost else Cause.NEW_STATIC_MEMBER, member))

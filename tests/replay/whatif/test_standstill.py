@@ -1,0 +1,85 @@
+"""The cost of other settings: the time not Stable, and the partition time without a consumer."""
+
+import pytest
+
+from muster.replay.incidents.cost import partition_ms
+from muster.replay.whatif.alterations import Alterations
+from muster.replay.whatif.answer import advice
+from muster.replay.whatif.verdict import Standstill, Verdict
+from tests.replay.lived import Deed, Settings, live
+from tests.replay.played import history_of
+from tests.replay.whole import History, rebalances, what_if
+
+A_CRASH_AND_A_JOIN: list[Deed] = [(5, "crash", "b"), (20, "start", "d"), (100, "start", "e")]
+DYNAMIC = Settings(is_static=False)
+
+
+def stood_ms(history: History) -> int:
+    """The time not Stable, as its rebalances have it."""
+    return sum(each.duration_ms or 0 for each in rebalances(history.group_id, history.items))
+
+
+def test_fewer_rebalances_may_stand_still_for_longer() -> None:
+    """All wait for a dead member's session of 60 s; lived with that setting, they wait as long."""
+    history = history_of(live(A_CRASH_AND_A_JOIN, DYNAMIC, until_s=120))
+    really = history_of(live(A_CRASH_AND_A_JOIN, Settings(is_static=False, session_timeout_ms=60_000), until_s=120))
+    result = what_if(history, Alterations(session_timeout_ms=60_000))
+    assert (result.would_not, result.cannot_tell) == (1, 0)
+    assert result.recorded.not_stable_ms == pytest.approx(stood_ms(history), abs=100)
+    assert result.played.not_stable_ms == pytest.approx(stood_ms(really), abs=3_000)
+    assert result.played.not_stable_ms > result.recorded.not_stable_ms + 30_000
+    assert result.played.partition_ms > result.recorded.partition_ms
+    assert result.advice.startswith("keep the settings of then: with these the group would have stood still longer (")
+
+
+def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
+    """The control measures it: the same partitions for the same time, and before it those of the dead member."""
+    history = history_of(live(A_CRASH_AND_A_JOIN, DYNAMIC, until_s=120))
+    result = what_if(history, Alterations(scale_up_delay_ms=0))
+    for recorded, told in zip(rebalances(history.group_id, history.items), result.rebalances, strict=True):
+        assert told.recorded is not None
+        assert told.recorded == told.played
+        silent_ms = told.recorded.partition_ms - (partition_ms(recorded) or 0)
+        assert silent_ms >= 0
+        assert (silent_ms > 0) is ("was not heard from" in told.headline)
+
+
+def test_a_restart_that_is_absorbed_costs_its_silence_alone() -> None:
+    """And less than the two rebalances that it was."""
+    history = history_of(live([(5, "crash", "b"), (25, "start", "b")], Settings(), until_s=60))
+    result = what_if(history, Alterations(session_timeout_ms=45_000))
+    _, lost, back = result.rebalances
+    assert (lost.verdict, back.verdict) == (Verdict.WOULD_NOT, Verdict.WOULD_NOT)
+    assert lost.played is not None
+    assert lost.played.not_stable_ms == 0
+    assert lost.played.partition_ms > 0
+    assert back.played == Standstill(not_stable_ms=0, partition_ms=0)
+
+
+def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
+    """It is in neither sum."""
+    history = history_of(live([(5, "crash", "b")], Settings(), until_s=60))
+    result = what_if(history, Alterations(session_timeout_ms=1_000_000))
+    assert result.rebalances[-1].verdict is Verdict.CANNOT_TELL
+    assert (result.rebalances[-1].recorded, result.rebalances[-1].played) == (None, None)
+    assert result.recorded == result.played
+
+
+@pytest.mark.parametrize(
+    ("recorded", "played", "begins"),
+    [
+        ((100, 37_000), (51_200, 667_000), "keep the settings of then"),
+        ((51_200, 667_000), (100, 37_000), "with these settings the group would have stood still for less time"),
+        ((100, 37_000), (150, 37_500), ""),
+        ((1_000, 0), (9_000, 0), "keep the settings of then"),
+        ((9_000, 500_000), (1_000, 510_000), "with these settings the group would have stood still for less time"),
+    ],
+)
+def test_advice_goes_by_partition_time_then_by_time(
+    recorded: tuple[int, int], played: tuple[int, int], begins: str
+) -> None:
+    """A difference of a second, or of a twentieth, is none."""
+    before, after = (Standstill(not_stable_ms=ms, partition_ms=partition) for ms, partition in (recorded, played))
+    told = advice(before, after)
+    assert told.startswith(begins)
+    assert bool(told) is bool(begins)
