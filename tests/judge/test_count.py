@@ -29,8 +29,8 @@ def crashes() -> Case:
     """Two of them, each with a rebalance of its own."""
     return next(
         case
-        for case in (case_of("two-crashes", seed) for seed in range(20))
-        if all(truth.must for truth in case.truths)
+        for case in (case_of("two-crashes", seed) for seed in range(60))
+        if all(truth.must for truth in case.truths) and {truth.kinds for truth in case.truths[1:]} == {("crash",)}
     )
 
 
