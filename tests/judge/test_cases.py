@@ -2,9 +2,11 @@
 
 import pytest
 
-from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, RebalanceStarted
+from muster.events.causes import Cause
+from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, MemberRemoved, RebalanceStarted
 from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, ScenarioSort
 from muster.replay.fleet.simulation.world.truth import Knowable, RebalanceId
+from muster.replay.fleet.simulation.world.world import LATE_MAX_MS
 from muster.replay.history.items import Broken, Gap, Happened
 from tests.judge.case import WEIGHTS, Case, make_case, play
 from tests.judge.showing import shown
@@ -66,6 +68,19 @@ def test_the_same_seed_gives_the_same_case() -> None:
     first, again, other = make_case(3), make_case(3), make_case(4)
     assert first == again
     assert first.truths != other.truths
+
+
+def test_timers_are_late(cases: list[Case]) -> None:
+    """As real ones are: a session ends some ms after its deadline, and each time by another number of them."""
+    late_ms = {
+        event.why.decided_ms - event.why.arrived_ms
+        for case in cases
+        if case.scenario in ("crash", "crash-loop", "two-crashes")
+        for event in (item.event for item in case.history.items if isinstance(item, Happened))
+        if isinstance(event, MemberRemoved) and event.why.cause is Cause.SESSION_EXPIRED
+    }
+    assert len(late_ms) > 2
+    assert all(0 <= each <= LATE_MAX_MS for each in late_ms)
 
 
 def test_a_third_is_not_plain() -> None:

@@ -107,7 +107,7 @@ def test_a_duration_is_true_although_the_wall_clock_jumped() -> None:
     headline = "'app-2' (10.0.1.2) took 12.0 s to rejoin, for which 2 other members had to wait"
     expect(slow, "slow-member", "recorded", headline, "app-2")
     assert any("wall clock jumped back by 1 h 00 min" in note for note in slow.notes)
-    assert slow.cost.rebalancing_ms == slow.rebalances[0].duration_ms == 12_055
+    assert slow.cost.rebalancing_ms == slow.rebalances[0].duration_ms == 12_061
     older = of_kind(incidents(fleet.history(OLDER)), "scale-up")
     assert older.cost.rebalancing_ms is None
     assert any("put back while it ran: how long it took is not recorded" in note for note in older.notes)

@@ -93,7 +93,7 @@ def test_a_process_that_stood_still_had_not_died() -> None:
         fleet.only(),
         "restart",
         "inferred",
-        "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back 26.2"
+        "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back 26.1"
         " s after its last sign of life: it had not died, but stood still or was cut off",
         "app-2",
     )

@@ -36,6 +36,8 @@ from muster.replay.fleet.simulation.world.view import WorldView
 
 BEGAN_WALL_MS = 1_700_000_000_000
 FIRING_MAX = 2_000
+LATE_MAX_MS = 8
+"""The most by which a timer of the coordinator is late; those of real ones were 2 to 8 ms late."""
 ALTER_CONFIGS = 44
 
 
@@ -65,6 +67,9 @@ class World:
         self._connection_numbers = count(1)
         self._order = count()
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        # Drawn apart, so that what a scenario draws does not depend on how many timers fire.
+        self._lateness = Random(f"{place.group_id} {began_ms}")
+        self._late_ms = self._draw_late_ms()
 
     @property
     def now_ms(self) -> int:
@@ -179,12 +184,13 @@ class World:
         next_ms = min(self._agenda[0][0] if self._agenda else until_ms + 1, until_ms + 1)
         beating = [each for each in self.processes if each.next_heartbeat_ms != NEVER]
         if self._is_quiet(beating):
-            next_ms = int(min(next_ms, self._next_silence_ms({each.member_id for each in beating})))
+            silence_ms = self._next_silence_ms({each.member_id for each in beating}) + self._late_ms
+            next_ms = int(min(next_ms, silence_ms))
             for each in beating:
                 self._beat_until(each, min(next_ms, until_ms))
             return next_ms
         heartbeat_ms = min((each.next_heartbeat_ms for each in beating), default=NEVER)
-        deadline_ms = NEVER if self.is_away else self.rules.next_deadline_ms()
+        deadline_ms = NEVER if self.is_away else self._next_timer_ms()
         return int(min(next_ms, heartbeat_ms, deadline_ms))
 
     def _is_quiet(self, beating: Sequence[Process]) -> bool:
@@ -235,9 +241,17 @@ class World:
             if process.next_heartbeat_ms <= self.now_ms:
                 process.heartbeat()
                 return
-        if not self.is_away:
+        if not self.is_away and self._next_timer_ms() <= self.now_ms:
             for deadline in self.rules.due():
                 self._expire(deadline)
+            self._late_ms = self._draw_late_ms()
+
+    def _next_timer_ms(self) -> float:
+        """When the coordinator next deals with what is due: a timer fires a little after its time."""
+        return self.rules.next_deadline_ms() + self._late_ms
+
+    def _draw_late_ms(self) -> int:
+        return self._lateness.randint(0, LATE_MAX_MS)
 
     # ---- requests -------------------------------------------------------------------------------
 
