@@ -78,6 +78,8 @@ class PeerConnection(asyncio.Protocol):
         self.peer = ""
         self.node_id: int | None = None
         """Node id of the other end, once it is proven."""
+        self.knows = 0
+        """The highest tag of the messages that the other end understands, where that is who connects."""
         self.reason = "it was closed by the other process"
         self._message_bytes_max = message_bytes_max
         self._begin = begin

@@ -128,7 +128,7 @@ class PeerListener:
             return
         assert isinstance(secret, bytes)
         del self._challenges[connection]
-        connection.node_id = message.node_id
+        connection.node_id, connection.knows = message.node_id, message.knows
         self._replace(message.node_id, connection)
         connection.send(welcome(secret, message, challenge))
         connection.answer_back()

@@ -37,7 +37,11 @@ class Challenge(Message, frozen=True, tag=0):
 
 
 class Proof(Message, frozen=True, tag=1):
-    """`log`: the identity of the event log. `node_id`: who asks. `wanted_node_id`: who is asked for."""
+    """`log`: the identity of the event log. `node_id`: who asks. `wanted_node_id`: who is asked for.
+
+    `knows`: the highest tag of the messages that the sender understands. It is no part of what the MAC covers: who
+    changes it on the way makes the owner keep a message to itself, as it does for a process of a former version.
+    """
 
     level: int
     log: str
@@ -45,6 +49,7 @@ class Proof(Message, frozen=True, tag=1):
     wanted_node_id: int
     nonce: bytes
     mac: bytes
+    knows: int = 28
 
 
 class Welcome(Message, frozen=True, tag=2):
@@ -246,6 +251,9 @@ class RequestSuperseded(Message, frozen=True, tag=29):
 
     connection: int
 
+
+KNOWN: Final = 29
+"""The highest tag of all messages."""
 
 AnyMessage = (
     Challenge

@@ -20,6 +20,7 @@ from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.peers.link.connection import PeerConnection
 from muster.coordinator.peers.link.messages import (
+    KNOWN,
     AnyMessage,
     AskBroker,
     BrokerAnswered,
@@ -32,6 +33,7 @@ from muster.coordinator.peers.link.messages import (
     ListOwned,
     Owned,
     OwnedGroup,
+    RequestSuperseded,
     Revoked,
 )
 from muster.coordinator.service import Cancel, Service
@@ -64,6 +66,8 @@ class ForwardingPeer(Protocol):
     """A process that forwards requests."""
 
     node_id: int | None
+    knows: int
+    """The highest tag of the messages that it understands."""
 
     def send(self, message: AnyMessage) -> None: ...
 
@@ -196,13 +200,18 @@ class ForwardedRequests:
                 answer.cancel()
             return answer
 
+        def send(message: AnyMessage) -> None:
+            # A process of a former version would take the link for broken; there the request just stays unanswered.
+            if edge.knows >= KNOWN or not isinstance(message, RequestSuperseded):
+                edge.send(message)
+
         host, principal = connected.client_host, connected.principal
         peer = ClientAddress(client_host=host, principal=principal, connection=record)
         clients.by_number[connected.connection] = ForwardedClient(
             connected.connection,
             peer,
             record,
-            send=edge.send,
+            send=send,
             ask_edge=ask_edge,
             watch=partial(self._watch, edge, clients),
             handler=self._handler,

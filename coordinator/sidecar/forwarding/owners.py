@@ -18,6 +18,7 @@ from muster.coordinator.cluster import Node
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.peers.link.links import PeerLinks
 from muster.coordinator.peers.link.messages import (
+    KNOWN,
     Answered,
     AnyMessage,
     AskBroker,
@@ -281,6 +282,7 @@ class _OwnEdge:
     """This process as the edge of its own groups."""
 
     node_id: int | None = None
+    knows = KNOWN
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners

@@ -13,7 +13,7 @@ from muster.coordinator.group.outcomes import (
     Superseded,
     SyncGroupOutcome,
 )
-from muster.coordinator.peers.link.messages import LENGTH, NotOwned
+from muster.coordinator.peers.link.messages import KNOWN, LENGTH, NotOwned, RequestSuperseded
 from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.events.connection import ConnectionEnd
 from muster.events.ids import MemberId
@@ -164,6 +164,24 @@ async def test_a_join_that_is_superseded_at_the_owner_is_idle_at_the_edge() -> N
         stage.edge.groups.release(JOINED)
         assert (await parked.answer())[0] == 2
         assert len(stage.edge.groups.commands) == 1
+
+
+async def test_an_edge_of_a_former_version_is_sent_nothing_that_it_does_not_know() -> None:
+    """It would take the link for broken, and with it all its clients' joins."""
+    async with forwarding() as stage:
+        superseded, _ = await stage.parked_join()
+        (edge,) = stage.owner.requests._edges
+        assert edge.knows == KNOWN
+        edge.knows = KNOWN - 1
+        parked = await stage.edge.connect(1)
+        parked.send(join(2))
+        await until(lambda: len(stage.groups.parked) == 2)
+        stage.groups.release(Superseded())
+        stage.groups.release(JOINED)
+        assert (await parked.answer())[0] == 2
+        assert not any(isinstance(each, RequestSuperseded) for each in stage.from_owner)
+        assert stage.links.is_reached(stage.owner.node)
+        superseded.close()
 
 
 async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:

@@ -18,6 +18,7 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome
 from muster.coordinator.peers.link import connection as connection_module
 from muster.coordinator.peers.link.connection import PART_BYTES
 from muster.coordinator.peers.link.messages import (
+    KNOWN,
     AnyMessage,
     AskBroker,
     BrokerAnswered,
@@ -272,6 +273,7 @@ class FakeEdge:
     """Answers no question of the owner's."""
 
     node_id: int | None = 7
+    knows = KNOWN
 
     def __init__(self) -> None:
         self.told: list[AnyMessage] = []
