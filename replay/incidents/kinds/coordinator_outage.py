@@ -18,6 +18,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.asked_for import SAYS_METADATA_CHANGED, client_word, partitions_changed
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
+from muster.replay.incidents.kinds.replaced import WAITED_FOR
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.takeovers import end_text, taken_over
 from muster.replay.rebalances.wording import plural, says_something
@@ -374,7 +375,9 @@ def _outage(
                 for went, came in lost
             ),
         ),
-        advice=("a session timeout longer than the coordinator's restart keeps the members in their places",),
+        advice=(
+            f"a session timeout longer than the coordinator's restart keeps the members in their places; {WAITED_FOR}",
+        ),
     )
 
 

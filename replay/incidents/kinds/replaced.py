@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
+from typing import Final
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
@@ -11,6 +12,12 @@ from muster.replay.incidents.evidence.former_process import former_statement
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS
+
+WAITED_FOR: Final = "but a process that dies is waited for as long (muster replay whatif tells the cost)"
+INSTANCE_IDS: Final = (
+    "with a group.instance.id each, and a session timeout above the time of a restart, none would rebalance;"
+    f" {WAITED_FOR}"
+)
 
 
 def acts_of(replacements: Sequence[Replacement]) -> tuple[AnyAct, ...]:
@@ -50,10 +57,10 @@ def fenced_before(episode: Episode, replacements: Sequence[Replacement]) -> Iter
 
 def advice_on(run: Sequence[Replacement]) -> tuple[str, ...]:
     if any(each.process.grade is not Grade.RECORDED for each in run):
-        return (
-            "with a group.instance.id each, and a session timeout above the time of a restart, none would rebalance",
-        )
+        return (INSTANCE_IDS,)
     slow = [each for each in run if each.went is not None and each.went.how is Departure.EXPIRED]
     if slow:
-        return ("the session timeout is shorter than the restarts: a longer one would have absorbed them",)
+        return (
+            f"the session timeout is shorter than the restarts: a longer one would have absorbed them; {WAITED_FOR}",
+        )
     return ()
