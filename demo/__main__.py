@@ -130,7 +130,7 @@ def _go_on(stage: Stage, log_url: str, *, is_there: bool, until: str) -> None:
     stage.go_on(
         f"The log is kept{until}. Ask it more, or serve it again, to consumers of your own:",
         f"{muster} replay history {GROUP} --log {log_url}",
-        f"{muster} replay state {GROUP} --at 20 --log {log_url}",
+        f"{muster} replay state {GROUP} --at 2 --log {log_url}",
         f"{muster} serve --topic {TOPIC}:{PARTITIONS} --log {log_url}",
     )
 

@@ -77,8 +77,8 @@ def advice(recorded: Standstill, played: Standstill) -> str:
     """Which settings cost less, whatever the number of rebalances; empty: there is no difference that matters."""
     more = _more(recorded, played)
     if more > 0:
-        return f"keep the settings of then: with these the group would have stood still longer ({played}) than it did"
-    return "with these settings the group would have stood still for less time" if more < 0 else ""
+        return f"keep the recorded settings: with these it would have cost more ({played}) than it did ({recorded})"
+    return f"with these settings it would have cost less ({played}) than it did ({recorded})" if more < 0 else ""
 
 
 def _more(recorded: Standstill, played: Standstill) -> int:

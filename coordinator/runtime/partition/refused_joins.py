@@ -112,7 +112,8 @@ class RefusedJoins:
                 return _protocol(join, group)
             case RefusedFor.GROUP_FULL:
                 event = "join refused: the group is full (group.max.size)"
-                return event, {"max_size": settings.max_size}
+                way_out = "raise group.max.size, or start fewer consumers"
+                return event, {"max_size": settings.max_size, "way_out": way_out}
             case RefusedFor.SESSION_TIMEOUT:
                 event = "join refused: the session timeout is outside of group.min. and group.max.session.timeout.ms"
                 return event, {
@@ -123,7 +124,11 @@ class RefusedJoins:
                 }
             case RefusedFor.METADATA_SIZE:
                 event = "join refused: its metadata is larger than --member-metadata-max-bytes"
-                return event, {"size_bytes": metadata_bytes(join), "limit_bytes": settings.member_metadata_max_bytes}
+                return event, {
+                    "size_bytes": metadata_bytes(join),
+                    "limit_bytes": settings.member_metadata_max_bytes,
+                    "way_out": "subscribe to fewer topics, or raise --member-metadata-max-bytes",
+                }
             case RefusedFor.NO_GROUP_ID:
                 return "join refused: it names no group", {"way_out": "set the client's group.id"}
 

@@ -46,7 +46,8 @@ KIND = Kind(
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     silent = [act for act in view.free(Went) if act.is_silent]
-    ended = sorted((act for act in silent if ending(act) is Ending.ENDED), key=ended_ms)
+    alone = (act for act in silent if ending(act) is Ending.ENDED and call_for(view.episode, act) is None)
+    ended = sorted(alone, key=ended_ms)
     at_once = [run for run in runs(ended, _ended_at_once) if len(run) > 1]
     yield from (_of_several(view, run) for run in at_once)
     told = {act.seq for run in at_once for act in run}
@@ -62,7 +63,7 @@ def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
         grade=Grade.INFERRED,
         headline=(
             f"{len(run)} processes ended without leaving within {duration(ended_ms(run[-1]) - ended_ms(run[0]))}:"
-            f" {processes(members)}; each closed its connection, and nobody took their places"
+            f" {processes(members)}; each closed its connection, and {_nobody_took(view, run[-1], 'their places')}"
         ),
         chain=(*silences(view.episode, run), *ended_together(run)),
         advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED, *shorter_sessions(view.episode, run)),
@@ -104,10 +105,14 @@ def _its_place(view: EpisodeView, act: Went) -> str:
     call = call_for(view.episode, act)
     if call is not None:
         return call_text(view.episode, call)
+    return _nobody_took(view, act, "its place")
+
+
+def _nobody_took(view: EpisodeView, act: Went, place: str) -> str:
+    """That nobody came for it, as far as the history goes."""
     known_ms = None if view.episode.known_until_ms is None else view.episode.known_until_ms - act.at_ms
-    return (
-        "nobody took its place" if known_ms is None or known_ms > REPLACED_MS else "nobody has taken its place so far"
-    )
+    is_over = known_ms is None or known_ms > REPLACED_MS
+    return f"nobody took {place}" if is_over else f"nobody has taken {place} so far"
 
 
 def _held(view: EpisodeView, act: Went) -> str:

@@ -70,7 +70,7 @@ def _why(went: Sequence[Went], *, say_so: bool) -> str:
     if say_so:
         clients = "the client says" if len(went) == 1 else "the clients say"
         return f'; {clients}: "{went[0].why.client_reason}"'
-    return ": a static member that is closed or polls too late sends no LeaveGroup, so it was unsubscribed, or removed"
+    return ": no client leaves for a static member that is closed or polls too late, so it was unsubscribed, or removed"
 
 
 def _evidence(each: Replacement, went: Went) -> Iterator[Statement]:

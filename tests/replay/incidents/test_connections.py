@@ -64,7 +64,7 @@ def test_dynamic_members_that_are_killed_at_once_are_one_crash() -> None:
     fleet.rest(20 * S)
     headline = (
         "2 processes ended without leaving within 0 ms: 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3); each closed its"
-        " connection, and nobody took their places"
+        " connection, and nobody has taken their places so far"
     )
     expect(fleet.only(), "crash", "inferred", headline, "app-2", "app-3")
     assert fleet.only(OLDER).kind == "network-cut"

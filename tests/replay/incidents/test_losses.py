@@ -256,9 +256,7 @@ def test_a_static_member_that_sends_leave_group_was_unsubscribed(reason: str | N
     if reason:
         headline += f'; the client says: "{reason}"'
     else:
-        headline += (
-            ": a static member that is closed or polls too late sends no LeaveGroup, so it was unsubscribed, or removed"
-        )
+        headline += ": no client leaves for a static member that is closed or polls too late, so it was unsubscribed, or removed"
     incident = fleet.only(level)
     expect(incident, "unsubscribe", "recorded" if reason else "inferred", headline, "app-2")
     assert not any("max.poll.interval.ms" in each for each in incident.advice)

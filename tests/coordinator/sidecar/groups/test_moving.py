@@ -292,9 +292,9 @@ def test_a_group_that_this_sidecar_is_not_for_is_refused(front: Front, verb: str
 def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(group: Group) -> None:
     """Which is said: its name may have been mistyped."""
     code, said = group.run("adopt")
-    assert (code, said) == (
-        0,
-        f"{group.group_id}: there is no such group; if it comes to be, it is coordinated by this Muster\n",
+    assert code == 0  # groups of other tests may have a similar name, which is said
+    assert said.startswith(
+        f"{group.group_id}: there is no such group; if it comes to be, it is coordinated by this Muster"
     )
 
 
