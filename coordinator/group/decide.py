@@ -99,6 +99,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     refreshed_session: Session | None = None
     offsets: OffsetsChange | None = None
     offsets_expired: int = 0
+    keeps_tickets: bool = False
 
 
 def decide(
@@ -201,12 +202,19 @@ def _decide_join(
     if error in REFUSED_BEFORE_LOOKUP and error is error_before_lookup(command, settings) and not is_released:
         turn = _turn_of_join(command, group, soft, moment, settings)
         refuse_before_lookup(turn, command, error)
-        return _for_history_alone(turn, soft) if group is None else _decision(turn)
+        if group is None:
+            return _for_history_alone(turn, soft)
+        return _decision(turn) if turn.events else _counted(turn, group)
     if error is not ErrorCode.none:
         return _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
     turn = _turn_of_join(command, group, soft, moment, settings)
     join_group(turn, command)
     return _decision(turn)
+
+
+def _counted(turn: Turn, group: Group) -> Decision:
+    """The decision on a refusal beyond the rate limit, which is counted alone: members' heartbeats stay known."""
+    return Decision(replies=tuple(turn.replies), group=group, soft=turn.soft, keeps_tickets=True)
 
 
 def _for_history_alone(turn: Turn, soft: SoftState) -> Decision:

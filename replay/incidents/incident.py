@@ -66,7 +66,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def newest_ms(self) -> int:
-        """When its newest rebalance began; without one, when it ended. Wall clock ms."""
+        """When its newest rebalance began; without one, when it began itself. Wall clock ms."""
         if self.rebalances:
             return max(each.started_ms for each in self.rebalances)
-        return wall_ms_of(self.ended_at or self.started_at)
+        return wall_ms_of(self.started_at)

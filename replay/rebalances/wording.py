@@ -257,7 +257,7 @@ def headline(rebalance: Rebalance) -> str:
 
 _ENDINGS = {
     Outcome.STABLE: "",
-    Outcome.EMPTIED: "the group has been empty since",
+    Outcome.EMPTIED: "the group was empty then",
     Outcome.SUPERSEDED: "superseded by the next one before it had an assignment",
     Outcome.RUNNING: "still running",
     Outcome.UNKNOWN: "how it ended is not in the log",
@@ -277,8 +277,8 @@ def jump_text(jump_ms: int) -> str:
     """Word a jump of the wall clock."""
     way = "ahead" if jump_ms > 0 else "back"
     return (
-        f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times after that are given as if it"
-        " had not"
+        f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times are told as if it had never"
+        " jumped"
     )
 
 

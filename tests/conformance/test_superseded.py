@@ -78,7 +78,7 @@ class Group:
 
     def __init__(self, bootstrap: str, group_id: str) -> None:
         self._bootstrap = bootstrap
-        self._group_id = group_id
+        self._group_id = f"{group_id}-{uuid4().hex[:8]}"  # the servers before had one of that name at the same broker
 
     async def sent(self, name: str, version: int, **body: Any) -> tuple[Connection, Pending]:
         connection = await Connection.open(self._bootstrap)

@@ -298,7 +298,8 @@ class CommandProcessor:
         last, before = decisions[-1], context.group
         if last.soft is not context.soft or last.group is not context.group:
             context.group, context.soft = last.group, last.soft
-            context.invalidate_tickets()
+            if not last.keeps_tickets:
+                context.invalidate_tickets()
             self._changed(context)
         for command, decision in zip(commands, decisions, strict=True):
             if decision.events:

@@ -133,6 +133,8 @@ class ForwardedRequests:
         clients = self._edges.pop(edge, None)
         if clients is None:
             return
+        for client in clients.by_number.values():  # nobody knows what becomes of them
+            client.record.ended(ConnectionEnd.UNKNOWN, self._service.monotonic_ms())
         for group_id in clients.watched:  # a group may never change, and an edge may connect again and again
             self._watched[group_id].discard(edge)
         self._paced.call(partial(self._gone, clients, client) for client in clients.by_number.values())
@@ -270,8 +272,6 @@ class ForwardedRequests:
 
     def _gone(self, clients: _Clients, client: ForwardedClient) -> None:
         client.gone()
-        if client.record.edge is not None:  # else the client may go on, as after authenticating again
-            client.record.ended(ConnectionEnd.UNKNOWN, self._service.monotonic_ms())
         for question in client.questions:
             _, answer = clients.questions.pop(question)
             answer.cancel()

@@ -1,8 +1,8 @@
 """Several members that fell silent at the same moment."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from typing import Final
 
 from muster.events.ids import MemberId
@@ -16,7 +16,6 @@ from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.rebalances.wording import plural
 
@@ -36,7 +35,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
     seen = (act for act in expired if view.episode.silence_of(act).is_known and ending(act) is not Ending.ENDED)
     silent = sorted(seen, key=lambda act: act.last_seen_ms)
-    for together in runs(silent, partial(_is_same_moment, view)):
+    for together in _fallen_together(view, silent):
         members = [act.member for act in together]
         others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
         others -= _came_back_from(view, together)
@@ -108,11 +107,22 @@ def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
     return False
 
 
-def _is_same_moment(view: EpisodeView, together: list[Went], act: Went) -> bool:
-    """Whether it fell silent with them: it was there when the first of them was missed, and is none of them anew."""
-    if act.last_seen_ms - together[0].last_seen_ms > SAME_MOMENT_MS:
-        return False
-    came_ms = view.episode.came_ms(act.member.member_id)
-    processes = {view.episode.process_of(each.member).key for each in together}
-    is_other = view.episode.process_of(act.member).key not in processes
-    return is_other and (came_ms is None or came_ms <= min(each.at_ms for each in together))
+def _fallen_together(view: EpisodeView, silent: Sequence[Went]) -> Iterator[list[Went]]:
+    """The runs of those that fell silent at one moment, in order.
+
+    One that came when another had been missed already is none of them, nor is one of them under a new member id.
+    """
+    together: list[Went] = []
+    processes: set[Hashable] = set()
+    missed_ms: float = math.inf
+    for act in silent:
+        came_ms, process = view.episode.came_ms(act.member.member_id), view.episode.process_of(act.member).key
+        is_late = bool(together) and act.last_seen_ms - together[0].last_seen_ms > SAME_MOMENT_MS
+        if is_late or process in processes or (came_ms is not None and came_ms > missed_ms):
+            yield together
+            together, processes, missed_ms = [], set(), math.inf
+        together.append(act)
+        processes.add(process)
+        missed_ms = min(missed_ms, act.at_ms)
+    if together:
+        yield together

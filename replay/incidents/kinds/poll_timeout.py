@@ -100,8 +100,10 @@ def _on_same_connection(view: EpisodeView) -> Iterator[IncidentClaim]:
 def _may_be_late_poll(view: EpisodeView, each: Replacement) -> bool:
     if each.former_id in view.episode.heard_again or _left_silently(each.came):
         return False
-    if each.went is None or each.went.how is not Departure.LEFT:
+    if each.went is None:
         return True
+    if each.went.how is not Departure.LEFT:  # a dynamic member leaves at its late poll, whatever its client
+        return each.went.member.group_instance_id is not None
     # Of a static member's own LeaveGroup see `unsubscribe.py`.
     return each.went.member.group_instance_id is None and not says_something(each.went.why.client_reason)
 

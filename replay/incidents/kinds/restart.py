@@ -122,7 +122,7 @@ def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
         is_alike = former_process(episode, each.came) in (FormerProcess.ALIVE, FormerProcess.UNKNOWN)
         return (TWO_OF_ONE,) if is_alike else ()
     assert each.went is not None
-    if each.went.member.member_id in episode.heard_again:
+    if each.on_same_connection or each.went.member.member_id in episode.heard_again:
         return (HELD_UP, REVOKING) if _is_silent_in_join_phase(each.went, episode) else (HELD_UP,)
     says = each.went.why.client_reason
     if each.went.how is Departure.LEFT and not is_close(says) and not says_something(says):
@@ -206,10 +206,12 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
     session = setting(each.went.member.session_timeout_ms)
     if gap_ms < 0 or not episode.silence_of(each.went).is_known:
         return f"{name} was not heard from for its session timeout of {session}, and came back"
-    if each.went.member.member_id in episode.heard_again:
+    if each.on_same_connection or each.went.member.member_id in episode.heard_again:
+        where = ", on the same connection" if each.on_same_connection else ""
         return (
             f"{name} was not heard from for longer than its session timeout of {session}, and came back"
-            f" {duration(gap_ms)} after its last sign of life: it had not died, but {_held_up(each.went, episode)}"
+            f" {duration(gap_ms)} after its last sign of life{where}: it had not died, but"
+            f" {_held_up(each.went, episode)}"
         )
     if each.came.at_ms < each.went.at_ms:
         return (

@@ -18,7 +18,6 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import SCALING_NEXT_MS
-from muster.replay.rebalances.wording import listed
 from muster.replay.times import duration, setting
 
 KIND = Kind(
@@ -46,7 +45,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 " does that is stopped or killed"
             ),
             chain=(*silences(view.episode, run), *ended_together(run)),
-            advice=(_advice(members), *shorter_sessions(view.episode, run)),
+            advice=(_advice(view, members), *shorter_sessions(view.episode, run)),
         )
 
 
@@ -57,7 +56,8 @@ def _is_stopped(view: EpisodeView, act: Went) -> bool:
 
 
 def _goes_on(run: list[Went], act: Went) -> bool:
-    return ended_ms(act) - ended_ms(run[-1]) <= SCALING_NEXT_MS
+    """Whether it ended soon after the one before, and before the group went on without that one."""
+    return ended_ms(act) - ended_ms(run[-1]) <= SCALING_NEXT_MS and ended_ms(act) <= run[-1].at_ms
 
 
 def _count(run: Sequence[Went]) -> str:
@@ -75,15 +75,16 @@ def _emptied(view: EpisodeView, run: Sequence[Went]) -> str:
     return ", and the group was empty" if view.episode.members_at(last_ms + 1) <= gone else ""
 
 
-def _advice(members: Sequence[Member]) -> str:
-    """Say how to remove members at once, where their processes are not meant to come back."""
+def _advice(view: EpisodeView, members: Sequence[Member]) -> str:
+    """Say how the group need not wait for processes that are stopped for good."""
+    group_id = "GROUP" if view.episode.after is None else view.episode.after.group_id
     names = [str(member.group_instance_id) for member in members[:NAMED_IN_ADVICE]]
     more = "" if len(members) <= NAMED_IN_ADVICE else " ..."
     session_ms = max(member.session_timeout_ms for member in members)
-    them, they_were = ("it", "it was") if len(members) == 1 else ("them", "they were")
+    they_were, its = ("it was", "its") if len(members) == 1 else ("they were", "their")
+    command = f"{group_id} {' '.join(names)}{more}"
     return (
-        f"if {they_were} stopped for good, remove {them} at once (muster members remove GROUP {' '.join(names)}{more}),"
-        f" or retire {them} before (muster members retire): else the group waits for the session timeout of"
-        f" {setting(session_ms)}; if not, look at what became of {listed(names) + more}, in the logs of the process and"
-        " its machine"
+        f"if {they_were} stopped for good: the next time, run muster members retire {command} before, or muster members"
+        f" remove {command} right after, and the group does not wait for the session timeout of {setting(session_ms)};"
+        f" if {they_were} not, look at {its} logs and machines"
     )

@@ -53,9 +53,9 @@ def _claim(run: Sequence[Replacement], went: Sequence[Went]) -> IncidentClaim:
         acts=acts_of(run),
         culprits=members_of(run),
         grade=grade_of(run) if say_so else at_best(Grade.INFERRED, grade_of(run)),
-        headline=f"{_who([act.member for act in went], run)}{_why(went, say_so=say_so)}",
+        headline=f"{_who([act.member for act in went], run)}{_why(run, went, say_so=say_so)}",
         chain=tuple(statement for each, act in zip(run, went, strict=True) for statement in _evidence(each, act)),
-        advice=() if say_so else (_WHO_REMOVES,),
+        advice=() if say_so or _went_on(run) else (_WHO_REMOVES,),
     )
 
 
@@ -66,10 +66,21 @@ def _who(members: Sequence[Member], run: Sequence[Replacement]) -> str:
     return f"{len(run)} members left by themselves and came back, within {duration(span_ms)}: {processes(members)}"
 
 
-def _why(went: Sequence[Went], *, say_so: bool) -> str:
+def _went_on(run: Sequence[Replacement]) -> bool:
+    """Whether each of them came back on the connection that it had."""
+    return all(each.on_same_connection for each in run)
+
+
+def _why(run: Sequence[Replacement], went: Sequence[Went], *, say_so: bool) -> str:
     if say_so:
         clients = "the client says" if len(went) == 1 else "the clients say"
         return f'; {clients}: "{went[0].why.client_reason}"'
+    if _went_on(run):
+        return (
+            ", on the same connection: its application unsubscribed, and subscribed again"
+            if len(run) == 1
+            else (", each on the connection that it had: their applications unsubscribed, and subscribed again")
+        )
     return ": no client leaves for a static member that is closed or polls too late, so it was unsubscribed, or removed"
 
 

@@ -137,11 +137,11 @@ def test_a_learner_is_promoted_by_hand() -> None:
 
 
 def test_nobody_becomes_a_learner_by_hand() -> None:
-    """A member with partitions keeps them; an unknown one cannot be promoted."""
+    """A member with partitions keeps them; one that is no learner cannot be promoted."""
     h = Harness()
     with_learners(h)
     assert h.alter((LEARNERS, ConfigOperation.APPEND, "a")).error is ErrorCode.invalid_config
-    assert h.alter((LEARNERS, ConfigOperation.SUBTRACT, "a")).error is ErrorCode.unknown_member_id
+    assert h.alter((LEARNERS, ConfigOperation.SUBTRACT, "a")).error is ErrorCode.invalid_request
 
 
 def test_switching_learning_off_promotes_all() -> None:

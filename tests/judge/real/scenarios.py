@@ -75,16 +75,9 @@ def crash_kinds(process: RealProcess) -> tuple[str, ...]:
     return ("stopped", "crash") if process.is_static else ("crash",)
 
 
-def crash_of(
-    stage: RealStage, process: RealProcess, parent: Story | None = None, together: Story | None = None
-) -> Story:
-    """Kill it, for good; its session expires. Static members that are killed soon after another are one story."""
-    if together is not None and process.is_static and "stopped" in together.kinds:
-        story = together
-        assert story.culprits is not None
-        story.culprits.add(process.name)
-    else:
-        story = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED, parent=parent)
+def crash_of(stage: RealStage, process: RealProcess, parent: Story | None = None) -> Story:
+    """Kill it, for good; its session expires."""
+    story = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED, parent=parent)
     with stage.doing(story, after_ms=stage.session_ms - HEARTBEAT_MS):
         stage.kill(process, story)
         stage.until_gone(process.member_id)
@@ -478,9 +471,9 @@ def coordinator_back_soon(stage: RealStage) -> None:
 @scenario(COMPOUND, Wanted(size_min=3))
 def two_crashes(stage: RealStage) -> None:
     """Two are killed, one after the other: no network cut."""
-    first = crash_of(stage, stage.one())
+    crash_of(stage, stage.one())
     stage.wait_ms(stage.random.choice((0, 20 * SECOND)))
-    crash_of(stage, stage.one(), together=first)
+    crash_of(stage, stage.one())
 
 
 @scenario(COMPOUND, Wanted(static=False, size_min=4, size_max=5, styles=OWN))

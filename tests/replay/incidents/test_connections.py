@@ -28,7 +28,7 @@ def test_static_members_that_are_stopped_are_one_incident_and_no_network_cut() -
         "app-5",
     )
     assert said(stopped, "recorded").count("was closed from its side") == 2
-    assert "muster members remove GROUP app-4 app-5" in stopped.advice[0]
+    assert "muster members retire orders app-4 app-5 before" in stopped.advice[0]
     assert fleet.only(OLDER).kind == "network-cut"
 
 

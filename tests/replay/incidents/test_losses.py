@@ -94,7 +94,7 @@ def test_a_process_that_stood_still_had_not_died() -> None:
         "restart",
         "inferred",
         "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back 26.1"
-        " s after its last sign of life: it had not died, but stood still or was cut off",
+        " s after its last sign of life, on the same connection: it had not died, but stood still or was cut off",
         "app-2",
     )
     assert "had not died: it was heard from again under its old member id" in said(fleet.only(), "recorded")
@@ -256,7 +256,12 @@ def test_a_static_member_that_sends_leave_group_was_unsubscribed(reason: str | N
     if reason:
         headline += f'; the client says: "{reason}"'
     else:
-        headline += ": no client leaves for a static member that is closed or polls too late, so it was unsubscribed, or removed"
+        headline += (
+            ", on the same connection: its application unsubscribed, and subscribed again"
+            if level > OLDER
+            else ": no client leaves for a static member that is closed or polls too late, so it was unsubscribed, or"
+            " removed"
+        )
     incident = fleet.only(level)
     expect(incident, "unsubscribe", "recorded" if reason else "inferred", headline, "app-2")
     assert not any("max.poll.interval.ms" in each for each in incident.advice)
@@ -270,7 +275,10 @@ def test_static_members_that_unsubscribe_together_are_one_incident() -> None:
         fleet.world.at(5 * S, fleet[number].poll_again)
         fleet.run(S)
     fleet.rest(20 * S)
-    headline = "3 members left by themselves and came back, within ...: 'app-1' (10.0.1.1), ...: a static member ..."
+    headline = (
+        "3 members left by themselves and came back, within ...: 'app-1' (10.0.1.1), ..., each on the connection that"
+        " it had: their applications unsubscribed, and subscribed again"
+    )
     expect(fleet.only(), "unsubscribe", "inferred", headline, "app-1", "app-2", "app-3")
 
 

@@ -140,7 +140,7 @@ def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
     h.release()
     rebalance = told(h)
     asked = "the group was released to the upstream cluster, asked for by client admin at 10.0.0.9, User:admin"
-    assert headline(rebalance) == f"Generation 1 -> 2: {asked} (the group has been empty since)"
+    assert headline(rebalance) == f"Generation 1 -> 2: {asked} (the group was empty then)"
     assert [member.client_id for member in rebalance.trigger.who] == ["b", "app-a"]
     removals = [event_text(event) for event in h.events if isinstance(event, MemberRemoved)]
     assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {asked}"

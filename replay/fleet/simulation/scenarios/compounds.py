@@ -22,7 +22,7 @@ def two_crashes(stage: Stage) -> None:
     first, second = stage.some(2)
     story = crash_of(stage, first)
     stage.run(stage.random.randint(20 * SECOND, 45 * SECOND))
-    crash_of(stage, second, story)
+    crash_of(stage, second, story if first.is_member else None)
     stage.rest(silent_ms(stage))
 
 
