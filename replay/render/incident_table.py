@@ -10,12 +10,12 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.replay.history.window import WindowEdge
-from muster.replay.incidents.evidence.naming import NAMED_MAX, processes
+from muster.replay.incidents.evidence.naming import NAMED_MAX, process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.incidents.runs import runs
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
-from muster.replay.rebalances.wording import plural
+from muster.replay.rebalances.wording import listed, plural
 from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.times import Instant, clock_beside, duration, moment_of, wall_ms_of
@@ -63,7 +63,8 @@ def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, Renderabl
         _, seq, kind = incident.parent.split("-", 2)
         yield "Within", text(f"{kind} (seq {seq})")
     if len(incident.culprits) > NAMED_MAX:  # the headline has no room for all of them
-        yield "Culprits", text(processes(incident.culprits, at_most=maxsize))
+        # A process that was replaced is there by its old and by its new member id: once is enough.
+        yield "Culprits", text(listed(list(dict.fromkeys(map(process_name, incident.culprits)))))
     if incident.rebalances:
         yield "Rebalances", _rebalances(incident.rebalances)
     if incident.chain:

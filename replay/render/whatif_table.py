@@ -70,7 +70,8 @@ def _answer(result: WhatIf) -> str:
 
 def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
     yield "With", Text("\n").join(text(f"{name}={value}") for name, value in result.settings.items())
-    yield "Cost", text(f"{result.recorded} (as recorded)")
+    of_those = " (as recorded" + (", of those that can be told)" if result.cannot_tell else ")")
+    yield "Cost", text(f"{result.recorded}{of_those}")
     yield "Would cost", text(str(result.played))
     if result.would:
         yield "Would have", text(plural(result.would, "rebalance"))

@@ -22,7 +22,7 @@ OTHERS = [
 SEEDS = [2, 24, 29, 117, 138, 301, 335, 341]
 """Some that a what-if has been wrong about; all seeds under 600 were played when this was written."""
 LATE_MS = 5
-"""By which each timer of the coordinator is late."""
+"""The lateness of each timer of the coordinator."""
 
 
 def lived(seed: int, monkeypatch: pytest.MonkeyPatch, other: Alterations = Alterations()) -> Case:  # noqa: B008
