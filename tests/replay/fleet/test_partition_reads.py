@@ -119,7 +119,7 @@ def fed(reads: Iterator[Told]) -> list[RowOf]:
 
 async def test_tables_tell_of_many_unreadable_keys_what_why_tells(tmp_path: Path) -> None:
     """Also in two builds: a row of them that is cut by the end of a build is one."""
-    storage = with_unreadable(judged([3, 5]), 0, at=30, count=100)
+    storage = with_unreadable(judged([4, 5]), 0, at=30, count=100)
     with_unreadable(storage, 0, at=3, count=UNREADABLE_NAMED + 5)
     for share in (0.5, 1.0):
         await built(up_to(storage, share), tmp_path / "steps")
