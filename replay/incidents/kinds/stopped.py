@@ -5,12 +5,11 @@ killed: either way its connection is closed, and the group waits for its session
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import Went
 from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
-from muster.replay.incidents.evidence.naming import processes
+from muster.replay.incidents.evidence.naming import NAMED_MAX, processes
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.evidence.standbys import call_for
@@ -26,8 +25,6 @@ KIND = Kind(
     " static members do, and nobody took their places within ten minutes.",
     "the members whose processes ended",
 )
-
-NAMED_IN_ADVICE: Final = 5
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -78,8 +75,8 @@ def _emptied(view: EpisodeView, run: Sequence[Went]) -> str:
 def _advice(view: EpisodeView, members: Sequence[Member]) -> str:
     """Say how the group need not wait for processes that are stopped for good."""
     group_id = "GROUP" if view.episode.after is None else view.episode.after.group_id
-    names = [str(member.group_instance_id) for member in members[:NAMED_IN_ADVICE]]
-    more = "" if len(members) <= NAMED_IN_ADVICE else " ..."
+    names = [str(member.group_instance_id) for member in members[:NAMED_MAX]]
+    more = "" if len(members) <= NAMED_MAX else " ..."
     session_ms = max(member.session_timeout_ms for member in members)
     they_were, its = ("it was", "its") if len(members) == 1 else ("they were", "their")
     command = f"{group_id} {' '.join(names)}{more}"
