@@ -2,6 +2,7 @@
 
     causes.py             why things happen: a closed enumeration
     events.py, state.py   the facts, and the hard state they build
+    evolve.py             the only way to change hard state: one event applied to one group
     ownership.py          why a partition changed hands
     connection.py         the connection that a member last spoke on, and how it ended
     tables.py             the collections of a group: many versions that share what has not changed
@@ -15,7 +16,7 @@
     near_names.py         names like one that is unknown
     partitioner.py        which partition a group lives in: Kafka's own formula
     steps.py              long work as a generator that can pause between entries
-    avro/, varints.py     events as Avro single objects; avro/evolve.py is the only way to change state
+    avro/, varints.py     events as Avro single objects
     consumer_protocol.py  the one opaque field we look into, for people: subscriptions and assignments
     log/                  where events are kept: memory, SQLite, Kafka; one contract for the three
     kafka/                the way to a Kafka cluster, which knows nothing of logs

@@ -1,6 +1,6 @@
 """The events: one class per type, named in the past tense, each with an Avro schema of the same name.
 
-What belongs here: the typed form of `schemas/v*/`. `avro/evolve.py` applies an event to a group, `avro/codec.py`
+What belongs here: the typed form of `schemas/v*/`. `evolve.py` applies an event to a group, `avro/codec.py`
 encodes it, `keys.py` has its key.
 
 Every event carries the whole new value of its entity (no deltas, since the topic is compacted) and why it happened. A

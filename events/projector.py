@@ -17,7 +17,6 @@ from typing import assert_never
 import msgspec
 
 from muster.events.avro.codec import decode
-from muster.events.avro.evolve import apply, first, is_gone, remove_member
 from muster.events.events import (
     AnyPartitionEvent,
     AnyRecordedEvent,
@@ -26,6 +25,7 @@ from muster.events.events import (
     GroupEvent,
     PartitionEvent,
 )
+from muster.events.evolve import apply, first, is_gone, remove_member
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey

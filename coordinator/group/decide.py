@@ -74,9 +74,9 @@ from muster.coordinator.group.soft_state import Session, SoftState
 from muster.coordinator.group.sync import reject_assignment, sync_group
 from muster.coordinator.group.timeouts import run_deadline
 from muster.coordinator.group.turn import Moment, Turn
-from muster.events.avro.evolve import is_gone
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent, GroupCreated, GroupDeleted
+from muster.events.evolve import is_gone
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import Group, GroupState, new_group
 

@@ -21,7 +21,6 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, 
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import RateLimitWindow, Session, SoftState
 from muster.coordinator.group.transitions import assert_valid_transition
-from muster.events.avro.evolve import apply
 from muster.events.causes import Cause
 from muster.events.connection import LastConnection
 from muster.events.events import (
@@ -37,6 +36,7 @@ from muster.events.events import (
     MemberRemoved,
     Why,
 )
+from muster.events.evolve import apply
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupConfig, GroupState, Member, Registration
 

@@ -6,7 +6,6 @@ repeats.py    What repeats itself in a history, so that a decoder takes it as it
 encoder.py    Makes encoders: a schema becomes straight-line Python that writes the typed event directly.
 glance.py     The few fields of an event that tell where a history stands, for folds over millions of them.
 numbers.py    The incarnation and `seq` of a group's event, and nothing else of it.
-evolve.py     The only way to change hard state: one event applied to one group.
 schema.py     Avro schemas as the makers of coders want them: one shape for all types, names replaced by what they
               stand for.
 """

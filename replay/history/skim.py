@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from muster.events.avro.codec import decode, event_type_of, glance
-from muster.events.avro.evolve import evolve
 from muster.events.avro.glance import Glance, GroupGlance
 from muster.events.causes import Cause
 from muster.events.events import (
@@ -31,6 +30,7 @@ from muster.events.events import (
     PartitionEvent,
     RebalanceStarted,
 )
+from muster.events.evolve import evolve
 from muster.events.ids import GroupId
 from muster.events.records import BrokenRecord, StoredRecord, UnknownEventType
 from muster.events.state import Group, GroupState, new_group

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from muster.events.avro.evolve import evolve
 from muster.events.events import AnyEvent, AnyGroupEvent, GroupEvent
+from muster.events.evolve import evolve
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
 from muster.replay.history.clock import BEGIN, ClockReading, SteadyClock

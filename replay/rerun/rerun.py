@@ -21,7 +21,6 @@ from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.group.soft_state import NEVER, RateLimitWindow, Session, SoftState
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
-from muster.events.avro.evolve import evolve, is_gone
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -41,6 +40,7 @@ from muster.events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
+from muster.events.evolve import evolve, is_gone
 from muster.events.state import Group, GroupState, new_group
 from muster.events.tables import Table
 from muster.replay.history.items import Coordinated, Happened, Item

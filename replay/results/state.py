@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.group.configs import values_set
-from muster.events.avro.evolve import apply
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from muster.events.events import AnyEvent, GroupEmptied, GroupStabilized, JoinPhaseCompleted
+from muster.events.evolve import apply
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
 from muster.replay.history.items import Coordinated, Happened, Item

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from muster.events.avro.evolve import is_gone
 from muster.events.events import AnyEvent
+from muster.events.evolve import is_gone
 from muster.events.ids import GroupId
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, LogPosition
 from muster.replay.history.transitions import Transition, Transitions

@@ -8,8 +8,8 @@ and held up a phase, requests that led to nothing), and the first one proves not
 import math
 from collections.abc import Iterator
 
-from muster.events.avro.evolve import apply, is_gone
 from muster.events.events import CoordinatorElected, GroupCreated
+from muster.events.evolve import apply, is_gone
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
 from muster.replay.history.items import Coordinated, Item

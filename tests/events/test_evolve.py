@@ -4,7 +4,6 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from muster.events.avro.evolve import evolve, first, is_gone, remove_member
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -23,6 +22,7 @@ from muster.events.events import (
     StaticMemberReplaced,
     Why,
 )
+from muster.events.evolve import evolve, first, is_gone, remove_member
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import (
     NO_GENERATION,

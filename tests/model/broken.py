@@ -25,7 +25,6 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
-from muster.events.avro.evolve import evolve
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -35,6 +34,7 @@ from muster.events.events import (
     MemberRemoved,
     StaticMemberReplaced,
 )
+from muster.events.evolve import evolve
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import NO_GENERATION, Group, GroupState, new_group
 from tests.model.world import GROUP_ID, UNIT_MS, Rules

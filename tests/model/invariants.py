@@ -34,9 +34,9 @@ from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.group.soft_state import SoftState
-from muster.events.avro.evolve import evolve
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.events import AnyEvent, MemberJoined, StaticMemberReplaced
+from muster.events.evolve import evolve
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import Group, GroupState, new_group
 from tests.coordinator.group import promises

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from muster.events.avro.codec import records_of
-from muster.events.avro.evolve import evolve
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -34,6 +33,7 @@ from muster.events.events import (
     RebalanceStarted,
     Why,
 )
+from muster.events.evolve import evolve
 from muster.events.ids import MemberId
 from muster.events.ownership import OwnershipEnd
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord, Transition

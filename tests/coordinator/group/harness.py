@@ -36,9 +36,9 @@ from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.codec import records_of
-from muster.events.avro.evolve import evolve
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent
+from muster.events.evolve import evolve
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.projector import Projector
 from muster.events.records import FORMAT_LEVEL, StoredRecord

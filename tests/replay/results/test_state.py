@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.events.avro.evolve import evolve, first
+from muster.events.evolve import evolve, first
 from muster.events.state import GroupState
 from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime, read_at
 from muster.replay.times import DAY_MS, duration, instant, read_time

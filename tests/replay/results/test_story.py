@@ -3,8 +3,8 @@
 import io
 
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
-from muster.events.avro.evolve import apply
 from muster.events.events import GroupConfigured
+from muster.events.evolve import apply
 from muster.events.state import new_group
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.form import View
