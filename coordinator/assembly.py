@@ -132,13 +132,13 @@ async def keep_open(
     stack.push_async_callback(event_log.close)
     log_created(event_log)
     for warning in event_log.warnings:
-        log.warning("the event log is open, and has a flaw", reason=warning)
+        log.warning("event log opened with a warning", reason=warning)
 
 
 def log_created(event_log: EventLog | None) -> None:
     """Write which topics were made for a log in somebody's cluster."""
     if isinstance(event_log, KafkaEventLog) and event_log.created:
-        log.info("topics made in the cluster", topics=event_log.created, log=event_log.location)
+        log.info("topics created in the cluster", topics=event_log.created, log=event_log.location)
 
 
 def new_waiting_quota(settings: Settings, metrics: ServerMetrics) -> WaitingQuota:
@@ -354,4 +354,4 @@ async def _trim(event_log: SqliteEventLog, clock: RetentionClock) -> None:
                 log.debug("trimmed", looked_at=trimmed.looked_at, deleted=trimmed.deleted)
                 await asyncio.sleep(TRIM_PAUSE_S)
         except LogUnavailable as error:
-            log.warning("the event log could not be trimmed, trying again later", error=str(error))
+            log.warning("could not trim the event log, trying again later", error=str(error))

@@ -44,8 +44,8 @@ class LogSettingsWatch:
             return
         for flaw in found:
             if flaw not in self.flaws:
-                log.warning("the event log is no longer as it must be", log=self._location, reason=flaw)
+                log.warning("the event log's settings are no longer safe", log=self._location, reason=flaw)
         if self.flaws and not found:
-            log.info("the event log is as it must be again", log=self._location)
+            log.info("the event log's settings are safe again", log=self._location)
         self.flaws = found
         LOG_FLAWS.set(len(found))

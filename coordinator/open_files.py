@@ -31,7 +31,7 @@ def within_open_files(settings: Settings) -> Settings:
     if limit == resource.RLIM_INFINITY or fitting >= settings.connections_max:
         return settings
     log.warning(
-        "fewer connections are served than --connections-max: the limit of open files is too low",
+        "serving fewer connections than --connections-max: the limit of open files is too low",
         connections_max=settings.connections_max,
         served=fitting,
         open_files_max=limit,

@@ -127,7 +127,7 @@ async def read_to_fence(
         except (MustReadAnew, EventsError) as error:
             standby.is_spent = True
             log.info(
-                "partition read from its beginning, as what was read before cannot be used",
+                "reading the whole partition: the standby cannot be used",
                 log=event_log.location,
                 partition=writer.partition,
                 reason=str(error),

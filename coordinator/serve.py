@@ -74,7 +74,7 @@ async def run(settings: Settings) -> None:
     kept = KeptSockets.of_environment()
     for variable, meant in sets_nothing(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
         hint = {} if meant is None else {"did_you_mean": meant}
-        log.warning("a variable sets nothing: there is no such setting", variable=variable, **hint)
+        log.warning("ignoring an environment variable: no such setting", variable=variable, **hint)
     settings = within_open_files(settings)
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
@@ -97,7 +97,7 @@ async def run(settings: Settings) -> None:
                 raise
         loss = await ended
         if _is_bug(loss):
-            log.error("stopping after an error in Muster itself", exc_info=loss)
+            log.error("stopping: this is a bug in Muster, please report it", exc_info=loss)
         else:
             log.info("stopping", reason=_reason(loss))
     if isinstance(loss, NodeIdTaken):
@@ -107,7 +107,7 @@ async def run(settings: Settings) -> None:
 
 
 def _stop_alone(end: Callable[[], None]) -> None:
-    log.warning("the supervisor of this process has ended, and so does this one")
+    log.warning("stopping: the supervisor of this process ended")
     end()
 
 
@@ -209,7 +209,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
 def _cluster(settings: Settings) -> Cluster:
     for topic in settings.topic:
         if ":" not in topic:
-            log.info("a topic was declared without its partitions, and has one", topic=topic, say=f"{topic}:PARTITIONS")
+            log.info("topic declared without its partitions: it gets one", topic=topic, say=f"{topic}:PARTITIONS")
     address = Address(settings.advertise or settings.listen)
     return new_cluster(
         cluster_id=settings.cluster_id,

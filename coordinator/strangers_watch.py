@@ -45,7 +45,7 @@ class StrangersSeen:
         for partition, offset in strangers.first.items():
             if partition not in self._counted_to:
                 log.warning(
-                    "a record in the topic was not written by this cluster's Muster: it is skipped, and so are others",
+                    "skipping records in the topic that this cluster's Muster did not write",
                     log=location,
                     partition=partition,
                     offset=offset,
@@ -122,7 +122,7 @@ class StrangersWatch:
                 # It stops the next takeover, if nobody repairs it; what is owned is in memory and goes on.
                 self._found_broken = True
                 log.error(
-                    "the event log has a record that cannot be read: after a restart its partition would not be served",
+                    "unreadable record in the event log: after a restart its partition would not be served",
                     log=self._log.location,
                     error=str(broken),
                     way_out=way_out(broken),

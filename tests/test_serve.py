@@ -311,7 +311,7 @@ def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
         (listening,), (metrics,) = events("listening"), events("metrics")
         asyncio.run(answers_while_it_waits(listening["listen"]))
         authority.certificate.write_bytes(2 * authority.certificate.read_bytes())
-        wait_for("certificates were read again")
+        wait_for("certificates reloaded")
         with urllib.request.urlopen(f"http://{metrics['listen']}/healthz", timeout=ENDS_WITHIN_S) as well:
             assert well.status == 200
         with pytest.raises(urllib.error.HTTPError) as not_ready:

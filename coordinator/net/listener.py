@@ -58,7 +58,7 @@ class Listener(ABC):
                 return
             except OSError as error:
                 if tell_not_accepted(error) is None:
-                    log.error("no connection can be accepted", error=str(error), retry_s=RETRY_ACCEPT_S)
+                    log.error("cannot accept connections", error=str(error), retry_s=RETRY_ACCEPT_S)
                 self._loop.remove_reader(self._bound)
                 self._retry = self._loop.call_later(RETRY_ACCEPT_S, self._listen)
                 return

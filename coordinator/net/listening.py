@@ -248,7 +248,7 @@ class Listening(Generic[C]):
         self._is_full_logged = True
         most = (("most_of_address", self._addresses.most()), ("most_of_principal", self._principals.most()))
         log.warning(
-            "connections refused over a limit",
+            "connections refused: limit reached",
             limit="--connections-max",
             address=refused,
             **{name: f"{found[0]}: {found[1]}" for name, found in most if found is not None},
@@ -300,7 +300,7 @@ class Listening(Generic[C]):
             elif unread_since_ms is not None and now_ms - unread_since_ms >= self._unread_ms:
                 self._metrics.connections_unread_closed += 1
                 log.warning(
-                    "connection closed: it does not read its answers",
+                    "connection closed: the client does not read its responses",
                     peer=connection.client_host,
                     limit="--unread-answers-max-ms",
                     unread_ms=now_ms - unread_since_ms,
@@ -314,7 +314,7 @@ class Listening(Generic[C]):
 
 
 def _log_full(kind: str, setting: str, whose: str) -> None:
-    log.warning("connections refused over a limit", limit=setting, **{kind: whose})
+    log.warning("connections refused: limit reached", limit=setting, **{kind: whose})
 
 
 def bind_each(

@@ -111,7 +111,7 @@ class Memory:
             connections += 1
         (peer, _), *_ = closed.most_common(1)
         log.warning(
-            "connections closed: what connections hold is over three quarters of --queued-max-request-bytes",
+            "connections closed: they hold more than three quarters of --queued-max-request-bytes",
             connections=connections,
             held_bytes=closed.total(),
             most_by=peer,

@@ -107,7 +107,7 @@ class LogLines(io.RawIOBase, Collector):
                 untold, self._untold = self._untold, 0
             self._changed.notify_all()
         if untold:
-            log.warning("lines of the log were dropped: standard error did not take them", lines=untold)
+            log.warning("log lines dropped: standard error was blocked", lines=untold)
 
     def _write_out(self, data: bytes) -> None:
         """Write all data, however long it takes. Raises OSError."""

@@ -19,19 +19,17 @@ OF_CLIENTS = frozenset(
         "broker closed the connection",
         "client refused by the broker",
         "connection closed",
-        "connection closed: it does not read its answers",
-        "connection closed: the broker's answer cannot be used",
+        "connection closed: the client does not read its responses",
+        "connection closed: unusable response from the broker",
         "connection lost",
-        "records refused: a topic that is declared holds no data",
-        "connections closed: what connections hold is over three quarters of --queued-max-request-bytes",
+        "records refused: declared topics hold no data",
+        "connections closed: they hold more than three quarters of --queued-max-request-bytes",
         "TLS with a client failed",
     }
 )
 """The events that a client can cause as often as it likes."""
 
-MISTAKES = frozenset(
-    {"connection closed", "TLS with a client failed", "records refused: a topic that is declared holds no data"}
-)
+MISTAKES = frozenset({"connection closed", "TLS with a client failed", "records refused: declared topics hold no data"})
 """The lines that a misconfigured client causes at each try: one line a minute for each address and kind."""
 
 LINES_EACH_SECOND = 10

@@ -141,13 +141,15 @@ class LoopWatch(Collector):
                 is_held = not self._is_at_rest()
                 if is_held:
                     LOOP_HOLDS.inc()
-                    log.warning("the event loop is held", seconds=round(held_s, 1), **self._work(), at=self._stack())
+                    log.warning("event loop stalled", seconds=round(held_s, 1), **self._work(), at=self._stack())
                 else:
                     log.warning(_DID_NOT_RUN, seconds=round(held_s, 1))
             if before_s < self._unwell_after_s <= held_s and is_held:
-                log.error("the event loop hangs", seconds=round(held_s, 1), **self._work(), at=self._stack())
+                log.error(
+                    "event loop blocked beyond the limit", seconds=round(held_s, 1), **self._work(), at=self._stack()
+                )
             if held_s < self._logged_after_s <= before_s and is_held:
-                log.warning("the event loop turns again", seconds=round(before_s, 1))
+                log.warning("event loop recovered", seconds=round(before_s, 1))
 
     def _is_at_rest(self) -> bool:
         """Whether the loop is in no call of ours, and has hardly used the processor since it last turned."""

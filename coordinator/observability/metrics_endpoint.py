@@ -94,7 +94,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def handle_error(self, _request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
         """Log nothing when a client disconnects, or is disconnected."""
         if not isinstance(sys.exception(), OSError):
-            log.error("a request of --metrics failed", peer=client_address[0], exc_info=True)
+            log.error("a request to --metrics failed", peer=client_address[0], exc_info=True)
 
 
 class _Quiet(WSGIRequestHandler):

@@ -163,7 +163,7 @@ class OwnershipGroup:
         else:
             then = _what_then(removal)
         evidence = "its connection broke, and its address refuses new ones"
-        log.warning("a process is gone", node_id=peer.node.node_id, address=at, evidence=evidence, then=then)
+        log.warning("peer is gone", node_id=peer.node.node_id, address=at, evidence=evidence, then=then)
         self.join_again()  # whoever has removed it, the group shares its partitions out
         return removal is ErrorCode.none
 
@@ -224,7 +224,7 @@ class OwnershipGroup:
     def _log_not_understood(self, member: Any, error: NotUnderstood) -> None:  # noqa: ANN401 -- of a JoinGroupResponse
         if self._throttle.due(member.member_id) is not None:
             log.warning(
-                "a member of the ownership group is not understood, and gets no partitions",
+                "ignoring ownership-group member with unreadable metadata",
                 group_id=self._who.group_id,
                 member=member.member_id,
                 instance=member.group_instance_id,
@@ -322,7 +322,7 @@ class OwnershipGroup:
         suppressed = self._losses.lost(self._who.group_id)
         if suppressed is not None:
             log.warning(
-                "this process cannot take part in sharing the partitions, and serves on what it has",
+                "cannot rejoin the ownership group; still serving assigned partitions",
                 group_id=self._who.group_id,
                 error=trouble,
                 others_since=suppressed,
@@ -331,7 +331,7 @@ class OwnershipGroup:
     def _is_in(self) -> None:
         self.trouble = None
         if self._losses.there(self._who.group_id):
-            log.info("this process takes part in sharing the partitions again", group_id=self._who.group_id)
+            log.info("rejoined the ownership group", group_id=self._who.group_id)
 
 
 def _way_out(error: NotUnderstood) -> str:

@@ -78,7 +78,7 @@ class RunningProcess:
             if pause_s:
                 self.sockets.give_up()
             log.warning(
-                "a process has ended, starting it again",
+                "process ended, starting it again",
                 process=self.child.name,
                 ended=how,
                 ran_s=round(ran_s, 1),
@@ -129,7 +129,7 @@ class RunningProcess:
             async with asyncio.timeout(within_s):
                 await process.wait()
         except TimeoutError:
-            log.warning("a process has not stopped in time, and is killed", process=self.child.name)
+            log.warning("process did not stop in time, killing it", process=self.child.name)
             process.kill()
             await process.wait()
 

@@ -41,18 +41,18 @@ class Certificates:
                 contents = await self._changed(context)
                 if contents is not None:
                     context.use(contents)
-                    log.info("certificates were read again", files=context.files)
+                    log.info("certificates reloaded", files=context.files)
             except BadTlsFile as bad:
                 complaints.add(str(bad))
         for complaint in complaints - self._complaints:
-            log.warning("certificates cannot be read again, those from before are in use", reason=complaint)
+            log.warning("could not reload certificates, keeping the previous ones", reason=complaint)
         self._complaints = complaints
 
     async def _changed(self, context: FilesContext) -> dict[Path, bytes] | None:
         looking = self._thread.submit(context.changed)
         done, _ = await asyncio.wait({looking}, timeout=SLOW_CHECK_S)
         if not done:
-            log.warning("the disk of certificates does not answer, those from before are in use", files=context.files)
+            log.warning("the certificates' disk does not respond, keeping the previous ones", files=context.files)
         return await looking
 
     async def keep_checking(self) -> None:

@@ -32,9 +32,9 @@ async def _watch(file: SqliteFile) -> None:
         await asyncio.sleep(CHECK_INTERVAL_S)
         trouble, now_s = file.trouble, loop.time()
         if trouble is None and since_s is not None:
-            log.info("the disk answers again", file=str(file.path), after_s=round(now_s - since_s))
+            log.info("the disk responds again", file=str(file.path), after_s=round(now_s - since_s))
             since_s = said_s = None
         elif trouble is not None and (said_s is None or now_s - said_s >= LOG_INTERVAL_S):
             since_s, said_s = since_s or now_s, now_s
-            log.warning("the disk does not answer, waiting for it", file=str(file.path), reason=trouble)
+            log.warning("the disk does not respond, waiting for it", file=str(file.path), reason=trouble)
         await file.check_in_place()

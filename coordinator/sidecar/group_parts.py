@@ -108,7 +108,7 @@ class GroupParts:
         try:
             await self.shadows.remove_stray_shadows(is_ours)
         except ShadowUnavailable as error:
-            log.warning("shadows of empty groups may be left upstream, for 30 minutes at most", error=str(error))
+            log.warning("shadows of empty groups may stay upstream for up to 30 minutes", error=str(error))
 
     def _given_up(self, number: int) -> None:
         self._let_go(number)

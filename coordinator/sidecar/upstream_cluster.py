@@ -70,7 +70,7 @@ class UpstreamCluster:
             suppressed = throttle.due(self._upstream)
             if suppressed is not None:
                 log.warning(
-                    "upstream not reached, trying again",
+                    "upstream unreachable, trying again",
                     upstream=self._upstream,
                     error=str(error),
                     others_since=suppressed,
@@ -83,4 +83,4 @@ class UpstreamCluster:
         )
         await attempts(ask)
         if past := throttle.end(self._upstream):
-            log.info("upstream reached", upstream=self._upstream, seconds=past.seconds, failures=past.times)
+            log.info("upstream reachable", upstream=self._upstream, seconds=past.seconds, failures=past.times)

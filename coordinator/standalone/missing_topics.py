@@ -26,7 +26,7 @@ class MissingTopics:
         suppressed = self._throttle.due("topic", topic)
         if suppressed is not None:
             log.warning(
-                "a client asks for a topic that is not declared",
+                "client asks for a topic that is not declared",
                 topic=topic,
                 client_id=client_id,
                 client_host=client_host,

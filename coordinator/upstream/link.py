@@ -182,7 +182,7 @@ class UpstreamLink(ClusterLink):
         """Log, once, which brokers refuse Muster."""
         told = list(map(str, refusals))
         if told != self._refusals and told:
-            log.warning("brokers refuse Muster, and others are asked instead", reasons="; ".join(told))
+            log.warning("brokers refuse Muster, trying others", reasons="; ".join(told))
         self._refusals = told
 
     def _explained(self, address: BrokerAddress, error: Exception) -> LinkError:
@@ -191,7 +191,9 @@ class UpstreamLink(ClusterLink):
                 return UpstreamRefused(f"the broker at {address} does not offer {error}")
             case OtherCluster():
                 if self._foreign.due(address) is not None:
-                    log.error("a broker of another cluster is not spoken to", address=str(address), reason=str(error))
+                    log.error(
+                        "ignoring a broker that belongs to another cluster", address=str(address), reason=str(error)
+                    )
                 return TryAgain(str(error))
             case AnswerLost():
                 return AnswerLost(f"{error}: does it want credentials?")

@@ -56,7 +56,7 @@ def log_left(handles: Collection[ShadowHandle], *, for_at_most_ms: int) -> None:
     groups = sorted(each.group_id for each in handles if each.shadow.state is not ShadowState.OUT)
     if groups:
         log.info(
-            "shadows stay in the cluster, whose brokers refuse direct members of these groups meanwhile",
+            "shadows left in the cluster: its brokers refuse direct members of these groups until they expire",
             shadows=len(groups),
             groups=groups[:GROUPS_NAMED_MAX],
             for_at_most_s=for_at_most_ms // 1000,

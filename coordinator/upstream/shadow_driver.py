@@ -250,7 +250,7 @@ class ShadowDriver:
         # group.max.session.timeout.ms is shorter. Reading it would need another ACL, and this happens only once.
         self.session_timeout_ms = min(self.session_timeout_ms, asked_ms // 2)
         log.warning(
-            "upstream refuses a shadow's session timeout, a shorter one is tried", shorter_ms=self.session_timeout_ms
+            "upstream refuses a shadow's session timeout, trying a shorter one", shorter_ms=self.session_timeout_ms
         )
         return shadow
 
@@ -258,7 +258,7 @@ class ShadowDriver:
         """Find out who keeps our shadow out; None if nobody does any more. Raises as UpstreamLink does."""
         verdict = await probe_group(self._link, handle.group_id, self.name)
         if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and handle.is_retake:
-            log.info("the shadow of an earlier version is replaced", group_id=handle.group_id)
+            log.info("replacing the shadow of an earlier version", group_id=handle.group_id)
             await self._ask(handle, Leave(""), lane=_request_lane(handle.group_id), name=UNNAMED)
             return None
         return ShadowRefused(verdict.reason) if isinstance(verdict, KeptUpstream) else None

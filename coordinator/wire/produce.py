@@ -28,7 +28,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     if body.acks == 0:
         raise ProtocolError(Fault.REFUSED_PRODUCE, f"records were produced without asking for an answer: {_REFUSED}")
     log.warning(
-        "records refused: a topic that is declared holds no data",
+        "records refused: declared topics hold no data",
         peer=context.client_host,
         client_id=context.client_id,
         way_out="produce to the brokers; a sidecar (--upstream) relays what is produced",

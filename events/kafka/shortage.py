@@ -47,7 +47,7 @@ def tell_shortage(address: str, error: BaseException) -> str | None:
 
 def tell_not_accepted(error: BaseException) -> str | None:
     """Say the same as `shortage` of an accept that failed, or would, after such a line."""
-    return _tell("no connection can be accepted", shortage(error), "clients")
+    return _tell("cannot accept connections", shortage(error), "clients")
 
 
 def _tell(event: str, words: str | None, whose: str) -> str | None:

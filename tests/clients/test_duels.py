@@ -9,7 +9,7 @@ from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
-DUEL = "two live processes have one group.instance.id, and take it from each other"
+DUEL = "two live processes share one group.instance.id and keep fencing each other"
 
 
 def duels(muster: MusterProcess, group_id: str) -> list[dict[str, object]]:

@@ -110,7 +110,7 @@ def test_a_client_whose_topic_is_not_declared_is_told_in_the_log(
 
     def lines() -> list[dict[str, Any]]:
         return [
-            each for each in muster.events("a client asks for a topic that is not declared") if each["topic"] == topic
+            each for each in muster.events("client asks for a topic that is not declared") if each["topic"] == topic
         ]
 
     until_so(lambda: bool(lines()), lambda: muster.output[-2_000:])

@@ -78,13 +78,13 @@ def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[R
             triggers = [group.triggers for group in groups]
             first.kill()
             until_shared(second)
-            assert [each["then"] for each in second.events("a process is gone")] == ["removed from the ownership group"]
+            assert [each["then"] for each in second.events("peer is gone")] == ["removed from the ownership group"]
             until_so(lambda: states(groups, second) == before, lambda: states(groups, second))
             first.start()
             until_shared(first, second)
             second.stop()
             until_shared(first)
-            assert first.events("a process is gone") == []  # it went in good order
+            assert first.events("peer is gone") == []  # it went in good order
             until_so(lambda: states(groups, first) == before, lambda: states(groups, first))
             for group in groups:
                 group.consumers[0].commit(0, 7)

@@ -70,7 +70,7 @@ async def test_more_clients_than_files_leave_the_side_door_open(tmp_path: Path) 
                 text = await asyncio.to_thread(asked, f"http://{metrics}/metrics")
         for _, writer in clients:
             writer.close()
-    lowered = events["fewer connections are served than --connections-max: the limit of open files is too low"]
+    lowered = events["serving fewer connections than --connections-max: the limit of open files is too low"]
     assert (lowered["connections_max"], lowered["served"], lowered["open_files_max"]) == (10_000, FITTING, OPEN_FILES)
 
 
@@ -113,7 +113,7 @@ def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
     for _ in range(3):
         readiness.free_files.look()
     (line,) = caplog.messages
-    assert line.startswith("no connection can be accepted: this process may open no more files (`ulimit -n`")
+    assert line.startswith("cannot accept connections: this process may open no more files (`ulimit -n`")
     assert readiness() == f"{readiness.free_files.shortage}; the event log is away"
     assert "this process may open no more files" in str(readiness())
 

@@ -35,12 +35,12 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     assert "an append to the event log events has waited for 1" in slow
     assert slow.endswith(" s (partition 0): broker 1 at broker:1 has not answered")
     first = logged[0]
-    assert first["event"] == "an append is not answered, waiting for it"
+    assert first["event"] == "append not acknowledged, waiting for it"
     assert (first["partitions"], first["waits_for"], first["log"]) == ([0], "broker 1 at broker:1", "events")
     assert 10 <= first["seconds"] <= 12
     told = [line["partitions"] for line in logged if line["event"] == first["event"]]
     assert told == [[0], [1, 2]]  # once each
-    assert not [line for line in logged if line["event"] == "appends are answered again"]  # they were given up
+    assert not [line for line in logged if line["event"] == "appends are acknowledged again"]  # they were given up
     assert (await waiting).error is ErrorCode.not_coordinator
     assert (await process.join("b")).error is ErrorCode.coordinator_load_in_progress
     reason = process.runtime.not_ready
@@ -77,14 +77,14 @@ async def test_offsets_that_are_not_stored_name_the_broker_that_leads_theirs() -
     with capture_logs() as logged:
         waiting = process.commit(2)
         await asyncio.sleep(12)
-    (line,) = [line for line in logged if line["event"] == "an append is not answered, waiting for it"]
+    (line,) = [line for line in logged if line["event"] == "append not acknowledged, waiting for it"]
     assert (line["log"], line["partitions"]) == ("events_offsets", [number])
     assert line["waits_for"] == f"broker {offsets.leader} at broker:{offsets.leader}"
     cluster.go_on(offsets.leader)
     await waiting
     with capture_logs() as logged:
         await asyncio.sleep(2)
-    (over,) = [line for line in logged if line["event"] == "appends are answered again"]
+    (over,) = [line for line in logged if line["event"] == "appends are acknowledged again"]
     assert (over["partitions"], over["seconds"]) == ([number], 12)
     await process.stop()
 

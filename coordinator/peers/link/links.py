@@ -143,14 +143,14 @@ class PeerLinks:
         connection.handle = lambda message: self._received(node, message)
         connection.keep_alive()
         if self._throttle.there(node):
-            log.info("another process is reached again", node_id=node.node_id, address=f"{node.host}:{node.port}")
+            log.info("peer reachable again", node_id=node.node_id, address=f"{node.host}:{node.port}")
         self._changed(node)
 
     def _log_lost(self, node: Node, reason: str) -> None:
         suppressed = self._throttle.lost(node)
         if suppressed is not None:
             log.warning(
-                "another process is not reached, trying again: requests for its groups wait",
+                "peer unreachable, trying again: requests for its groups wait",
                 node_id=node.node_id,
                 address=f"{node.host}:{node.port}",
                 error=reason,

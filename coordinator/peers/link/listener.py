@@ -163,7 +163,7 @@ class PeerListener:
         suppressed = self._throttle.due(refusal)
         if suppressed is not None:
             log.warning(
-                "a process is refused as a peer",
+                "peer refused",
                 address=connection.peer,
                 node_id=proof.node_id,
                 reason=refusal,

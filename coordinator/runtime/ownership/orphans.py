@@ -68,7 +68,7 @@ async def recreate_groups(
     if not unknown:
         return
     log.warning(
-        "the event log does not know groups whose committed offsets are there: they are kept, in empty groups",
+        "keeping committed offsets of groups that the event log does not know, in empty groups",
         log=events.location,
         offsets=offsets.location,
         partition=writer.partition,

@@ -203,7 +203,7 @@ class OwnedPartition:
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             log.warning(
-                "the claim of a partition that is served could not be renewed yet, trying again",
+                "could not renew the claim of a served partition, trying again",
                 partition=self.partition.number,
                 error=str(error),
             )

@@ -282,9 +282,7 @@ class OwnedPartitions:
 
     def _log_lost(self) -> None:
         lost, self._lost_now = self._lost_now, {}
-        log.warning(
-            "partitions lost, they are taken over again", partitions=sorted(lost), error=next(iter(lost.values()))
-        )
+        log.warning("partitions lost, taking them over again", partitions=sorted(lost), error=next(iter(lost.values())))
 
     def _lost_for_good(self, number: int, ownership: OwnedPartition, error: Exception) -> None:
         self._given_up.append(ownership)
@@ -339,7 +337,7 @@ async def _cancelled(tasks: Iterable["asyncio.Task[None]"]) -> None:
 
 
 async def _stop(number: int, ownership: OwnedPartition) -> tuple[int, str] | None:
-    """Stop the partition; returns its number and the error if CoordinatorStopped could not be written."""
+    """Stop the partition; returns its number and the error if could not write CoordinatorStopped."""
     try:
         await ownership.stop()
     except Deposed:
@@ -352,4 +350,4 @@ async def _stop(number: int, ownership: OwnedPartition) -> tuple[int, str] | Non
 def _log_not_stopped(failed: Mapping[int, str]) -> None:
     if failed:
         error = next(iter(failed.values()))
-        log.warning("CoordinatorStopped could not be written", partitions=sorted(failed), error=error)
+        log.warning("could not write CoordinatorStopped", partitions=sorted(failed), error=error)

@@ -91,7 +91,7 @@ class SignsOfLife:
             self._not_read_before_ms = self._clock.monotonic_ms() + READ_RETRY_INTERVAL_MS
             SIGNS_OF_LIFE_FAILED.inc()
             log.warning(
-                "the last sign of life of the former owner could not be read",
+                "could not read when the former owner was last alive",
                 log=self._log.location,
                 error=str(error) or "no answer in time",
             )
@@ -120,7 +120,7 @@ class SignsOfLife:
         if not self._is_said and now_ms - self._fails_since_ms >= REPORTED_AFTER_MS:
             self._is_said = True
             log.warning(
-                "no sign of life can be left: should this process end, it may not be known when",
+                "could not record that this process is alive: if it crashes, nobody may know when",
                 log=self._log.location,
                 error=str(error) or "no answer in time",
             )
@@ -131,4 +131,6 @@ def _report_bug(task: "asyncio.Task[None]") -> None:
     with contextlib.suppress(asyncio.CancelledError):
         bug = task.exception()
         if bug is not None:
-            log.error("signs of life are not left or read any more, after an error in Muster itself", exc_info=bug)
+            log.error(
+                "stopped recording that this process is alive: this is a bug in Muster, please report it", exc_info=bug
+            )

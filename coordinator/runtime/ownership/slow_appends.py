@@ -58,7 +58,7 @@ class SlowAppends:
             for waits_for, slow in found.items():
                 if not self._reported.keys() >= set(slow.partitions):
                     log.warning(
-                        "an append is not answered, waiting for it",
+                        "append not acknowledged, waiting for it",
                         log=waits_for.log,
                         partitions=slow.partitions,
                         waits_for=waits_for.whom,
@@ -68,7 +68,7 @@ class SlowAppends:
             answered = [number for number in self._reported if number not in began and number in self._owned()]
             if answered:
                 seconds = int(now_s() - min(self._reported[number] for number in answered))
-                log.info("appends are answered again", partitions=answered, seconds=seconds)
+                log.info("appends are acknowledged again", partitions=answered, seconds=seconds)
             self._reported = began
 
     def _slow(self) -> dict[WaitsFor, _Slow]:

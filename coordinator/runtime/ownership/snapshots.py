@@ -107,7 +107,7 @@ class Snapshots:
             try:
                 await self._save(number)
             except (LogError, EventsError, TimeoutError) as error:
-                log.debug("a partition was not saved", partition=number, error=str(error))
+                log.debug("could not save a partition", partition=number, error=str(error))
             except OSError as error:
                 if self._throttle.due("write") is not None:
                     log.warning(

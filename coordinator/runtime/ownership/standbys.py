@@ -192,7 +192,7 @@ class Standbys(Generic[R]):
         followed.failures += 1
         followed.not_before_ms = self._owner.boot_ms() + pause_ms
         log.warning(
-            "a partition of another process is read anew",
+            "standby starts again from the beginning of its partition",
             log=self._log.location,
             partition=number,
             reason=reason,
@@ -216,7 +216,7 @@ class Standbys(Generic[R]):
         except Exception as bug:
             followed.failures = max(followed.failures, 10)
             self._throw_away(number, followed, repr(bug))
-            log.error("a standby has failed by an error in Muster itself, please report it", exc_info=bug)
+            log.error("standby failed: this is a bug in Muster, please report it", exc_info=bug)
 
     async def _read_first(self, number: int, followed: _Followed[R], end: int, asked_ms: int) -> None:
         if followed.standby is None and self._load is not None and not followed.failures:

@@ -28,7 +28,7 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
             start = writer.next_offset
             elected = None if start is None else await first_elected(event_log, writer, start=start)
     except (TimeoutError, LogError, EventsError) as error:
-        log.warning("it is not known which process has taken the log over", log=event_log.location, error=str(error))
+        log.warning("cannot tell which process took the log over", log=event_log.location, error=str(error))
     else:
         if elected is not None:
             deposed.name_successor(elected.owner, elected.elected_ms, shares=shares)

@@ -40,7 +40,7 @@ def _announce_fence(event: MemberFenced) -> None:
         return
     INSTANCE_DUELS.inc(1 + event.suppressed)
     log.warning(
-        "two live processes have one group.instance.id, and take it from each other",
+        "two live processes share one group.instance.id and keep fencing each other",
         group_id=event.group_id,
         group_instance_id=event.why.group_instance_id,
         client_id=event.why.client_id,

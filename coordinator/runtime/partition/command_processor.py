@@ -325,7 +325,7 @@ class CommandProcessor:
             return
         (command,) = batch.commands
         log.error(
-            "a transition is too large for the event log",
+            "transition too large for the event log",
             group_id=context.group_id,
             command=type(command).__name__,
             size_bytes=refused.size_bytes,

@@ -28,7 +28,7 @@ class FormerOwners:
         if warned_ms is None or now_ms - warned_ms >= LINE_INTERVAL_MS:
             self._warned_ms[last_event.owner] = now_ms
             log.warning(
-                "the former owner of the event log did not stop in good order: if it still runs, it is deposed now",
+                "the former owner of the event log did not shut down cleanly: if it still runs, it is fenced now",
                 log=location,
                 owner=last_event.owner,
             )

@@ -91,7 +91,7 @@ class RebalanceLines:
             self._timer = None
         if self._left_out:
             log.warning(
-                "rebalances are not in this log, as there were too many within a minute",
+                "rebalance log lines rate-limited",
                 rebalances=self._left_out.total(),
                 groups=len(self._left_out),
                 most=dict(self._left_out.most_common(NAMES_MAX)),

@@ -52,20 +52,20 @@ class RetentionClock:
         ahead_ms = lead_ms - self._lead_ms
         if ahead_ms <= JUMP_MS:
             if self._ahead_since_ms is not None:
-                log.info("the clock was put back: offsets and history expire by it again")
+                log.info("the clock was set back: offsets and history expire by it again")
             self._ahead_since_ms, self._lead_ms = None, lead_ms
             return
         if self._ahead_since_ms is None:
             self._ahead_since_ms, self._lasting_lead_ms = now_ms, lead_ms
             log.warning(
-                "the clock has jumped ahead, or the machine was suspended: nothing expires by it for a while",
+                "the clock jumped ahead, or the machine was suspended: expiry pauses",
                 ahead_s=ahead_ms // 1000,
                 for_s=self._believed_after_ms // 1000,
             )
         self._lasting_lead_ms = min(self._lasting_lead_ms, lead_ms)
         if now_ms - self._ahead_since_ms >= self._believed_after_ms:
             log.warning(
-                "the clock has stayed ahead: offsets and history expire by it from now on",
+                "the clock stayed ahead: offsets and history expire by it from now on",
                 ahead_s=(self._lasting_lead_ms - self._lead_ms) // 1000,
             )
             self._ahead_since_ms, self._lead_ms = None, self._lasting_lead_ms

@@ -76,7 +76,7 @@ class WaitingLimit(DelegatingGroups):
 
 
 def _log_full(whose: str) -> None:
-    log.warning("joins and syncs are told to try again: as many wait as --waiting-per-principal allows", whose=whose)
+    log.warning("asking joins and syncs to try again: --waiting-per-principal is reached", whose=whose)
 
 
 def _whose(command: JoinGroup | SyncGroup) -> str:

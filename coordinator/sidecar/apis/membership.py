@@ -106,9 +106,7 @@ class MembershipApi:
             try:
                 theirs = await self._router.take(group_id, would_fail=lambda: self._would_fail(api, request))
             except ShadowUnavailable as error:
-                log.warning(
-                    "a join is refused: upstream does not say whether it has members in the group", error=str(error)
-                )
+                log.warning("join refused: cannot tell whether the group has members upstream", error=str(error))
                 refusal = ErrorCode.coordinator_not_available
             else:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:

@@ -211,7 +211,7 @@ class ForwardedClient:
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, ProtocolError):
-            log.error("a forwarded answer could not be rewritten", exc_info=error)
+            log.error("could not rewrite a forwarded response", exc_info=error)
             error = ProtocolError(Fault.FAILED_REQUEST, f"its answer could not be rewritten: {error!r}")
         self.answered(error)
 

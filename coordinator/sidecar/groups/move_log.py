@@ -25,7 +25,7 @@ def log_waiting(group_id: GroupId, move: Move, now_ms: int) -> None:
     """Write which members the move waits for, if that line is due."""
     if move.take_waiting_line(now_ms):
         said = progress(move.report(MoveState.MOVING, now_ms))
-        log.info("a group that moves waits for members", group_id=group_id, to=move.to, progress=said)
+        log.info("group move waits for members", group_id=group_id, to=move.to, progress=said)
 
 
 def log_end(group_id: GroupId, report: GroupMove) -> None:
@@ -50,4 +50,4 @@ def log_lost(group_id: GroupId, reason: str, released: ReleaseGroupOutcome) -> N
         GROUPS_LOST_UPSTREAM.inc()
         log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(released.members))
     else:  # if this process was deposed, another line says by which
-        log.warning("group not released, the event log has not stored it", group_id=group_id, reason=reason)
+        log.warning("group not released: the event log did not store it", group_id=group_id, reason=reason)

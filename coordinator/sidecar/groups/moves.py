@@ -172,7 +172,7 @@ class Moves:
         try:
             error = await remove_member(self._link, group_id, member.member_id, member.group_instance_id)
         except LinkError as failed:
-            log.warning("a member could not be removed upstream", group_id=group_id, error=str(failed))
+            log.warning("could not remove a member upstream", group_id=group_id, error=str(failed))
             return ErrorCode.coordinator_not_available
         finally:
             move.in_removal.discard(member.member_id)

@@ -68,7 +68,7 @@ class ShadowFence(GroupsLayer):
             try:
                 await self._shadows.wait_bumped(command.group_id, command.generation_id)
             except ShadowUnavailable as error:
-                log.warning("a sync is refused: upstream does not know its generation", error=str(error))
+                log.warning("sync refused: upstream does not know its generation", error=str(error))
                 deliver(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
                 return
             # Another generation may have begun meanwhile; its members must not meet one of this.

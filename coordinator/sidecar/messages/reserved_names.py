@@ -55,13 +55,13 @@ class ReservedNames:
         """Log why the event topic has no id; not for brokers without ids, nor for a topic that is only being made."""
         if error is ErrorCode.topic_authorization_failed:
             log.warning(
-                "clients that name topics by id (Produce v13) can write to the event topic: its id is not known",
+                "cannot protect the event topic from clients that name topics by id (Produce v13): its id is unknown",
                 topic=event_topic,
                 way_out="allow Muster's own principal DESCRIBE on this TOPIC",
             )
         elif error is ErrorCode.unknown_topic_or_partition and self._was_there:
             log.error(
-                "the event topic is gone from the cluster: the next append ends this process",
+                "the event topic was deleted: the next append stops this process",
                 topic=event_topic,
                 way_out="stop all processes that use it and restore it, or start with another --log",
             )

@@ -151,7 +151,7 @@ class BrokerSide(asyncio.Protocol):
                     self._tell_not_reached(address, str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s")
             else:
                 if past := self._endpoint.throttle.end(("not reached", address)):
-                    log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
+                    log.info("broker reachable again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
         if (
             was_silent and self._endpoint.heard.until_ms <= self._wanted_ms
@@ -179,7 +179,7 @@ class BrokerSide(asyncio.Protocol):
         suppressed = self._endpoint.throttle.due(("not reached", address))
         if suppressed is not None:
             broker = self._endpoint.broker
-            log.warning("broker not reached", broker=broker, address=address, error=error, others_since=suppressed)
+            log.warning("broker unreachable", broker=broker, address=address, error=error, others_since=suppressed)
 
     def cancel_connect(self) -> None:
         """Cancel `connect`."""

@@ -206,7 +206,7 @@ class ClientSide(ClientSocket):
             self._failed(error)
             return
         broker = self.endpoint.broker
-        log.error("connection closed: the broker's answer cannot be used", broker=broker, cause=str(error))
+        log.error("connection closed: unusable response from the broker", broker=broker, cause=str(error))
         self._metrics.protocol_errors[error.fault] += 1
         self._send()
         self.close()

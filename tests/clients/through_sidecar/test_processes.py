@@ -86,7 +86,7 @@ def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_b
             assert len(before) == 1 + EDGES
             edge = next(pid for name, pid in before.items() if name.startswith("edge"))
             os.kill(edge, signal.SIGKILL)
-            muster.wait_for_event("a process has ended, starting it again")
+            muster.wait_for_event("process ended, starting it again")
             until_so(lambda: len(roles(muster.pid)) == 1 + EDGES and is_ready(metrics), lambda: muster.output[-2_000:])
             group.until_shared()
             assert (group.generation, group.assignments) == (generation, assignments)
@@ -106,7 +106,7 @@ def test_who_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) ->
             await asyncio.gather(*(brokers_told(address) for address in addresses * CONNECTIONS))
 
         asyncio.run(scene())
-        assert len(muster.events("a process has ended, starting it again")) == 1
+        assert len(muster.events("process ended, starting it again")) == 1
 
 
 async def brokers_told(bootstrap: str) -> list[Fields]:

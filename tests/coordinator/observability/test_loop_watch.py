@@ -260,7 +260,7 @@ async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -
             unwell, ready, metrics = await probing
             assert (await client.answer())[0] == 1
             await asyncio.to_thread(prober.until, "/healthz", 200)
-            await until(lambda: told[-1]["event"] == "the event loop turns again")
+            await until(lambda: told[-1]["event"] == "event loop recovered")
             host, port = client.writer.get_extra_info("sockname")
     assert f"connection {host}:{port}" in unwell
     assert "api DescribeGroups" in unwell
@@ -275,9 +275,9 @@ async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -
         "principal": "User:ANONYMOUS",
     }
     assert [line["event"] for line in told if "event loop" in line["event"]] == [
-        "the event loop is held",
-        "the event loop hangs",
-        "the event loop turns again",
+        "event loop stalled",
+        "event loop blocked beyond the limit",
+        "event loop recovered",
     ]
     for line in told[:2]:
         assert named.items() <= line.items()
@@ -303,7 +303,7 @@ async def test_what_nobody_noted_is_not_guessed() -> None:
         await asyncio.sleep(0)
         await asyncio.create_task(sweeping(), name="a sweep")
         assert "work not noted, task a sweep" in await probing
-    assert (told[0]["event"], told[0]["work"], told[0]["task"]) == ("the event loop is held", "not noted", "a sweep")
+    assert (told[0]["event"], told[0]["work"], told[0]["task"]) == ("event loop stalled", "not noted", "a sweep")
 
 
 async def test_a_loop_at_rest_that_has_no_processor_is_not_said_to_be_held(monkeypatch: pytest.MonkeyPatch) -> None:

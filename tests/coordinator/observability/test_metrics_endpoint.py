@@ -112,4 +112,4 @@ def test_a_request_that_meets_a_bug_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(2):
             with half_sent(port) as connection, suppress(ConnectionError):
                 assert connection.recv(1) == b""
-    assert [(line["event"], line["peer"]) for line in lines] == [("a request of --metrics failed", "127.0.0.1")]
+    assert [(line["event"], line["peer"]) for line in lines] == [("a request to --metrics failed", "127.0.0.1")]

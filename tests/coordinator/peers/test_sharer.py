@@ -214,7 +214,7 @@ def seats(process: Process) -> dict[int, str]:
 
 
 def removals(logged: list[EventDict]) -> list[tuple[int, str]]:
-    return [(each["node_id"], each["then"]) for each in logged if each["event"] == "a process is gone"]
+    return [(each["node_id"], each["then"]) for each in logged if each["event"] == "peer is gone"]
 
 
 async def test_a_process_whose_address_refuses_connections_is_removed(bootstrap: str) -> None:
@@ -414,7 +414,7 @@ async def test_who_may_not_read_the_group_serves_on_and_says_what_is_missing(
             await until(lambda: only.sharer.group.trouble is None)
     lacks, again = logged
     assert "lacks the ACL Allow READ on group owners" in lacks["error"]
-    assert again["event"] == "this process takes part in sharing the partitions again"
+    assert again["event"] == "rejoined the ownership group"
     assert only.owned == owned
     assert not only.member.done()
     await only.die()

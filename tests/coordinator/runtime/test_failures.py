@@ -393,7 +393,7 @@ def test_who_goes_without_coordinator_stopped_says_so() -> None:
         raise LogUnavailable("no broker")
 
     async def story() -> None:
-        refused = ("CoordinatorStopped could not be written", [0, 1, 2], "no broker")
+        refused = ("could not write CoordinatorStopped", [0, 1, 2], "no broker")
         assert await lines_of_stopping(is_refused=True) == [refused]
         late = ("stopped before CoordinatorStopped was written", 3, None)
         assert await lines_of_stopping(is_refused=False) == [late]

@@ -136,15 +136,15 @@ async def test_a_disk_that_hangs_is_waited_for(impatient: Served, monkeypatch: p
         await until(lambda: "has not answered for" in (impatient.runtime.not_ready or ""))
         assert (await during).error is ErrorCode.not_coordinator
         assert (await impatient.commit("during")).error is ErrorCode.coordinator_load_in_progress
-        await until(lambda: named(told, "the disk does not answer, waiting for it"))
+        await until(lambda: named(told, "the disk does not respond, waiting for it"))
         assert impatient.lost == []
 
         mended.set()
         await until(lambda: impatient.runtime.not_ready is None)
-        await until(lambda: named(told, "the disk answers again"))
+        await until(lambda: named(told, "the disk responds again"))
         watching.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
-    warning, *_ = named(told, "the disk does not answer, waiting for it")  # it may be as slow as that by itself, too
+    warning, *_ = named(told, "the disk does not respond, waiting for it")  # it may be as slow as that by itself, too
     assert warning["file"] == str(impatient.log.file.path)
     assert "has not answered for" in warning["reason"]
     await until(lambda: impatient.is_committed("after"))

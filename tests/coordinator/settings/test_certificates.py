@@ -70,7 +70,7 @@ async def test_what_was_renewed_is_shown_from_then_on(authority: Authority, logg
     await certificates.look()
     after = serial_shown(serving, connecting)
     assert set(after).isdisjoint(before)
-    assert [each["event"] for each in logged] == ["certificates were read again"] * 2
+    assert [each["event"] for each in logged] == ["certificates reloaded"] * 2
     await certificates.look()
     assert len(logged) == 2
 
@@ -139,7 +139,7 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
     looking = asyncio.create_task(certificates.keep_checking())
     server.certificate.write_bytes(new)
     async with asyncio.timeout(30):
-        while logged[-1]["event"] != "certificates were read again":  # noqa: ASYNC110 -- a log has no event
+        while logged[-1]["event"] != "certificates reloaded":  # noqa: ASYNC110 -- a log has no event
             await asyncio.sleep(0.001)
     assert serial_shown(serving, connecting)[0] != before[0]
     looking.cancel()
@@ -160,7 +160,7 @@ async def test_a_disk_that_hangs_holds_nobody_up_and_is_said(
     looking = asyncio.create_task(certificates.look())
     while not logged:  # noqa: ASYNC110 -- nothing tells of a line of log
         await asyncio.sleep(0.001)
-    assert "does not answer" in str(logged[0]["event"])
+    assert "does not respond" in str(logged[0]["event"])
     assert str(server.certificate) in str(logged[0]["files"])
     assert serial_shown(serving, connecting) == before
     answering = os.open(server.certificate, os.O_WRONLY)

@@ -440,5 +440,5 @@ async def test_the_end_says_which_shadows_stay_and_for_how_long(subject: Subject
         await subject.shadows.close()
         await subject.shadows.close()
     (line,) = told
-    assert "shadows stay in the cluster" in line["event"]
+    assert "shadows left in the cluster" in line["event"]
     assert (line["shadows"], line["groups"], line["for_at_most_s"]) == (1, [GROUP], 1800)

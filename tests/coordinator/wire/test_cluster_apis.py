@@ -399,7 +399,7 @@ def test_a_producer_is_refused_for_good(version: int) -> None:
     """And named in the log, where its operator may look."""
     with capture_logs() as lines:
         (topic,) = produce(version).response.responses
-    assert [line["event"] for line in lines] == ["records refused: a topic that is declared holds no data"]
+    assert [line["event"] for line in lines] == ["records refused: declared topics hold no data"]
     assert lines[0]["peer"].startswith("/")
     there, missing = topic.partition_responses
     assert there.error_code is ErrorCode.policy_violation

@@ -42,7 +42,7 @@ from tests.waiting import until
 
 SECRET = b"s" * 32
 MESSAGE_BYTES_MAX = 100_000
-NOT_REACHED_AND_AGAIN = ["another process is not reached", "another process is reached again"]
+NOT_REACHED_AND_AGAIN = ["peer unreachable", "peer reachable again"]
 
 
 def _fails(error: Exception) -> None:
@@ -208,12 +208,12 @@ async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str
     with capture_logs() as log_lines:
         async with processes(edge, owner):
             edge.links.follow([owner.node])
-            await until(lambda: any(each["event"].startswith("another process is not reached") for each in log_lines))
+            await until(lambda: any(each["event"].startswith("peer unreachable") for each in log_lines))
             assert not edge.links.is_reached(owner.node)
             assert owner.edges == []
-    refused = next(each for each in log_lines if each["event"] == "a process is refused as a peer")
+    refused = next(each for each in log_lines if each["event"] == "peer refused")
     assert reason in refused["reason"]
-    not_reached = next(each for each in log_lines if each["event"].startswith("another process is not reached"))
+    not_reached = next(each for each in log_lines if each["event"].startswith("peer unreachable"))
     assert f"it refuses this process: {refused['reason']}" == not_reached["error"]
 
 
@@ -542,7 +542,7 @@ async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -
     async with processes(edge, owner):
         with capture_logs() as log_lines:
             edge.links.follow([owner.node])
-            await until(lambda: any(each["event"].startswith("another process is not") for each in log_lines))
+            await until(lambda: any(each["event"].startswith("peer unreachable") for each in log_lines))
         errors = [each["error"] for each in log_lines if "error" in each]
         if where == 1:
             assert errors == ["a secret of 0 bytes"]
@@ -560,4 +560,4 @@ async def test_an_address_that_is_none_ends_nobody(host: str, port: int) -> None
         with capture_logs() as log_lines:
             edge.links.follow([Node(node_id=2, host=host, port=port)])
             await until(lambda: log_lines)
-        assert log_lines[0]["event"].startswith("another process is not reached")
+        assert log_lines[0]["event"].startswith("peer unreachable")

@@ -69,7 +69,10 @@ def test_a_group_that_the_event_log_does_not_know_is_made_for_its_offsets() -> N
         for lines_expected in (1, 0):
             with capture_logs() as lines:
                 process = await started(restored)
-            assert len([line for line in lines if "does not know groups" in line["event"]]) == lines_expected
+            assert (
+                len([line for line in lines if "groups that the event log does not know" in line["event"]])
+                == lines_expected
+            )
             assert (await process.describe()).state is GroupState.EMPTY
             assert process.offsets.committed(GROUP)["orders", 0].offset == 5
             await process.runtime.stop()

@@ -115,7 +115,7 @@ def test_of_partitions_that_wait_for_the_same_the_longest_wait_is_told() -> None
     simulate(story())
 
 
-@pytest.mark.parametrize("trouble", [None, "the disk does not answer"])
+@pytest.mark.parametrize("trouble", [None, "the disk does not respond"])
 def test_an_append_that_waits_is_a_line_unless_the_log_has_told_why(trouble: str | None) -> None:
     """One, however long it waits, and nothing goes on telling after the end."""
 
@@ -126,7 +126,7 @@ def test_an_append_that_waits_is_a_line_unless_the_log_has_told_why(trouble: str
         process.log.trouble = trouble
         with capture_logs() as lines:
             await slept(60)
-        told = [line for line in lines if line["event"] == "an append is not answered, waiting for it"]
+        told = [line for line in lines if line["event"] == "append not acknowledged, waiting for it"]
         assert [(line["log"], line["partitions"]) for line in told] == ([] if trouble else [("memory", [1])])
         held.set()
         await process.runtime.stop()

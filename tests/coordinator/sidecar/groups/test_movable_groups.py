@@ -36,7 +36,7 @@ MOVING = AlterGroupConfigOutcome(
     error=ErrorCode.invalid_request, message="it is moving already: muster members list orders says how far"
 )
 DONE = AlterGroupConfigOutcome(error=ErrorCode.none)
-WAITS = "a group that moves waits for members"
+WAITS = "group move waits for members"
 MEMBER = ReleasedMember(
     member_id=MemberId("m"),
     group_instance_id=None,

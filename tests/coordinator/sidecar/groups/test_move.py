@@ -281,7 +281,7 @@ def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -
         for now_ms in (0, 4_999, 5_000, 5_250, 44_999, SESSION_MS + 60_000):
             log_waiting(GroupId("orders"), move, now_ms)
     (line,) = lines
-    assert (line["event"], line["group_id"]) == ("a group that moves waits for members", "orders")
+    assert (line["event"], line["group_id"]) == ("group move waits for members", "orders")
     assert "client at 10.0.0.1, not heard of yet, for 40 s at most" in line["progress"]
 
 

@@ -144,8 +144,8 @@ def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
         for told in (gone, EVENTS_ID, gone, gone, EVENTS_ID, denied, denied, ErrorCode.none):
             subject.update_ids({EVENTS: told})
     assert [(line["log_level"], line["event"].partition(":")[0]) for line in lines] == [
-        ("error", "the event topic is gone from the cluster"),
-        ("warning", "clients that name topics by id (Produce v13) can write to the event topic"),
+        ("error", "the event topic was deleted"),
+        ("warning", "cannot protect the event topic from clients that name topics by id (Produce v13)"),
     ]
 
 

@@ -323,7 +323,7 @@ async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_w
                 away.listen()
                 reaching = await relay.connect(1)
                 reaching.send(request(NOBODYS, 0, 1))
-                await until(lambda: logged[-1]["event"] == "broker reached again")
+                await until(lambda: logged[-1]["event"] == "broker reachable again")
                 assert logged.pop()["failures"] == 2
             await reaching.rest()
             broker.script = lambda asked: asked.connection.writer.close()
@@ -331,9 +331,9 @@ async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_w
             await tried(3)
         assert relay.relayed.brokers_not_reached == 24
         assert [(line["event"], line["broker"], line["others_since"]) for line in logged] == [
-            ("broker not reached", "one of --upstream", 0),
-            ("broker not reached", "one of --upstream", 19),
-            ("broker not reached", "one of --upstream", 0),
+            ("broker unreachable", "one of --upstream", 0),
+            ("broker unreachable", "one of --upstream", 19),
+            ("broker unreachable", "one of --upstream", 0),
             ("broker closed the connection", "node id 1", 0),
             ("broker closed the connection", "one of --upstream", 0),
         ]

@@ -119,10 +119,10 @@ def complaints(muster: MusterProcess) -> list[str]:
     """Log lines above info, but for those about the machine: busy, few files, the process before was killed."""
     levels = ('"level": "warning"', '"level": "error"')
     busy = (
-        "the event loop ",
+        "event loop ",
         "timer late",
-        "fewer connections are served than --connections-max",
-        "the former owner of the event log did not stop in good order",
+        "serving fewer connections than --connections-max",
+        "the former owner of the event log did not shut down cleanly",
     )
     loud = [line for line in muster.output.splitlines() if any(level in line for level in levels)]
     return [line for line in loud if not any(words in line for words in busy)]

@@ -108,7 +108,7 @@ async def test_a_cluster_that_comes_later_is_waited_for(broker: SecuredBroker, t
             assert await asyncio.to_thread(readiness, muster) == (200, "ready")
             async with speaking(muster.bootstrap, "alice") as connection:
                 assert (await connection.ask("Metadata", 1, topics=[]))["brokers"] != []
-        waited = [event["error"] for event in muster.events("upstream not reached, trying again")]
+        waited = [event["error"] for event in muster.events("upstream unreachable, trying again")]
         assert waited
         assert all(bootstrap in each for each in waited)
     finally:

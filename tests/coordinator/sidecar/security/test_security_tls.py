@@ -145,7 +145,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
     before = serial()
     ours.issue("sidecar")
     until_so(lambda: serial() != before, lambda: before)
-    until_so(lambda: bool(muster.events("certificates were read again")), lambda: "no line of it")
+    until_so(lambda: bool(muster.events("certificates reloaded")), lambda: "no line of it")
 
 
 def test_a_certificate_as_identity_is_refused(broker: SecuredBroker) -> None:
