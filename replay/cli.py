@@ -1,9 +1,4 @@
-"""`muster replay ...`: parse, call one pure function, render, choose the exit code.
-
-Exit codes: 0 answered; 1 the log is well, but what was asked for is not in it, or `verify` found something; 2 a wrong
-option, a log that cannot be read, or an answer that cannot be written; 3 answered, from a log of which a part cannot be
-read, if only a record; 130 interrupted; 141 whoever read the answer had enough.
-"""
+"""`muster replay ...`: parse, call one pure function, render, choose the exit code."""
 
 import sys
 from pathlib import Path
@@ -50,7 +45,10 @@ app = typer.Typer(
         "    muster replay verify\n"
         "    muster replay report orders -o report.html\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. Times are local on a terminal, and"
-        " UTC everywhere else, unless --tz says otherwise; JSON has UTC always."
+        " UTC everywhere else, unless --tz says otherwise; JSON has UTC always.\n\n"
+        "Exit codes: 0 answered; 1 the log does not have what was asked for, or verify found something; 2 wrong use, a"
+        " log that cannot be read, or output that cannot be written; 3 answered, but a part of the log cannot be read;"
+        " 130 interrupted; 141 the reader of the output closed it."
     ),
 )
 

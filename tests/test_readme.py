@@ -1,4 +1,4 @@
-"""The README's commands, run as they stand there, in an empty directory and in their order.
+"""The README and the pages that it leads to: commands run as they stand, in an empty directory and in their order.
 
 What belongs elsewhere: `make demo` has tests of its own, `make test` runs this one, and `pip install` takes what is
 published. The sidecar needs a cluster: `tests/clients/through_sidecar` has one. A command that is neither run here nor
@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,29 @@ from muster.coordinator.settings.loading import load_settings
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.muster_process import MusterProcess
 from tests.waiting import until_so
+from tests.written_pages import PARTS, written
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+FIRST_STEPS = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 SIDECAR = "muster serve --listen 127.0.0.1:19092 --upstream kafka-1:9092,kafka-2:9092"
-ELSEWHERE = {"make demo", "make test", "pip install .", SIDECAR}
-MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+SHARING = [
+    f"muster serve --node-id {node} --share-partitions --listen 10.0.0.{node}:9092 --topic orders:12"
+    " --log kafka://kafka-1:9092/groups"
+    for node in (1, 2)
+]
+ELSEWHERE = {"make demo", "pip install .", SIDECAR, *SHARING}
+
+
+def commands_of(page: str) -> list[str]:
+    """The commands of a page that are run here."""
+    return [command for command in re.findall(r"^\$ (.+)$", page, re.MULTILINE) if command not in ELSEWHERE]
+
+
+README_LINES_MAX = 110
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 ENDS_WITHIN_S = 240
 COORDINATOR_NOT_FOUND = (
     KafkaError._TRANSPORT,
@@ -59,10 +77,11 @@ def is_committed(consumer: RunningConsumer, offset: int) -> bool:
 @pytest.mark.spark
 @pytest.mark.clients
 @pytest.mark.timeout(900)  # a minute, of which a busy machine gives little
-def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer joins, outlives `kill -9` of the coordinator, and each further command tells of its group."""
     monkeypatch.chdir(tmp_path)
-    serve, *asking = [command for command in COMMANDS if command not in ELSEWHERE]
+    serve, *asking = commands_of(FIRST_STEPS)
+    assert set(commands_of(README)) <= {serve, *asking}
     command, *arguments = arguments_of(serve)
     assert command == "serve"
     listen = arguments.index("--listen")
@@ -88,6 +107,11 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         muster.end()
 
 
+def test_the_readme_is_short() -> None:
+    """It leads to the pages, which have the rest."""
+    assert len(README.splitlines()) <= README_LINES_MAX
+
+
 def test_the_sidecar_of_the_readme_could_start() -> None:
     """Its options are taken, and its events are kept in its cluster."""
     _, *given = arguments_of(SIDECAR)
@@ -96,9 +120,26 @@ def test_the_sidecar_of_the_readme_could_start() -> None:
     assert f"$ {SIDECAR}\n" in README
 
 
-def test_the_settings_file_of_the_readme(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", SHARING)
+def test_the_processes_of_the_readme_could_start(command: str) -> None:
+    """`muster config check` takes their options; tests/coordinator/peers shares partitions."""
+    assert f"$ {command}\n" in README
+    checked = [sys.executable, "-m", "muster", "config", "check", *arguments_of(command)[1:]]
+    done = subprocess.run(checked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("path", "name", "make"), PARTS, ids=lambda part: part if isinstance(part, str) else "")
+def test_written_parts_are_what_the_program_writes(path: Path, name: str, make: Callable[[], str]) -> None:
+    """`python -m tests.written_pages` writes them again."""
+    page = path.read_text(encoding="utf-8")
+    assert f"<!-- {name} -->\n" in page
+    assert written(page, name, make()) == page
+
+
+def test_the_settings_file_of_the_page(tmp_path: Path) -> None:
     """It is taken as it stands."""
-    (text,) = re.findall(r"```toml\n(.+?)```", README, re.DOTALL)
+    (text,) = re.findall(r"```toml\n(.+?)```", CONFIGURATION, re.DOTALL)
     file = tmp_path / "muster.toml"
     file.write_text(text, encoding="utf-8")
     settings = load_settings({}, [], file)
@@ -107,17 +148,27 @@ def test_the_settings_file_of_the_readme(tmp_path: Path) -> None:
     assert settings.group_max_size == told["config"]["group.max.size"]
 
 
-def test_targets_and_files_that_the_readme_names_are_there() -> None:
-    """`make` targets, pictures, pages, folders, options."""
-    root = Path(__file__).parents[1]
-    for target in re.findall(r"`make ([\w-]+)", README):
+@pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_targets_and_paths_that_a_page_names_are_there(page: str) -> None:
+    """`make` targets, files and folders; test_pages follows the links."""
+    for target in re.findall(r"`make ([\w-]+)", page):
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
-    for path in re.findall(r"\]\(([\w./-]+)\)", README) + re.findall(r"^\| `([\w/]+/)`", README, re.MULTILINE):
-        assert any((folder / path).exists() for folder in (root, root / "src" / "muster")), path
+    for path in re.findall(r"`([a-z_]+/[\w/.-]*)`", page):
+        is_there = any((folder / path).exists() for folder in (ROOT, ROOT / "src" / "muster"))
+        assert is_there or path == "schemas/vN/", path
+
+
+def test_each_target_has_a_row_for_contributors() -> None:
+    listed = set(re.findall(r"`make ([\w-]+)", CONTRIBUTING))
+    assert listed == set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+
+
+def test_options_that_the_pages_name_are_there() -> None:
+    """In the help of the commands that they are about."""
     said = ""
     for command in ("serve", "groups repair", "log repair", "replay groups", "replay whatif", "replay export"):
         asked = [sys.executable, "-m", "muster", *command.split(), "--help"]
         wide = os.environ | {"COLUMNS": "160"}  # a narrow terminal cuts the names of options off
         said += subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True, env=wide).stdout
-    for option in re.findall(r"`(--[a-z-]+)", README):
+    for option in re.findall(r"`(--[a-z-]+)", README + CONFIGURATION):
         assert option in said, option

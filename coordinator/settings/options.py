@@ -63,11 +63,17 @@ def shown_of(field: FieldInfo) -> Shown:
     return msgspec.convert(field.json_schema_extra, Shown)
 
 
-def help_of(field: FieldInfo) -> str:
-    """Return the setting's help, with its default."""
+def default_of(field: FieldInfo) -> str:
+    """Return the setting's default as it is given; empty for None, and where nothing is the default."""
     default = field.get_default(call_default_factory=True)
     if isinstance(default, list):
         default = ", ".join(default)
     elif _IN_MS in field.metadata:
         default = written(default)
-    return f"{field.description}" + ("" if default in (None, "", {}, False) else f" [default: {default}]")
+    return "" if default in (None, "", {}, False) else f"{default}"
+
+
+def help_of(field: FieldInfo) -> str:
+    """Return the setting's help, with its default."""
+    default = default_of(field)
+    return f"{field.description}" + (default and f" [default: {default}]")

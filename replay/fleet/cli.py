@@ -24,7 +24,12 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="The history of every group at once, as tables (pip install '.[fleet]' in the checkout).",
+    help=(
+        "The history of every group at once, as tables (pip install '.[fleet]' in the checkout).\n\n"
+        "Exit codes: 0 done; 1 the tables do not have what was asked for; 2 something given or needed cannot be used; 3"
+        " what could be read was archived or folded, but a part could not be read, or verify found something; 130"
+        " interrupted; 141 the reader of the output closed it."
+    ),
 )
 
 

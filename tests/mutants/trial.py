@@ -25,7 +25,7 @@ from tests.mutants.running import LATE
 
 COPIED: Final = (
     "src", "coordinator", "events", "replay", "schemas", "tests", "benchmarks", "demo", "docs",
-    "conftest.py", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile",
+    "conftest.py", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile",
 )  # fmt: skip
 PYTEST: Final = ("-q", "-x", "--hypothesis-seed=0")
 DURATIONS: Final = ("--durations=0", "--durations-min=0")
