@@ -1,6 +1,7 @@
 """Pages say each thing once, and their links lead somewhere."""
 
 import re
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TABLE_OF_RIGHTS = ROOT / "docs" / "sidecar-acls.md"  # a right a row, and many of the rows begin alike
 EVERY_PAGE = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"})
+CHANGELOG = ROOT / "CHANGELOG.md"
+ENTRY_WORDS_MAX = 39
 INDEX = ROOT / "docs" / "index.md"
 PAGES = [page for page in EVERY_PAGE if page not in {TABLE_OF_RIGHTS, ROOT / "benchmarks" / "README.md"}]
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -53,3 +56,17 @@ def test_the_index_has_every_page() -> None:
     assert sorted(link for link in linked if "/" not in link) == sorted(
         page.name for page in INDEX.parent.glob("*.md") if page != INDEX
     )
+
+
+def test_entries_of_the_changelog_are_short() -> None:
+    """So that it can be read at a glance."""
+    entries = re.findall(r"^- (.+?)(?=^- |^#|\Z)", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert entries
+    assert [entry for entry in entries if len(entry.split()) > ENTRY_WORDS_MAX] == []
+
+
+def test_the_changelog_has_the_version() -> None:
+    """The newest release is the one that is installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    releases = re.findall(r"^## \[(\d[\w.]+)\] - \d{4}-\d\d-\d\d$", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE)
+    assert releases[0] == project["version"]
