@@ -2,7 +2,7 @@
 
 cli.py, serve.py    the command line; a process from start to end
 processes/          several processes of one host, under one supervisor
-commands/           `muster members`, `muster groups`, `muster log`
+client/             the client for administrators, and `muster members`, `status`, `groups`, `log`
 sidecar/            the sidecar: clients reach their cluster through Muster
 standalone/         the standalone server: clients are connected to Muster alone
 partition_sharing.py    several processes of one log: the assembly
@@ -18,7 +18,6 @@ strangers_watch.py  records in our topics that no owner wrote: found while a par
 observability/      metrics, log lines, health
 upstream/           our own connections to the cluster upstream, and shadows in its groups
 peers/              several processes of one log: which of them owns which partitions
-admin/              the client that the commands use
 wire/               Kafka's messages: kio's message <-> command, outcome
 not_served.py       answers for groups that cannot be served at the moment
 service.py          the interface between API handlers and the runtime

@@ -98,7 +98,7 @@ def check(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
         muster config check --upstream kafka-1:9092 --format json
     """
     config, config_file, form = given.pop("config"), given.pop("config_file"), given.pop("form")
-    from muster.coordinator.commands.config_check import show_settings
+    from muster.coordinator.client.commands.config_check import show_settings
     from muster.coordinator.settings.loading import BadSettings, load_settings
 
     try:

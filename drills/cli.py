@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from muster.coordinator.commands.members.answer import AnswerFormat
+from muster.coordinator.client.commands.answer import AnswerFormat
 from muster.drills.given import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Given
 from muster.drills.plan import Between, Fault, Mode
 from muster.durations import duration

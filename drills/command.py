@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from muster import terminal
-from muster.coordinator.admin.link import AdminError
-from muster.coordinator.commands.members.answer import confirmed
+from muster.coordinator.client.commands.answer import confirmed
+from muster.coordinator.client.coordinator_link import AdminError
 from muster.drills.drill import Left, drilled
 from muster.drills.errors import DrillError, NotOurs, ServiceFailed
 from muster.drills.faults.by_command import by_command

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from muster.coordinator.commands.members.answer import AnswerFormat
+from muster.coordinator.client.commands.answer import AnswerFormat
 from muster.drills.plan import Between, Mode
 
 CLIENT_CONFIG: Final = "--client-config"

@@ -6,7 +6,7 @@ What belongs here: the meaning of options. What it must not know: how anything i
 import os
 from typing import Final, NoReturn
 
-from muster.coordinator.commands.members.answer import AnswerFormat
+from muster.coordinator.client.commands.answer import AnswerFormat
 from muster.drills.command import UNUSABLE, Asked, run_local, run_on_service
 from muster.drills.faults.fault import LocalFault
 from muster.drills.faults.fence import fence

@@ -29,7 +29,7 @@ LEFT_OUT: Final = (
     "tests/conformance/test_reasons.py",
     "tests/conformance/test_restarts.py",
     "tests/conformance/test_through_sidecar.py",
-    "tests/coordinator/commands",
+    "tests/coordinator/client/commands",
     "tests/coordinator/group/test_cost.py",
     "tests/coordinator/observability/test_log_lines.py",
     "tests/coordinator/observability/test_loop_watch.py",

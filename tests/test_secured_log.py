@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from muster.coordinator.admin.requests import RETRY_MS
-from muster.coordinator.commands.members import cli as members_cli
+from muster.coordinator.client.commands import members_cli
+from muster.coordinator.client.requests import RETRY_MS
 from muster.replay import cli as replay_cli
 from tests.brokers.secured import SecuredBroker, client_properties, password_of, secured_broker
 from tests.clients.probe import described

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.measuring.groups import TOPIC, Failed
-from muster.coordinator.admin.group_admin import GroupAdmin
+from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.group.outcomes import Standing
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.clients.probe import described, generation_of, remove_static_members, until_stable

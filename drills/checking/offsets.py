@@ -10,7 +10,7 @@ from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from muster.coordinator.admin.link import CoordinatorLink, NoCoordinator
+from muster.coordinator.client.coordinator_link import CoordinatorLink, NoCoordinator
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import KafkaSecurity
 

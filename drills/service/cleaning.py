@@ -13,8 +13,8 @@ from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId
 
-from muster.coordinator.admin.group_admin import GroupAdmin
-from muster.coordinator.admin.link import AdminError, CoordinatorLink, Refused
+from muster.coordinator.client.coordinator_link import AdminError, CoordinatorLink, Refused
+from muster.coordinator.client.group_admin import GroupAdmin
 from muster.drills.names import Names
 from muster.drills.service.cluster import cluster_admin
 from muster.events.kafka.errors import LinkError

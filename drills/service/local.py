@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from muster.coordinator.admin.link import AdminError
+from muster.coordinator.client.coordinator_link import AdminError
 from muster.drills.checking.offsets import groups_there
 from muster.drills.errors import ServiceFailed, Unusable
 from muster.drills.names import Names

@@ -4,11 +4,10 @@
         for each in await admin.list_members("orders"):
             print(each.group_instance_id, each.standing)
 
-What belongs here: the names that programs may rely on. `coordinator/admin/` implements them.
+What belongs here: the names that programs may rely on. `coordinator/client/` implements them.
 """
 
-from muster.coordinator.admin.group_admin import ConfigEntry, GroupAdmin, MemberResult
-from muster.coordinator.admin.link import (
+from muster.coordinator.client.coordinator_link import (
     AdminError,
     AuthenticationFailed,
     InvalidArgument,
@@ -19,6 +18,7 @@ from muster.coordinator.admin.link import (
     OutcomeUnknown,
     Refused,
 )
+from muster.coordinator.client.group_admin import ConfigEntry, GroupAdmin, MemberResult
 from muster.coordinator.group.outcomes import ListedMember, Standing
 from muster.events.kafka.security import KafkaSecurity, security_given
 

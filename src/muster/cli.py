@@ -24,26 +24,26 @@ COMMANDS: Final = {
     ),
     "config": ("muster.coordinator.cli:config_app", "Check settings, without starting anything."),
     "status": (
-        "muster.coordinator.commands.status_cli:app",
+        "muster.coordinator.client.commands.status_cli:app",
         "Ask running processes what they serve, what is wrong, and what helps.",
     ),
     "adopt": (
-        "muster.coordinator.commands.members.moving:adopting",
+        "muster.coordinator.client.commands.moving_cli:adopting",
         "Adopt live groups from the cluster upstream, whose members are connected to the sidecar.",
     ),
     "release": (
-        "muster.coordinator.commands.members.moving:releasing",
+        "muster.coordinator.client.commands.moving_cli:releasing",
         "Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.",
     ),
     "members": (
-        "muster.coordinator.commands.members.cli:app",
+        "muster.coordinator.client.commands.members_cli:app",
         "The members of a group: list, register, retire, promote and remove them.",
     ),
     "groups": (
-        "muster.coordinator.commands.members.groups_cli:app",
+        "muster.coordinator.client.commands.groups_cli:app",
         "Repair groups that cannot be served; remove what a Muster that is gone has left in a cluster.",
     ),
-    "log": ("muster.coordinator.commands.log_cli:app", "Repair or upgrade the event log itself."),
+    "log": ("muster.coordinator.client.commands.log_cli:app", "Repair or upgrade the event log itself."),
     "drill": (
         "muster.drills.cli:app",
         "Failover exercises on a real cluster, with groups of the drill's own: what do members notice?",

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from muster.coordinator.admin.group_admin import GroupAdmin
+from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.group.outcomes import Standing
 from muster.events.causes import Cause
 from tests.clients.consumers import RunningConsumer

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from muster.cli import app
-from muster.coordinator.commands.members.answer import AnswerFormat
+from muster.coordinator.client.commands.answer import AnswerFormat
 from muster.drills.given import Given
 from muster.drills.plan import Between, Fault, Mode
 from muster.drills.start import plan_of

@@ -39,7 +39,7 @@ AREAS: Final = (
         mutants=30,
     ),
     Area(name="wire", code=("coordinator/wire",), tests=("tests/coordinator/wire",), goal=0.85, mutants=20),
-    Area(name="admin", code=("coordinator/admin",), tests=("tests/coordinator/admin",), goal=0.85, mutants=10),
+    Area(name="admin", code=("coordinator/client",), tests=("tests/coordinator/client",), goal=0.85, mutants=10),
     Area(
         name="standalone",
         code=("coordinator/standalone",),
@@ -60,7 +60,13 @@ AREAS: Final = (
         goal=0.85,
         mutants=10,
     ),
-    Area(name="commands", code=("coordinator/commands",), tests=("tests/coordinator/commands",), goal=0.85, mutants=10),
+    Area(
+        name="commands",
+        code=("coordinator/client/commands",),
+        tests=("tests/coordinator/client/commands",),
+        goal=0.85,
+        mutants=10,
+    ),
     Area(
         name="replay",
         code=("replay",),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from muster.coordinator.admin.group_admin import GroupAdmin
+from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.upstream.shadow import UNNAMED
 from muster.coordinator.upstream.upstream_members import NotAdoptable, upstream_members
 from muster.events.ids import GroupId

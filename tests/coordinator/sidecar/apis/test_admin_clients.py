@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ConfigResource,
 )
 
-from muster.coordinator.admin.group_admin import GroupAdmin
+from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.group.outcomes import Standing
 from tests.brokers import Broker
 from tests.clients.consumers import Confluent, KafkaPython, RunningConsumer

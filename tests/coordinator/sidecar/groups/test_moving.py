@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from typer.testing import CliRunner
 
 from muster import cli as command
-from muster.coordinator.admin.group_admin import GroupAdmin
-from muster.coordinator.admin.moving import described_move
+from muster.coordinator.client.group_admin import GroupAdmin
+from muster.coordinator.client.group_moves import described_move
 from muster.coordinator.group.configs import COORDINATOR
 from tests.brokers import Broker
 from tests.brokers.broker import lasting_base

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from muster.coordinator.admin.group_admin import GroupAdmin
-from muster.coordinator.admin.moving import move_group
+from muster.coordinator.client.group_admin import GroupAdmin
+from muster.coordinator.client.group_moves import move_group
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, MoveState
 from tests.brokers import Broker

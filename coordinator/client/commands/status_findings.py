@@ -1,0 +1,184 @@
+"""Finds what is wrong, by what the processes say, and the way out of each.
+
+Pure. A problem is what members notice, or soon may; a note is what somebody should know. Processes are of one service
+if they have one event log.
+"""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum, unique
+from typing import Final
+
+import msgspec
+
+from muster.coordinator.client.commands.status_asking import Asked, Unanswered
+from muster.coordinator.observability.status import ProcessStatus
+
+JOIN_WAITS_MS: Final = 360_000
+"""Longer than the default of max.poll.interval.ms, for which a join phase lasts at the longest."""
+APPEND_WAITS_MS: Final = 10_000
+
+
+@unique
+class Severity(StrEnum):
+    UNANSWERED = "unanswered"
+    PROBLEM = "problem"
+    NOTE = "note"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A thing that is wrong. `process`: the address of the process that says so; None: it follows from several."""
+
+    severity: Severity
+    process: str | None
+    what: str
+    way_out: str
+
+
+def findings(asked: Sequence[Asked]) -> list[Finding]:
+    """Return what is wrong, worst first."""
+    found: list[Finding] = []
+    answered: dict[str, ProcessStatus] = {}
+    for each in asked:
+        if isinstance(each.answer, Unanswered):
+            unanswered = each.answer
+            found.append(_finding(Severity.UNANSWERED, each.address, unanswered.reason, unanswered.way_out))
+        else:
+            answered[each.address] = each.answer
+            found += _of_process(each.address, each.answer)
+    by_log: dict[str, dict[str, ProcessStatus]] = defaultdict(dict)
+    for address, status in answered.items():
+        by_log[status.ownership.log_identity or status.log][address] = status
+    for of_log in by_log.values():
+        found += _of_service(of_log, all_answered=len(answered) == len(asked))
+    return sorted(found, key=lambda finding: list(Severity).index(finding.severity))
+
+
+def _finding(severity: Severity, process: str | None, what: str, way_out: str) -> Finding:
+    return Finding(severity=severity, process=process, what=what, way_out=way_out)
+
+
+def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
+    problem, note = Severity.PROBLEM, Severity.NOTE
+    ownership = status.ownership
+    if status.not_well is not None:
+        yield _finding(problem, address, status.not_well, "its log names what holds it; restart it if that lasts")
+    if status.not_ready is not None:
+        way_out = "docs/runbook.md#musternotready says what to do about it; its log has more"
+        yield _finding(problem, address, f"not ready: {status.not_ready}", way_out)
+    over = [each.partition for each in ownership.owned if each.lease_left_ms == 0]
+    if over:
+        said = f"its lease is over for {_partitions(over)}: it answers nothing of theirs"
+        yield _finding(problem, address, said, "see to the event log's brokers, and its way to them")
+    for each in ownership.owned:
+        if each.append_waits_ms > APPEND_WAITS_MS:
+            said = f"an append of partition {each.partition} is not answered for {each.append_waits_ms / 1000:.0f} s"
+            yield _finding(problem, address, said, "see to the event log's brokers, or its disk")
+    if off := [each.partition for each in ownership.owned if each.puts_off]:
+        said = f"{_partitions(off)}: taken over from a process that did not stop in good order"
+        yield _finding(note, address, f"{said}; nothing changes until its lease is over", "wait: it takes seconds")
+    if ownership.oldest_parked_ms > JOIN_WAITS_MS:
+        group_id = ownership.oldest_parked_group
+        said = f"a member of group {group_id} has waited {ownership.oldest_parked_ms / 1000:.0f} s for the others"
+        yield _finding(problem, address, said, f"muster replay why {shlex.quote(group_id)} says for whom it waits")
+    for group in ownership.quarantined:
+        said = f"group {group.group_id} is not served, a record cannot be read: {group.reason}"
+        yield _finding(problem, address, said, group.way_out)
+    if (more := ownership.quarantined_count - len(ownership.quarantined)) > 0:
+        yield _finding(problem, address, f"so are {more} groups more", "their names are in its log")
+    for peer in status.peers:
+        if not peer.connected:
+            said = f"it has no connection to node {peer.node_id} at {peer.address}"
+            yield _finding(note, address, said, "without one that node's end is noticed only when its session is over")
+    yield from _of_log(address, status)
+    yield from _of_links(address, status)
+    yield from _of_shadows(address, status)
+
+
+def _of_log(address: str, status: ProcessStatus) -> Iterator[Finding]:
+    for flaw in status.log_flaws:
+        way_out = "docs/runbook.md#mustereventlogflaws says what comes of it"
+        yield _finding(Severity.PROBLEM, address, flaw, way_out)
+
+
+def _of_links(address: str, status: ProcessStatus) -> Iterator[Finding]:
+    """Find the owners to which requests cannot be forwarded; what /readyz says already is not said again."""
+    links = status.links
+    if links.no_owner_reached_ms and status.not_ready is None:
+        said = f"it reaches no owner of any partition, for {links.no_owner_reached_ms / 1000:.0f} s"
+        way_out = "a takeover takes seconds; else see what is wrong with the owners, or with the way to them"
+        yield _finding(Severity.PROBLEM, address, said, way_out)
+    for each in links.to:
+        if not each.reached and each.error:
+            said = f"it does not reach node {each.node_id} at {each.address}: {each.error}"
+            way_out = (
+                "requests for that node's groups wait; see to --peer-secret-file, --peer-tls-... and --peer-advertise"
+                " of both, and to the network between them"
+            )
+            yield _finding(Severity.PROBLEM, address, said, way_out)
+
+
+def _of_shadows(address: str, status: ProcessStatus) -> Iterator[Finding]:
+    if status.shadows is None or not status.shadows.missing_count:
+        return
+    for each in status.shadows.missing:
+        why = each.error or "it is on its way"
+        severity = Severity.PROBLEM if each.error else Severity.NOTE
+        yield _finding(
+            severity,
+            address,
+            f"group {each.group_id} has no shadow upstream: {why}",
+            "its commits wait for it; see to the broker that coordinates the group",
+        )
+    if (more := status.shadows.missing_count - len(status.shadows.missing)) > 0:
+        yield _finding(Severity.PROBLEM, address, f"{more} groups more have none", "as above")
+
+
+def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> Iterator[Finding]:
+    """Find what follows from the processes of one event log together."""
+    owners: dict[int, list[str]] = defaultdict(list)
+    for address, status in of_log.items():
+        for owned in status.ownership.owned:
+            owners[owned.partition].append(address)
+    elsewhere = {each.partition for status in of_log.values() for each in status.elsewhere}
+    partitions = max(status.ownership.log_partitions for status in of_log.values())
+    twice = {number: by for number, by in owners.items() if len(by) > 1}
+    for number, by in sorted(twice.items()):
+        said = f"partition {number} is served by {' and '.join(by)}, by their own account"
+        way_out = "the log lets one of them append; the other one answers no more when its lease is over: stop it"
+        yield _finding(Severity.PROBLEM, None, said, way_out)
+    nobodys = [number for number in range(partitions) if number not in owners]
+    if all_answered:
+        lost = [number for number in nobodys if number not in elsewhere]
+        asked_too_few = [number for number in nobodys if number in elsewhere]
+        if asked_too_few:
+            others = {each.address for status in of_log.values() for each in status.elsewhere}
+            said = f"{_partitions(asked_too_few)}: another process has them, which was not asked"
+            yield _finding(
+                Severity.NOTE,
+                None,
+                said,
+                f"name the --metrics address of the process at {', '.join(sorted(others))}, too",
+            )
+    else:
+        lost = nobodys
+    if lost:
+        said = f"{_partitions(lost)}: served by none of those that answer; their groups wait"
+        yield _finding(Severity.PROBLEM, None, said, "start the process that is missing, or see why none takes them")
+    versions = {status.version for status in of_log.values()}
+    if len(versions) > 1:
+        said = f"the processes run different versions: {', '.join(sorted(versions))}"
+        yield _finding(Severity.NOTE, None, said, "end the deployment that was left half done")
+
+
+def _partitions(numbers: Iterable[int]) -> str:
+    """`partitions 0 to 3, 5`."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1][1:] = [number]
+        else:
+            ranges.append([number])
+    told = ", ".join(" to ".join(map(str, each)) for each in ranges)
+    return f"partition {told}" if told.isdecimal() else f"partitions {told}"

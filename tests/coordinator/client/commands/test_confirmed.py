@@ -1,0 +1,37 @@
+"""Confirmation of commands that cannot be undone."""
+
+import io
+
+import pytest
+import typer
+
+from muster.coordinator.client.commands.answer import confirmed
+
+
+class Stream(io.StringIO):
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize(
+    ("stdin", "stdout", "yes", "is_done"),
+    [
+        (True, True, False, True),
+        (False, True, False, False),
+        (True, False, False, False),
+        (False, False, False, False),
+        (False, False, True, True),
+    ],
+)
+def test_it_is_done_only_where_somebody_could_be_asked_and_said_so(
+    monkeypatch: pytest.MonkeyPatch, *, stdin: bool, stdout: bool, yes: bool, is_done: bool
+) -> None:
+    """Both must be terminals, or `--yes` was given: who sends the answer to a file does not see the question."""
+    monkeypatch.setattr("sys.stdin", Stream(is_terminal=stdin))
+    monkeypatch.setattr("sys.stdout", Stream(is_terminal=stdout))
+    monkeypatch.setattr(typer, "confirm", lambda _: True)
+    assert confirmed("Really?", yes=yes) is is_done

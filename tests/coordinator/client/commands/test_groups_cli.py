@@ -1,0 +1,30 @@
+"""The words about a quarantined group before it is made anew."""
+
+from muster.coordinator.client.commands.groups_cli import _damage_lines
+from muster.coordinator.group.outcomes import GroupDamage, UnreadableRecord
+
+
+def test_it_is_said_what_is_lost_and_what_is_kept() -> None:
+    records = (
+        UnreadableRecord(kind="Group", entity_id="", offset=7, reason="no Avro"),
+        UnreadableRecord(kind="StaticMember", entity_id="web-1", offset=9, reason="no Avro"),
+    )
+    damage = GroupDamage(
+        partition=3, unreadable=records, generation_id=4, members=2, registered=("web-3",), configs={"a.b": "5"}
+    )
+    assert _damage_lines("orders", damage) == [
+        "orders: quarantined; 2 records in partition 3 cannot be read",
+        "  lost: the group's own record (generation, state, protocol), offset 7: no Avro",
+        "  lost: the static member web-1, offset 9: no Avro",
+        "  kept: generation 4, a.b=5, the registration of web-3, and its committed offsets",
+        "  all members, 2 of which can be read, join again in one rebalance",
+    ]
+
+
+def test_where_nothing_can_be_read_its_id_is_kept() -> None:
+    damage = GroupDamage(partition=0, unreadable=(), generation_id=None, members=0, registered=(), configs={})
+    assert _damage_lines("orders", damage) == [
+        "orders: quarantined; a record that was replaced since in partition 0 cannot be read",
+        "  kept: its id, and its committed offsets",
+        "  none of its members can be read; those that run join again",
+    ]

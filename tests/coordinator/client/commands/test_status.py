@@ -1,0 +1,345 @@
+"""`muster status`: what is wrong, by what processes say; the tables; and processes that do not answer."""
+
+import io
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from muster.cli import app
+from muster.coordinator.client.commands.status_asking import Asked, Unanswered, ask
+from muster.coordinator.client.commands.status_findings import Finding, Severity, findings
+from muster.coordinator.client.commands.status_table import print_status
+from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
+from muster.coordinator.observability.status import (
+    ElsewhereStatus,
+    LinksStatus,
+    LinkStatus,
+    MissingShadowStatus,
+    OwnedStatus,
+    OwnershipStatus,
+    PeerStatus,
+    ProcessStatus,
+    QuarantinedStatus,
+    ShadowStatus,
+    StandbyStatus,
+    WaitingPartition,
+)
+from tests.brokers.broker import HOST
+from tests.clients.consumers import Confluent
+from tests.muster_process import running_muster, sqlite_log
+from tests.waiting import until_so
+
+MISSING = [MissingShadowStatus(group_id="a", error="no")]
+PAGE = Path(__file__).parents[4] / "docs" / "status.md"
+
+
+def owned(*partitions: int, lease_left_ms: int | None = 1_500) -> list[OwnedStatus]:
+    return [
+        OwnedStatus(partition=number, epoch=3, lease_left_ms=lease_left_ms, groups=2, members=20)
+        for number in partitions
+    ]
+
+
+def process(
+    node_id: int | None = 1,
+    *,
+    ownership: OwnershipStatus | None = None,
+    elsewhere: list[ElsewhereStatus] | None = None,
+    **others: object,
+) -> ProcessStatus:
+    plain = ProcessStatus(
+        version="1.0",
+        mode="standalone",
+        node_id=node_id,
+        listen="10.0.0.1:9092",
+        log="kafka://b:9092/groups",
+        upstream=None,
+        uptime_ms=3_600_000,
+        not_ready=None,
+        not_well=None,
+        ownership=ownership or ownership_of(0, 1),
+        elsewhere=elsewhere or (),
+    )
+    return msgspec.structs.replace(plain, **others)
+
+
+def ownership_of(*partitions: int, log_partitions: int = 2, lease_left_ms: int | None = 1_500) -> OwnershipStatus:
+    return OwnershipStatus(
+        owner="host:1",
+        log_identity="log-1",
+        log_partitions=log_partitions,
+        owned=owned(*partitions, lease_left_ms=lease_left_ms),
+        groups={"muster": {"Stable": 4, "Empty": 1}},
+        members={"muster": 40},
+    )
+
+
+def waited_for(ownership: OwnershipStatus, oldest_ms: int, group_id: str) -> OwnershipStatus:
+    return msgspec.structs.replace(ownership, oldest_parked_ms=oldest_ms, oldest_parked_group=group_id)
+
+
+def found(*statuses: ProcessStatus | Unanswered) -> list[Finding]:
+    return findings([Asked(address=f"p{number}:1", answer=each) for number, each in enumerate(statuses, 1)])
+
+
+def told(*statuses: ProcessStatus | Unanswered) -> list[tuple[str, str]]:
+    return [(each.severity.value, each.what) for each in found(*statuses)]
+
+
+def test_all_is_well() -> None:
+    """One process of a log that has all of it, and two that share one."""
+    assert told(process()) == []
+    assert told(process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1))) == []
+
+
+def test_a_partition_that_nobody_serves_is_a_problem() -> None:
+    """Among those that answer; the process that does not is named too."""
+    ((severity, what),) = told(process(ownership=ownership_of(0, log_partitions=4)))
+    assert (severity, what) == ("problem", "partitions 1 to 3: served by none of those that answer; their groups wait")
+    gone = Unanswered(reason="nothing listens there", way_out="start it")
+    first, second = found(process(ownership=ownership_of(0)), gone)
+    assert (first.severity, first.process, first.what) == (Severity.UNANSWERED, "p2:1", "nothing listens there")
+    assert (second.severity, second.what.startswith("partition 1: served by none")) == (Severity.PROBLEM, True)
+
+
+def test_a_partition_of_a_process_that_was_not_asked_is_a_note_with_its_address() -> None:
+    elsewhere = [ElsewhereStatus(partition=1, node_id=2, address="10.0.0.2:9092")]
+    (note,) = found(process(ownership=ownership_of(0), elsewhere=elsewhere))
+    assert (note.severity, "another process has them" in note.what) == (Severity.NOTE, True)
+    assert "10.0.0.2:9092" in note.way_out
+
+
+def test_a_partition_with_two_owners_is_a_problem_that_names_both() -> None:
+    ((severity, what),) = told(process(ownership=ownership_of(0, 1)), process(2, ownership=ownership_of(1)))
+    assert (severity, what) == ("problem", "partition 1 is served by p1:1 and p2:1, by their own account")
+
+
+def test_processes_of_two_logs_are_looked_at_apart() -> None:
+    """Each has a partition 0 of its own."""
+    other = msgspec.structs.replace(ownership_of(0, 1), log_identity="log-2")
+    assert told(process(), process(ownership=other)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity", "what"),
+    [
+        ({"not_ready": "the event log is away"}, "problem", "not ready: the event log is away"),
+        ({"not_well": "the event loop has not turned for 9 s"}, "problem", "the event loop has not turned for 9 s"),
+        (
+            {"ownership": ownership_of(0, 1, lease_left_ms=0)},
+            "problem",
+            "its lease is over for partitions 0 to 1: it answers nothing of theirs",
+        ),
+        (
+            {"peers": [PeerStatus(node_id=2, address="b:9092", connected=False)]},
+            "note",
+            "it has no connection to node 2 at b:9092",
+        ),
+        (
+            {"links": LinksStatus(to=[LinkStatus(node_id=2, address="b:9500", reached=False, error="no secret")])},
+            "problem",
+            "it does not reach node 2 at b:9500: no secret",
+        ),
+        (
+            {"links": LinksStatus(no_owner_reached_ms=12_000)},
+            "problem",
+            "it reaches no owner of any partition, for 12 s",
+        ),
+        (
+            {"shadows": ShadowStatus(present=1, missing_count=1, missing=MISSING)},
+            "problem",
+            "group a has no shadow upstream: no",
+        ),
+        (
+            {"ownership": waited_for(ownership_of(0, 1), 400_000, "orders")},
+            "problem",
+            "a member of group orders has waited 400 s for the others",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_process_says_of_itself_is_told(changed: dict[str, object], severity: str, what: str) -> None:
+    assert told(process(**changed)) == [(severity, what)]  # type: ignore[arg-type]
+
+
+def test_a_quarantined_group_is_told_with_the_command_that_repairs_it() -> None:
+    """And how many there are beyond those that have names."""
+    way_out = "muster groups repair orders"
+    group = QuarantinedStatus(group_id="orders", partition=0, reason="offset 4: torn", way_out=way_out)
+    ownership = msgspec.structs.replace(ownership_of(0, 1), quarantined=[group], quarantined_count=3)
+    first, second = found(process(ownership=ownership))
+    assert ("orders" in first.what, first.way_out) == (True, way_out)
+    assert second.what == "so are 2 groups more"
+
+
+def test_different_versions_are_a_note() -> None:
+    ((severity, what),) = told(process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1), version="1.1"))
+    assert (severity, what) == ("note", "the processes run different versions: 1.0, 1.1")
+
+
+def shown(*statuses: ProcessStatus | Unanswered, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    asked = [Asked(address=f"10.100.200.{number}:9100", answer=each) for number, each in enumerate(statuses, 1)]
+    print_status(asked, findings(asked), console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_tables_fit_80_columns_and_what_is_wrong_comes_first() -> None:
+    """Everything that there may be, in one."""
+    standbys = [StandbyStatus(partition=1, lag_records=12, lag_ms=300)]
+    waiting = [WaitingPartition(partition=1, reason="it is being taken over")]
+    busy = msgspec.structs.replace(ownership_of(0), standbys=standbys, waiting=waiting)
+    shadows = ShadowStatus(present=3, missing_count=0)
+    text = shown(
+        process(ownership=busy, shadows=shadows, not_ready="partitions are being read"),
+        Unanswered(reason="no answer within 5 s", way_out="see whether it runs there"),
+    )
+    assert max(map(len, text.splitlines())) <= 80
+    lines = text.splitlines()
+    assert lines[0] == "UNANSWERED  10.100.200.2:9100: no answer within 5 s"
+    assert lines[1] == "  -> see whether it runs there"
+    said = re.sub(r" +", " ", text)
+    for row in (
+        "10.100.200.1:9100 1 not ready 01:00:00 1 of 2 5 40 1.0",
+        "10.100.200.2:9100 no answer",
+        "0 10.100.200.1:9100 3 1.5 s 2 20 0",
+        "1 10.100.200.1:9100 it is being taken over",
+        "1 10.100.200.1:9100 12 records 0.3 s",
+        "3 shadows in the cluster",
+    ):
+        assert row in said, said
+
+
+@contextmanager
+def answering(status: bytes) -> Iterator[str]:
+    """A process that says this of itself, and its address."""
+    endpoint = MetricsEndpoint(
+        "127.0.0.1", 0, CollectorRegistry(), not_ready=lambda: None, not_well=lambda: None, status=lambda: status
+    )
+    try:
+        yield f"127.0.0.1:{endpoint.port}"
+    finally:
+        endpoint.close()
+
+
+def said_by(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["status", *arguments], env={"COLUMNS": "80", "TERM": "dumb", "TTY_COMPATIBLE": "1"})
+
+
+def test_a_process_is_asked_and_its_status_is_shown_and_well() -> None:
+    """As JSON it is what the process said, and what was found."""
+    with answering(msgspec.json.encode(process())) as address:
+        done = said_by(address)
+        assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "All is well.")
+        document = json.loads(said_by(f"http://{address}/metrics", "--format", "json").stdout)
+    assert document["findings"] == []
+    (asked,) = document["processes"]
+    assert (asked["address"], asked["answered"], asked["status"]["ownership"]["log_partitions"]) == (address, True, 2)
+
+
+def test_something_that_is_wrong_is_exit_code_1() -> None:
+    with answering(msgspec.json.encode(process(not_ready="starting"))) as address:
+        done = said_by(address)
+    assert (done.exit_code, "not ready: starting" in done.stdout) == (1, True)
+
+
+def test_a_process_that_does_not_answer_is_exit_code_2_with_what_to_do() -> None:
+    """Beside one that does, which is shown."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with answering(msgspec.json.encode(process())) as address:
+        done = said_by(address, f"127.0.0.1:{port}")
+    assert done.exit_code == 2
+    assert f"UNANSWERED  127.0.0.1:{port}: nothing listens there" in done.stdout
+    assert "is muster serve running there" in done.stdout
+    assert f"{address}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"{}", "what answers there is no Muster"),
+        (b"\xff", "what answers there is no Muster"),
+        (b'{"level": 9}', "it answers in another form (level 9, this command knows 1)"),
+    ],
+)
+def test_an_answer_that_is_not_understood_says_so(answer: bytes, reason: str) -> None:
+    with answering(answer) as address:
+        unanswered = ask(address, 5.0)
+    assert isinstance(unanswered, Unanswered)
+    assert unanswered.reason == reason
+
+
+def test_something_else_that_speaks_http_and_something_that_hangs_are_told_apart() -> None:
+    """Neither keeps the command for long."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        hung = ask(address, 0.2)
+        assert isinstance(hung, Unanswered)
+        assert hung.reason == "no answer within 0.2 s"
+        server.accept()[0].close()
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        other = ask(address, 5.0)
+        thread.join()
+        assert isinstance(other, Unanswered)
+        assert "has no /status" in other.reason
+
+
+def test_an_address_that_is_none_is_wrong_use() -> None:
+    done = said_by("nowhere")
+    assert (done.exit_code, done.stderr.startswith("muster status: ")) == (2, True), done.stderr
+
+
+@pytest.mark.clients
+def test_a_process_that_runs_says_what_it_serves(tmp_path: Path) -> None:
+    """Its partitions, its groups and members, and that all is well."""
+    metrics = ["--metrics", f"{HOST}:0"]
+    with running_muster(log=sqlite_log(tmp_path), topics=["orders:4"], options=metrics) as muster:
+        consumer = Confluent(muster.bootstrap, "orders", "orders").start()
+        until_so(lambda: len(consumer.assigned) == 4, lambda: consumer.error)
+        address = muster.wait_for_event("metrics")["listen"]
+        done = said_by(address, "--format", "json")
+        assert done.exit_code == 0, done.stdout
+        (asked,) = json.loads(done.stdout)["processes"]
+        status = asked["status"]
+        ownership = status["ownership"]
+        assert len(ownership["owned"]) == ownership["log_partitions"] == 8
+        assert (ownership["groups"]["muster"]["Stable"], ownership["members"]["muster"]) == (1, 1)
+        assert sum(each["members"] for each in ownership["owned"]) == 1
+        assert (status["mode"], status["not_ready"], status["shadows"]) == ("standalone", None, None)
+        assert said_by(address).stdout.startswith("All is well.")
+        consumer.close()
+
+
+def test_the_page_names_every_column_and_exit_code() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    columns = set(re.findall(r"[A-Z][a-z]+", shown(process()).partition("well.")[2]))
+    assert {"Process", "Lease"} <= columns
+    assert [column for column in columns if f"| {column} |" not in page] == []
+    assert all(f"| {code} |" in page for code in (0, 1, 2))
+
+
+def test_what_is_wrong_with_the_event_topic_is_a_problem() -> None:
+    """With the sentence of the process, which has the command."""
+    answer = process(log_flaws=["topic t has cleanup.policy=delete: run `x`"])
+    (found,) = (each for each in findings([Asked(address="a:1", answer=answer)]) if "cleanup.policy" in each.what)
+    assert (found.severity, found.process) == (Severity.PROBLEM, "a:1")
+    assert "mustereventlogflaws" in found.way_out
