@@ -51,6 +51,13 @@ class LogThrottle:
         suppressed, ongoing.suppressed, ongoing.line_ms = ongoing.suppressed, 0, now_ms
         return suppressed
 
+    def suppress(self, key: Hashable) -> None:
+        """Count one that has no line, whether one is due or not: the key's next line counts it, if it has had one."""
+        ongoing = self._ongoing.get(key)
+        if ongoing is not None:
+            ongoing.times += 1
+            ongoing.suppressed += 1
+
     def end(self, key: Hashable) -> EndedEpisode | None:
         """End it; returns None if it had not begun."""
         ongoing = self._ongoing.pop(key, None)
@@ -94,10 +101,25 @@ class NamesThrottle:
 
     def due(self, kind: Hashable, name: Hashable) -> int | None:
         """Return as `LogThrottle.due` does, for this name or for all that share a line."""
-        named = self._named.get(kind)
-        if named is None:
-            named = self._named[kind] = TTLCache(NAMES_MAX, SILENT_FOR_MS, timer=self._monotonic_ms)
+        named = self._live(kind)
         has_line = name in named or len(named) < NAMES_MAX
         if has_line:
             named[name] = None
         return self._throttle.due((kind, (name,) if has_line else None))
+
+    def due_of(self, owner: Hashable, kind: Hashable, name: Hashable) -> int | None:
+        """Return as `due` does. Names of one owner, such as a client's host, take no lines from those of another.
+
+        `NAMES_MAX` owners have names of their own; those of all other owners share one line.
+        """
+        owners = self._live(("owners", kind))
+        if owner in owners or len(owners) < NAMES_MAX:
+            owners[owner] = None
+            return self.due((owner, kind), name)
+        return self._throttle.due((kind, None))
+
+    def _live(self, kind: Hashable) -> TTLCache[Hashable, None]:
+        live = self._named.get(kind)
+        if live is None:
+            live = self._named[kind] = TTLCache(NAMES_MAX, SILENT_FOR_MS, timer=self._monotonic_ms)
+        return live

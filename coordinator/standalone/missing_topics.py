@@ -1,7 +1,7 @@
 """Topics that clients ask for and that are not declared: each is counted, and named in a log line with the way out.
 
 Some clients wait for such a topic and never join their group, so that nothing else tells of them. Ten topics have lines
-of their own, one a minute; all others share one.
+of their own, one a minute, for each of ten client hosts; all others share one.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class MissingTopics:
     def note(self, topic: str, client_id: str, client_host: str) -> None:
         """Count and report that a client asked for the topic."""
         TOPICS_NOT_DECLARED.inc()
-        suppressed = self._throttle.due("topic", topic)
+        suppressed = self._throttle.due_of(client_host, "topic", topic)
         if suppressed is not None:
             log.warning(
                 "client asks for a topic that is not declared",

@@ -69,3 +69,26 @@ def test_kinds_of_names_are_bounded_too() -> None:
     for kind in range(1_000):
         assert lines.due(kind, "name") == 0
     assert [lines.due("a kind", name) for name in ("more", "and more")] == [0, 0]
+
+
+def test_names_that_one_owner_makes_up_take_no_line_from_another_owner() -> None:
+    """Ten owners have names of their own, and all others one line."""
+    clock = Clock()
+    lines = NamesThrottle(lambda: clock.now_ms)
+    made_up = [lines.due_of("hostile", "refused", name) for name in range(1_000)]
+    assert made_up.count(0) == 11
+    assert lines.due_of("honest", "refused", "orders") == 0
+    others = [lines.due_of(("host", number), "refused", "orders") for number in range(1_000)]
+    assert others.count(0) == 8 + 1
+    assert lines.due_of("honest", "refused", "orders") is None
+    clock.now_ms += LINE_INTERVAL_MS
+    assert lines.due_of("honest", "refused", "orders") == 1
+
+
+def test_what_is_suppressed_though_a_line_is_due_is_counted_by_the_next_one() -> None:
+    lines, clock = throttle()
+    lines.suppress("never begun")
+    assert lines.due("never begun") == 0
+    clock.now_ms += LINE_INTERVAL_MS
+    lines.suppress("never begun")
+    assert lines.due("never begun") == 1

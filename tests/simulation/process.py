@@ -58,7 +58,7 @@ _member_numbers = itertools.count(1)
 class SimulatedProcess:
     """One process: started on a storage, stopped in good order or killed.
 
-    `lost` is why it could not go on; `group_id` is the group that requests are for.
+    `lost` is why it could not go on; `group_id` is the group that requests are for, from `client_host`.
     """
 
     _in_front: Groups | None = None
@@ -82,6 +82,7 @@ class SimulatedProcess:
         self.offsets: OffsetStore = MemoryOffsetStore() if offsets is None else offsets
         self.lost: list[Exception] = []
         self.group_id = GROUP
+        self.client_host = "/127.0.0.1"
         owner = Owner(
             name="simulated:1",
             version="test",
@@ -121,7 +122,7 @@ class SimulatedProcess:
         return Caller(
             request_id=next(_request_ids),
             client_id=client_id,
-            client_host="/127.0.0.1",
+            client_host=self.client_host,
             principal="User:ANONYMOUS",
             api_key=api_key,
             api_version=api_version,

@@ -226,8 +226,8 @@ class CommandProcessor:
         if self._puts_off(context) and (decision.events or _change_of_offsets(decision)):
             context.put_off.append(command)
             return
-        if group is None and decision.group is None and decision.events:
-            decision = self._refused_joins.recorded(decision)
+        if group is None and decision.group is None and decision.events and isinstance(command, Request):
+            decision = self._refused_joins.recorded(decision, command.caller.client_host)
         if decision.events:
             self.incarnation_max = max(self.incarnation_max, decision.events[-1].incarnation)
         if decision.refreshed_session is not None and isinstance(command, Request):

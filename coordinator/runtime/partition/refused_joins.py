@@ -1,10 +1,13 @@
 """Joins that are refused for good: each is counted, and a log line says who was refused, why, and the way out.
 
 A client stops at such an error, or tries the same again for ever. For each reason ten groups have lines of their own,
-one a minute; all others share one, since group ids may be many, or made up. What clients get over by themselves (an
-unknown member id, a rebalance) is not refused here; a fenced instance id is in `announce.py`.
+one a minute; all others share one, since group ids may be many, or made up. Ten client hosts have such lines each, and
+each host has a share of the records, so that a client that makes up group ids hides no other client's refusal. What
+clients get over by themselves (an unknown member id, a rebalance) is not refused here; a fenced instance id is in
+`announce.py`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import StrEnum, unique
 from typing import Final
@@ -49,6 +52,8 @@ REFUSALS: Final = {
 
 RECORDS_WITHOUT_GROUP_MAX: Final = 100
 """The refusals of groups that are not there that are written in a minute, for a partition."""
+RECORDS_OF_HOST_MAX: Final = 20
+"""Those of them that one client host may cause."""
 
 for _reason in RefusedFor:
     JOINS_REFUSED.labels(_reason.value)  # each is there from the start, so that the first one is an increase
@@ -63,26 +68,34 @@ class RefusedJoins:
         self._throttle = NamesThrottle(monotonic_ms)
         self._records = LogThrottle(monotonic_ms)
         self._began_ms = monotonic_ms()
-        self._written = 0
+        self._written: Counter[str] = Counter()
+        """The records since then, by the client's host."""
 
-    def recorded(self, decision: Decision) -> Decision:
+    def recorded(self, decision: Decision, client_host: str) -> Decision:
         """Return the decision with what is written of a refusal for a group that is not there: one a minute.
 
         Such a group keeps no soft state, so the limit is here; of made-up groups it is one for all of them together.
         """
-        group_id = decision.events[0].group_id
-        suppressed = self._records.due(group_id)
-        now_ms = self._monotonic_ms()
-        if now_ms - self._began_ms >= LINE_INTERVAL_MS:
-            self._began_ms, self._written = now_ms, 0
-        if suppressed is None or self._written >= RECORDS_WITHOUT_GROUP_MAX:
+        group_id, suppressed = decision.events[0].group_id, None
+        if self._has_room_for(client_host):  # asked first, so that made-up groups push out no other's count
+            suppressed = self._records.due(group_id)
+        else:
+            self._records.suppress(group_id)
+        if suppressed is None:
             return msgspec.structs.replace(decision, events=())
-        self._written += 1
+        self._written[client_host] += 1
         events = (
             msgspec.structs.replace(event, suppressed=suppressed) if isinstance(event, JoinRefused) else event
             for event in decision.events
         )
         return msgspec.structs.replace(decision, events=tuple(events))
+
+    def _has_room_for(self, host: str) -> bool:
+        now_ms = self._monotonic_ms()
+        if now_ms - self._began_ms >= LINE_INTERVAL_MS:
+            self._began_ms = now_ms
+            self._written.clear()
+        return self._written[host] < RECORDS_OF_HOST_MAX and self._written.total() < RECORDS_WITHOUT_GROUP_MAX
 
     def note(self, join: JoinGroup, replies: Iterable[Reply], group: Group | None) -> None:
         """Count and report the join if its answer refuses it. `group`: as it is now."""
@@ -90,7 +103,7 @@ class RefusedJoins:
         if refused_for is None:
             return
         JOINS_REFUSED.labels(refused_for.value).inc()
-        suppressed = self._throttle.due(refused_for, join.group_id)
+        suppressed = self._throttle.due_of(join.caller.client_host, refused_for, join.group_id)
         if suppressed is None:
             return
         event, details = self._told(refused_for, join, group)

@@ -10,7 +10,11 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.runtime.partition.refused_joins import RECORDS_WITHOUT_GROUP_MAX, RefusedFor
+from muster.coordinator.runtime.partition.refused_joins import (
+    RECORDS_OF_HOST_MAX,
+    RECORDS_WITHOUT_GROUP_MAX,
+    RefusedFor,
+)
 from muster.events.avro.codec import decode
 from muster.events.events import JoinRefused
 from muster.events.ids import GroupId
@@ -184,7 +188,7 @@ def test_refusals_of_a_group_that_is_not_there_are_written_once_a_minute() -> No
 
 
 def test_made_up_group_ids_fill_no_log() -> None:
-    """So many are written in a minute, whatever a client sends; each of them is refused as before."""
+    """So many are written in a minute, whatever one host sends, or all; each of them is refused as before."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -192,7 +196,35 @@ def test_made_up_group_ids_fill_no_log() -> None:
         for number in range(3 * RECORDS_WITHOUT_GROUP_MAX):
             process.group_id = GroupId(f"made-up-{number}")
             assert (await process.join("a", session_timeout_ms=1)).error is ErrorCode.invalid_session_timeout
+        assert len(refusals_in(storage)) == RECORDS_OF_HOST_MAX
+        for number in range(3 * RECORDS_WITHOUT_GROUP_MAX):
+            process.client_host = f"/10.0.0.{number % 100}"
+            process.group_id = GroupId(f"made-up-again-{number}")
+            await process.join("a", session_timeout_ms=1)
         assert len(refusals_in(storage)) == RECORDS_WITHOUT_GROUP_MAX
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_made_up_group_ids_hide_no_real_group() -> None:
+    """The refusals of a client at another host are recorded, counted and logged as if nobody made any up."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process = await SimulatedProcess(storage).start()
+        with structlog.testing.capture_logs() as told:
+            for minute in range(2):
+                for number in range(2_000):
+                    process.client_host, process.group_id = "/10.0.0.66", GroupId(f"made-up-{minute}-{number}")
+                    await process.join("a", session_timeout_ms=1)
+                    if number % 500 == 0:
+                        process.client_host, process.group_id = "/10.0.0.1", GroupId("orders")
+                        await process.join("a", session_timeout_ms=1)
+                await asyncio.sleep(LINE_INTERVAL_MS / 1000)
+        recorded = [each.suppressed for each in refusals_in(storage) if each.group_id == "orders"]
+        assert recorded == [0, 3]
+        assert [line["others_since"] for line in lines(told) if line["group_id"] == "orders"] == [0, 3]
         await process.runtime.stop()
 
     simulate(story())
