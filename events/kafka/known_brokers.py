@@ -4,11 +4,12 @@ What belongs here: the addresses, of each cluster and security protocol. What it
 
 Metadata names the brokers that live at the moment. Where the one that a link knows ends just when the others have come
 back, the link would wait for that one alone. So all links of a process note here what they were told, and a link to a
-cluster asks at the others' addresses last.
+cluster asks at the others' addresses last. A link that has found no cluster yet takes the one that has a broker at an
+address that it was given.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from muster.events.kafka.addresses import BrokerAddress
@@ -35,6 +36,15 @@ class KnownBrokers:
         for oldest in list(known)[:-ADDRESSES_MAX]:
             del known[oldest]
 
-    def of(self, cluster_id: str | None, protocol: str) -> Sequence[BrokerAddress]:
-        """Return the addresses of a cluster, the latest first; none while its id is not known."""
-        return () if cluster_id is None else list(reversed(self._known.get((cluster_id, protocol), {})))
+    def of(
+        self, cluster_id: str | None, protocol: str, bootstrap: Collection[BrokerAddress] = ()
+    ) -> Sequence[BrokerAddress]:
+        """Return the addresses of a cluster, the latest first. `bootstrap` tells which, while its id is not known."""
+        if cluster_id is not None:
+            return list(reversed(self._known.get((cluster_id, protocol), {})))
+        found = [
+            known
+            for (_, each), known in self._known.items()
+            if each == protocol and not known.keys().isdisjoint(bootstrap)
+        ]
+        return list(reversed(found[0])) if len(found) == 1 else ()

@@ -5,9 +5,9 @@ requests, and the wording of failures. Sockets are in connections.py; Metadata i
 
 How it works: one task sends Metadata: every few seconds, and at once when a request has failed or a connection was
 lost. A request that any broker can answer is hedged (first_answer.py); connections to a silent broker are closed, and
-it is asked last from then on, so that a broker that hangs delays one request. Where all are away, those are asked that
-were named before, to this link or to another one of the process (known_brokers.py). Each user of a cluster has a
-subclass: for its topics, its requests and its errors.
+it is asked last from then on, so that a broker that hangs delays one request. Where all of them are silent or fail,
+those are asked that were named before, to this link or to another one of the process (known_brokers.py). Each user of a
+cluster has a subclass: for its topics, its requests and its errors.
 """
 
 import asyncio
@@ -173,15 +173,19 @@ class ClusterLink:
         known = list(self._view.brokers.values())
         random.shuffle(known)  # one may lag behind
         among = sorted(dict.fromkeys([*known, *self._bootstrap]), key=self._silent.__contains__)
+        former = self._known.of(self._view.cluster_id, self._security.security_protocol, self._bootstrap)
+        failed: list[LinkError] = []  # of a former broker that is away nobody wants to know
 
         async def ask(address: BrokerAddress) -> Any:  # noqa: ANN401 -- the response that belongs to it
-            return await self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=self._request_timeout_ms)
+            try:
+                timeout_ms = self._request_timeout_ms
+                return await self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=timeout_ms)
+            except LinkError as error:
+                if address in among:
+                    failed.append(error)
+                raise
 
-        asked = await first_answer(among, ask, (LinkError,))
-        if asked.answer is None and any(isinstance(error, TryAgain) for error in asked.failed):
-            former = self._known.of(self._view.cluster_id, self._security.security_protocol)
-            again = await first_answer([each for each in former if each not in among], ask, (LinkError,))
-            asked = asked if again.answer is None else again
+        asked = (await first_answer(dict.fromkeys([*among, *former]), ask, (LinkError,)))._replace(failed=failed)
         if asked.answer is None:
             may_recover = any(isinstance(error, TryAgain) for error in asked.failed)
             is_ours = asked.all_failed_as(OwnShortage)

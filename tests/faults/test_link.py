@@ -288,6 +288,44 @@ async def test_a_link_finds_what_another_one_of_the_process_knows() -> None:
         await link.close()
 
 
+@pytest.mark.parametrize("fault", ["hang", "stop"])
+@story
+async def test_a_link_whose_one_broker_is_away_asks_within_seconds_those_that_others_know(fault: str) -> None:
+    """When it is opened, and while it runs; whether the one refuses or hangs."""
+    known = KnownBrokers()
+    cluster = FakeCluster(2)
+    cluster.create(TOPIC, PARTITIONS)
+    learned, running, late = [
+        KafkaLink(cluster.bootstrap[:names], NOT_SECURED, Timeouts(), known) for names in (2, 1, 1)
+    ]
+    take_away(cluster, 2)
+    await running.open()  # it was never told of the second one
+    cluster.start(2)
+    await learned.open()
+    getattr(cluster, fault)(1)
+    cluster.fail_over(1)
+    began = seconds()
+    await late.open()
+    await running.refresh()
+    assert seconds() - began < 3
+    assert late.brokers() == running.brokers()
+    for link in (learned, running, late):
+        await link.close()
+
+
+def test_a_link_that_has_found_no_cluster_takes_no_broker_of_another_one() -> None:
+    """An address that it was given says which; if two clusters name it, or another listener, nothing is known."""
+    known = KnownBrokers()
+    given, other = BrokerAddress("kafka", 1), BrokerAddress("kafka", 2)
+    known.note("elsewhere", "PLAINTEXT", [BrokerAddress("elsewhere", 1)])
+    known.note("fake", "SASL_SSL", [given, other])
+    assert not known.of(None, "PLAINTEXT", [given])
+    known.note("fake", "PLAINTEXT", [given, other])
+    assert known.of(None, "PLAINTEXT", [given]) == [other, given]
+    known.note("moved", "PLAINTEXT", [given])
+    assert not known.of(None, "PLAINTEXT", [given])
+
+
 def test_addresses_of_another_listener_are_not_asked() -> None:
     """Nor is what another cluster named."""
     known = KnownBrokers()
