@@ -11,6 +11,7 @@ Errors, by who is at fault:
         LogDamaged    ... because its storage has been damaged: waiting does not help
       LogUnavailable  the log cannot be reached, or an append's outcome stayed unknown until the limit
         LogDenied     our own principal lacks a right: refuse to start, and wait for it when it is taken away later
+        OddAnswer     a broker answered something else than it was asked
       Deposed         another writer has claimed the partition: give it up at once
 
 A transition that is refused for good (too large) is no exception, since its neighbours in the same append are well:
@@ -66,6 +67,10 @@ class LogUnavailable(LogError):
 
 class LogDenied(LogUnavailable):
     """Our own principal lacks a right, which somebody may give it later."""
+
+
+class OddAnswer(LogUnavailable):
+    """A broker answered something else than it was asked; the message says what."""
 
 
 class Deposed(LogError):

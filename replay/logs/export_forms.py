@@ -1,20 +1,18 @@
-"""How records stand in the two forms of exports (`exports.py`): in lines, or in the blocks of an Avro container.
+"""How records stand in exports (`exports.py`), and the form of JSON lines; Avro containers are `container_form.py`.
 
 What cannot be read is told to a `Skipped` with its place, and stepped over: a line, or all up to the next block.
 """
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, Final, Protocol
+from typing import IO, Annotated, Final, Protocol
 
 import msgspec
 
 from muster.events.records import BrokenRecord, StoredRecord
-from muster.events.varints import read_long
 from muster.replay.logs.exports import ExportedLine, Head
-from muster.replay.logs.unpacking import size_of
 
-CANNOT_DECODE: Final = (BrokenRecord, msgspec.DecodeError, ValueError)
+CANNOT_DECODE: Final = (BrokenRecord, msgspec.DecodeError, RecursionError, ValueError)
+"""The errors of decoding; msgspec's of content that is nested too deep is a RecursionError."""
 LINE_BYTES_MAX: Final = 128 * 1024 * 1024
 """A line is at most so long as a record in base64."""
 
@@ -59,14 +57,11 @@ class Form(Protocol):
         ...
 
 
-# ---- JSON lines ---------------------------------------------------------------------------------
-
-
 class _PlaceOfLine(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a line by which it is found."""
 
     partition: int
-    offset: int
+    offset: Annotated[int, msgspec.Meta(ge=0, lt=2**63 - 1)]
 
 
 class JsonLinesForm:
@@ -190,119 +185,3 @@ def _grown(section: Section, offset: int, end: int) -> Section:
         records=section.records + 1,
         end=end,
     )
-
-
-# ---- Avro containers ----------------------------------------------------------------------------
-
-_SYNC_BYTES: Final = 16
-_NUMBER_BYTES_MAX: Final = 10
-_PIECE_BYTES: Final = 1024 * 1024
-
-
-class ContainerForm:
-    """A section is a block. After one that cannot be read the file is searched for the marker that ends a block."""
-
-    unit = "the block at byte"
-
-    def head(self, file: IO[bytes]) -> Head:
-        """See Form."""
-        metadata = _reader(file).metadata
-        told = {name: metadata[key] for name in Head.__struct_fields__ if (key := f"muster.{name}") in metadata}
-        if "records" in told:
-            told["records"] = told["records"].lstrip("0") or "0"
-        return msgspec.convert(told, Head, strict=False)
-
-    def sections(self, file: IO[bytes], skipped: Skipped) -> Iterator[Section]:
-        """See Form."""
-        at = file.tell()
-        file.seek(at - _SYNC_BYTES)
-        sync, size = file.read(_SYNC_BYTES), size_of(file)
-        while at < size:
-            try:
-                end = _end_of_block(file, at, size, sync)
-                records = _block(file, at)
-            except CANNOT_DECODE as error:
-                skipped(at, str(error))
-                at = _behind_next(file, at, sync)
-                continue
-            if records:
-                yield Section(
-                    partition=records[0]["partition"],
-                    first=records[0]["offset"],
-                    last=records[-1]["offset"],
-                    records=len(records),
-                    at=at,
-                    end=end,
-                )
-            at = end
-
-    def records(self, file: IO[bytes], section: Section, skipped: Skipped) -> Sequence[StoredRecord]:
-        """See Form."""
-        try:
-            return [
-                StoredRecord(each["partition"], each["offset"], each["timestamp_ms"], each["key"], each["value"])
-                for each in _block(file, section.at)
-            ]
-        except CANNOT_DECODE as error:  # it has been altered since
-            skipped(section.at, str(error))
-            return ()
-
-
-def _reader(file: IO[bytes]) -> Any:  # noqa: ANN401 -- fastavro's
-    """A reader of the container's blocks, from where the file stands when the first of them is asked for."""
-    from fastavro import block_reader  # noqa: PLC0415 -- slow to import
-
-    file.seek(0)
-    try:
-        return block_reader(file)
-    except (EOFError, IndexError, KeyError, OverflowError, TypeError) as error:
-        raise ValueError(f"it does not begin as an Avro container ({error})") from error
-
-
-def _block(file: IO[bytes], at: int) -> list[Any]:
-    """The records of the block that begins at this byte; whatever is wrong with it is a ValueError."""
-    reader = _reader(file)
-    file.seek(at)
-    try:
-        return list(next(reader))
-    except (EOFError, IndexError, KeyError, OverflowError, StopIteration, TypeError, zlib.error) as error:
-        raise ValueError(f"it cannot be decoded ({type(error).__name__}: {error})") from error
-
-
-def _end_of_block(file: IO[bytes], at: int, size: int, sync: bytes) -> int:
-    """The byte behind the block that begins here. Raises ValueError, BrokenRecord if there is no whole one."""
-    file.seek(at)
-    begin = file.read(2 * _NUMBER_BYTES_MAX)
-    try:
-        _, pos = _long(begin, 0)
-        content, pos = _long(begin, pos)
-    except IndexError:
-        raise ValueError("the file is cut off") from None
-    end = at + pos + content + _SYNC_BYTES
-    if content < 0:
-        raise ValueError("its size is negative")
-    if end > size:
-        raise ValueError("the file is cut off, or the size of the block is wrong")
-    file.seek(end - _SYNC_BYTES)
-    if file.read(_SYNC_BYTES) != sync:
-        raise ValueError("the marker is missing at its end")
-    return end
-
-
-def _long(data: bytes, pos: int) -> tuple[int, int]:
-    """A number of Avro's, and the position behind it."""
-    first = data[pos]
-    return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
-
-
-def _behind_next(file: IO[bytes], at: int, sync: bytes) -> int:
-    """The byte behind the next marker that ends a block; the end of the file if there is none."""
-    file.seek(at)
-    kept = b""
-    while piece := file.read(_PIECE_BYTES):
-        kept += piece
-        found = kept.find(sync)
-        if found >= 0:
-            return file.tell() - len(kept) + found + _SYNC_BYTES
-        kept = kept[1 - _SYNC_BYTES :]
-    return file.tell()

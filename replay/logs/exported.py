@@ -11,10 +11,13 @@ from muster.events.log.base import LogMismatch
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.log.only_read import OnlyReadLog
 from muster.events.records import StoredRecord
-from muster.replay.logs.export_forms import CANNOT_DECODE, ContainerForm, Form, JsonLinesForm, Section
+from muster.replay.logs.container_form import ContainerForm
+from muster.replay.logs.export_forms import CANNOT_DECODE, Form, JsonLinesForm, Section
 from muster.replay.logs.exports import FORM, Head
 from muster.replay.logs.unpacking import unpacked
 
+PARTITIONS_MAX: Final = 100_000
+"""A log has no more: each is asked for by itself, so a number that nobody wrote would be waited for in vain."""
 SKIPPED_NAMED: Final = 5
 SKIPPED_KEPT: Final = 10_000
 """The skipped parts that are named, and those that are counted."""
@@ -83,14 +86,26 @@ class ExportedLog(OnlyReadLog):
         try:
             head = self._form.head(file)
         except CANNOT_DECODE as error:
-            raise LogMismatch(f"{self._path} is no export of muster replay: {error}") from error
+            raise LogMismatch(
+                f"{self._path} is no export of muster replay: {error}; one is made by"
+                f" `muster replay export {self._path.name} --log URL`"
+            ) from error
         if head.form != FORM:
             raise LogMismatch(f"{self._path} is an export of the form {head.form!r}, this version knows {FORM}")
+        if not 1 <= head.partitions <= PARTITIONS_MAX:
+            raise LogMismatch(
+                f"{self._path} says that its log has {head.partitions:,} partitions, and a log has 1 to"
+                f" {PARTITIONS_MAX:,}: its head was altered; export the log again"
+            )
         return head
 
     def _find_sections(self, file: IO[bytes], head: Head) -> None:
         found = 0
         for section in self._form.sections(file, self._skip):
+            if not 0 <= section.partition < head.partitions:
+                where = f"partition {section.partition} of a log of {head.partitions}"
+                self._skip(section.line or section.at, f"it has records of {where}")
+                continue
             self._sections.setdefault(section.partition, []).append(section)
             found += section.records
         if head.records is not None and found + len(self._skipped) < head.records and not self._damage:

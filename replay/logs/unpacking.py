@@ -1,7 +1,8 @@
 """Export files that went through other tools: gzip, or UTF-16 as Windows writes it, are unpacked to a plain file first.
 
 The copy is a temporary file without a name, so it goes with the process. It takes at most half of the free space of
-its disk.
+its disk, which is looked at again for each piece, as others may fill it meanwhile. What expands as no export does is
+not unpacked to its end.
 """
 
 import codecs
@@ -31,6 +32,10 @@ _ENCODINGS: Final = (
 
 _PIECE_BYTES: Final = 1024 * 1024
 _BOM: Final = codecs.BOM_UTF8
+EXPANSION_MAX: Final = 250
+"""Content is at most so many times as large as what it was packed to; of exports it is 10 to 60 times."""
+_SMALL_BYTES: Final = 16 * 1024 * 1024
+"""The size up to which content may expand as it likes."""
 
 Convert = Callable[[IO[bytes]], Iterator[bytes]]
 """Gives the content of a file, converted; raises EOFError, zlib.error, ValueError or gzip.BadGzipFile at damage."""
@@ -67,22 +72,34 @@ def _begin(file: IO[bytes]) -> bytes:
 
 def _converted(packed: Unpacked, path: Path, convert: Convert) -> Unpacked:
     """The content in a temporary file, as far as it can be converted."""
-    limit = shutil.disk_usage(tempfile.gettempdir()).free // 2
     copy, damage = tempfile.TemporaryFile(), packed.damage  # noqa: SIM115 -- the caller closes it
+    packed_bytes = size_of(packed.file)
     packed.file.seek(0)
     with packed.file as file:
         try:
             for piece in convert(file):
-                if copy.tell() + len(piece) > limit:
-                    copy.close()
-                    raise LogMismatch(
-                        f"{path} has more than {limit:,} bytes when it is unpacked, half of what is free in"
-                        f" {tempfile.gettempdir()}: unpack it where there is room, or set TMPDIR"
-                    )
+                _check_room(path, copy.tell() + len(piece), packed_bytes)
                 copy.write(piece)
         except (EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
             damage = damage or f"cannot be unpacked to its end: {error}"
+        except (LogMismatch, OSError):
+            copy.close()
+            raise
     return Unpacked(copy, damage)
+
+
+def _check_room(path: Path, size: int, packed_bytes: int) -> None:
+    """Check that the copy may grow to this size. Raises LogMismatch."""
+    if size > max(packed_bytes * EXPANSION_MAX, _SMALL_BYTES):
+        raise LogMismatch(
+            f"{path} has more than {EXPANSION_MAX} times its {packed_bytes:,} bytes when it is unpacked, which no"
+            " export has: if it is one, unpack it by hand and name the unpacked file"
+        )
+    if size > shutil.disk_usage(tempfile.gettempdir()).free:  # less by what was copied: it is half of what was free
+        raise LogMismatch(
+            f"{path} has more than {size:,} bytes when it is unpacked, half of what is free in"
+            f" {tempfile.gettempdir()}: unpack it where there is room, or set TMPDIR"
+        )
 
 
 def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:

@@ -6,29 +6,30 @@ from contextlib import AsyncExitStack
 from typing import cast
 
 import pytest
+import structlog
 
 from muster.coordinator import log_settings_watch
 from muster.coordinator.assembly import watch_log_settings
 from muster.coordinator.log_settings_watch import LogSettingsWatch
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.settings.settings import Settings
-from muster.events.log.base import EventLog, LogUnavailable
+from muster.events.log.base import EventLog, LogError, LogMismatch, LogUnavailable, OddAnswer
 from tests.waiting import until
 
 
 class Watched:
-    """A log that has these flaws, look by look; None: it is unavailable."""
+    """A log that has these flaws, look by look; an error is raised."""
 
     location = "events"
     warnings = ("an old flaw",)
 
-    def __init__(self, *looks: Sequence[str] | None) -> None:
+    def __init__(self, *looks: Sequence[str] | LogError) -> None:
         self._looks = [*looks]
 
     async def flaws(self) -> Sequence[str]:
         found = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
-        if found is None:
-            raise LogUnavailable("it is away")
+        if isinstance(found, LogError):
+            raise found
         return found
 
 
@@ -47,7 +48,17 @@ async def test_a_process_looks_as_long_as_it_serves(monkeypatch: pytest.MonkeyPa
 
 async def test_while_the_log_is_away_nothing_changes() -> None:
     """The flaws that were found stay until the next look."""
-    watch = LogSettingsWatch(Watched(["it is deleted"], None, []), "events")
+    watch = LogSettingsWatch(Watched(["it is deleted"], LogUnavailable("it is away"), []), "events")
     for expected in (("it is deleted",), ("it is deleted",), ()):
         await watch.look()
         assert watch.flaws == expected
+
+
+async def test_what_cannot_be_looked_at_is_logged_once_and_looked_at_again() -> None:
+    """Whatever is wrong with the answer; the same again has no other line."""
+    odd, denied = OddAnswer("of another topic"), LogMismatch("min.insync.replicas='x', which is no number")
+    watch = LogSettingsWatch(Watched(odd, odd, denied, ["it is deleted"], odd, []), "events")
+    with structlog.testing.capture_logs() as told:
+        for _ in range(6):
+            await watch.look()
+    assert [line.get("reason") for line in told] == [str(odd), str(denied), "it is deleted", str(odd), None]

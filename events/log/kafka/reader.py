@@ -20,7 +20,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.errors import LinkError, TryAgain
-from muster.events.log.base import Ends, LogError, LogUnavailable
+from muster.events.log.base import Ends, LogError, LogUnavailable, OddAnswer
 from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
@@ -247,7 +247,10 @@ async def _position_in_range(link: KafkaLink, topic: str, partition: int, positi
 async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -> int:
     request = OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, [(partition, timestamp)])])
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
-    ((_, ((_, code, _, offset, *_),)),) = response.topics
+    try:
+        ((_, ((_, code, _, offset, *_),)),) = response.topics
+    except (TypeError, ValueError) as odd:
+        raise OddAnswer(f"ListOffsets of partition {partition} of {topic} was answered with another number") from odd
     if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
         raise refused(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic, who=link.who)
     return int(offset)

@@ -4,12 +4,15 @@ What belongs here: the requests about topics and configs. What it must not know:
 (client/settings.py), records, writers, readers.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.metadata import topic_id_of, topic_id_text
-from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.base import LogMismatch, LogUnavailable, OddAnswer
 from muster.events.log.kafka.client.errors import named, retried
 from muster.events.log.kafka.client.link import KafkaLink
 from muster.events.log.kafka.client.settings import (
@@ -25,6 +28,7 @@ from muster.events.log.kafka.client.settings import (
 PARTITIONS_DEFAULT = 8
 REPLICATION_DEFAULT = 3
 
+_TOLD_CHARS_MAX = 80
 _TOPIC = 2
 _BROKER = 4
 _NOT_FOR_US = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.topic_authorization_failed})
@@ -34,13 +38,12 @@ async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFa
     """Describe the topic, without creating it; None when it does not exist. Raises LogUnavailable."""
 
     async def attempt() -> TopicFacts | None:
-        response = await link.metadata([name])
-        (topic,) = response.topics
+        topic = _only(response := await link.metadata([name]), "topics", f"Metadata of topic {name}")
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             return None
         if (error := link.settled(topic.error_code.value, f"looking up topic {name}")) is not ErrorCode.none:
             raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE', name, who=link.who)}")
-        if any(partition.leader_id < 0 for partition in topic.partitions):
+        if not topic.partitions or any(partition.leader_id < 0 for partition in topic.partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
         replication = min(len(partition.replica_nodes) for partition in topic.partitions)
         topic_id = topic_id_of(topic)
@@ -106,13 +109,28 @@ async def topic_flaws(link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, ti
 
 
 async def _all_configs(link: KafkaLink, name: str, timeout_ms: int) -> tuple[dict[str, str], list[dict[str, str]]]:
-    topic = await _configs(link, _TOPIC, name, link.brokers()[0], timeout_ms)
+    topic = await _configs(link, _TOPIC, name, _any_broker(link), timeout_ms)
     return topic, [await _configs(link, _BROKER, str(node), node, timeout_ms) for node in link.brokers()]
+
+
+def _any_broker(link: KafkaLink) -> int:
+    brokers = link.brokers()
+    if not brokers:
+        raise OddAnswer("Metadata names no broker")
+    return brokers[0]
+
+
+def _only(response: Any, field: str, what: str) -> Any:  # noqa: ANN401 -- aiokafka's
+    """The one element of an answer to one question. Raises OddAnswer for more, or none."""
+    found: Sequence[Any] = getattr(response, field) or ()
+    if len(found) != 1:
+        raise OddAnswer(f"{what} was answered with {len(found)} {field} instead of one")
+    return found[0]
 
 
 async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str | None:
     """Read the topic's cleanup.policy; None if we may not. Raises LogUnavailable."""
-    return (await _configs(link, _TOPIC, name, link.brokers()[0], timeout_ms)).get("cleanup.policy")
+    return (await _configs(link, _TOPIC, name, _any_broker(link), timeout_ms)).get("cleanup.policy")
 
 
 async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, timeout_ms: int) -> dict[str, str]:
@@ -120,12 +138,15 @@ async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, timeout_
 
     async def attempt() -> dict[str, str]:
         response = await link.ask(node_id, DescribeConfigsRequest([(kind, name, names)]))
-        ((code, message, _, _, entries),) = response.resources
+        what = f"DescribeConfigs of {name}"
+        code, message, of_kind, of_name, entries = _only(response, "resources", what)
         error = link.settled(code, f"reading the configs of {name}")
         if error in _NOT_FOR_US:
             return {}
         if error is not ErrorCode.none:
             raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {message}")
-        return {key: value for key, value, *_ in entries if value is not None}
+        if (of_kind, of_name) != (kind, name):
+            raise OddAnswer(f"broker {node_id} answered {what} with those of {str(of_name)[:_TOLD_CHARS_MAX]!r}")
+        return {key: value for key, value, *_ in entries or () if key is not None and value is not None}
 
     return await retried(attempt, timeout_ms=timeout_ms)

@@ -2,8 +2,12 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable
+import random
+import shutil
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,6 +15,8 @@ from typer.testing import CliRunner, Result
 
 from muster.cli import app as muster
 from muster.replay.cli import app
+from muster.replay.logs import container_form
+from muster.replay.logs.exports import RECORD_SCHEMA
 from tests.replay.stories import a_night
 from tests.replay.written import sqlite_log
 
@@ -192,6 +198,112 @@ def test_a_block_that_cannot_be_read_is_stepped_over(tmp_path: Path) -> None:
     result = run("history", "orders", "--format", "jsonl", "--log", str(path))
     assert (result.exit_code, result.stdout) == (3, lines)
     assert f"the block at byte {begin:,}: " in result.stderr
+
+
+def test_a_head_with_partitions_that_no_log_has_is_refused(whole: Path) -> None:
+    """Each partition is asked for by itself, so a made-up number would be waited for without an end."""
+    avro = whole.with_name("night.avro")
+    assert run("export", str(avro), "--log", str(whole)).exit_code == 0
+    head = msgspec.json.decode(whole.read_bytes().splitlines()[0])
+    for number in (-1, 0, 10**15, "many"):
+        new_head = msgspec.json.encode(head | {"partitions": number})
+        jsonl = changed(whole, lambda lines, new_head=new_head: b"\n".join([new_head, *lines[1:]]))  # type: ignore[misc]
+        altered = whole.with_name("altered.avro")
+        text, key = str(number).encode(), b"muster.partitions"
+        old = key + b"\x02" + str(head["partitions"]).encode()
+        assert old in avro.read_bytes()
+        altered.write_bytes(avro.read_bytes().replace(old, key + bytes([2 * len(text)]) + text))
+        for path in (jsonl, altered):
+            refused = run("groups", "--log", str(path))
+            assert (refused.exit_code, refused.stdout) == (2, "")
+            assert str(path) in refused.stderr
+            assert "partitions" in refused.stderr
+
+
+def test_records_of_a_partition_that_the_log_has_not_are_named_and_skipped(whole: Path) -> None:
+    head = msgspec.json.decode(whole.read_bytes().splitlines()[0])
+    for partition in (-1, head["partitions"], 10**15):
+        line = msgspec.json.encode({"partition": partition, "offset": 0, "timestamp_ms": 0, "key": "", "value": None})
+        code, _, said = history(changed(whole, lambda lines, line=line: b"\n".join([*lines, line])))  # type: ignore[misc]
+        assert code == 3
+        assert f"records of partition {partition} of a log of {head['partitions']}" in said
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"partition":0,"offset":1,"x":' + b"[" * 10**5, b'{"partition":0,"offset":%d}' % 10**30]
+)
+def test_a_line_that_was_made_to_end_the_reader_is_named_and_skipped(whole: Path, line: bytes) -> None:
+    code, told, said = history(changed(whole, lambda lines: b"\n".join([lines[0], line, *lines[1:]])))
+    assert (code, told) == (3, history(whole)[1])
+    assert "line 2: " in said
+
+
+def container(
+    path: Path, schema: Mapping[str, object], records: list[dict[str, object]], codec: str = "deflate"
+) -> Path:
+    """A container that somebody else wrote."""
+    fastavro = pytest.importorskip("fastavro")
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, records, codec=codec)
+    return path
+
+
+def test_a_container_of_another_schema_is_refused_with_both(tmp_path: Path) -> None:
+    """Whatever it has, in one short line, before any record is read: such records may have no bytes, and be many."""
+    field = {"name": "user", "type": "string"}
+    other = container(tmp_path / "other.avro", {"type": "record", "name": "User", "fields": [field]}, [{"user": "a"}])
+    refused = run("groups", "--log", str(other))
+    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    for each in (str(other), "user string", "partition int, offset long", "muster replay export other.avro"):
+        assert each in refused.stderr
+    packed = container(tmp_path / "packed.avro", RECORD_SCHEMA, [], "bzip2")
+    assert "packed with 'bzip2', and only deflate is read" in run("groups", "--log", str(packed)).stderr
+
+
+def test_a_block_is_unpacked_to_a_limit(tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that expands beyond it is skipped, as is one that says that it has more records than bytes."""
+    path = tmp_path / "night.avro"
+    assert run("export", str(path), "--log", str(whole)).exit_code == 0
+    content, limit = path.read_bytes(), 64 * 1024
+    sync = content[-16:]
+    begin = content.index(sync) + 16
+    monkeypatch.setattr(container_form, "BLOCK_BYTES_MAX", limit)
+    for count, unpacked, reason in (
+        (1, bytes(limit + 1), "it has more than 65,536 bytes when it is unpacked"),
+        (10**12, bytes(5), "1,000,000,000,000 records in 5 bytes"),
+        (1, bytes(6), "bytes behind its last record"),
+    ):
+        deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        packed = deflate.compress(unpacked) + deflate.flush()
+        block = avro_long(count) + avro_long(len(packed)) + packed + sync
+        path.write_bytes(content[:begin] + block + content[begin:])
+        code, told, said = history(path)
+        assert (code, told) == (3, history(whole)[1])
+        assert reason in said
+
+
+def avro_long(number: int) -> bytes:
+    rest, written = number << 1, b""
+    while rest > 127:
+        rest, written = rest >> 7, written + bytes([rest & 127 | 128])
+    return written + bytes([rest])
+
+
+def test_what_expands_as_no_export_does_is_refused(whole: Path) -> None:
+    path = changed(whole, lambda lines: gzip.compress(lines[0] + b"\n" + b" " * 64 * 1024 * 1024), "bomb.jsonl.gz")
+    refused = run("groups", "--log", str(path))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"{path} has more than 250 times its " in refused.stderr
+
+
+def test_a_disk_that_fills_while_a_file_is_unpacked_is_noticed(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only when it begins: others write, too."""
+    content = gzip.compress(whole.read_bytes() + random.Random(1).randbytes(4 * 1024 * 1024))
+    free = [2**40, 2**40, *[1024] * 100]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free.pop(0)))
+    refused = run("groups", "--log", str(changed(whole, lambda _: content, "night.jsonl.gz")))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "unpack it where there is room, or set TMPDIR" in refused.stderr
 
 
 def test_the_fleet_tables_are_built_of_what_can_be_read(whole: Path) -> None:

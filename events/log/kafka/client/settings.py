@@ -19,6 +19,8 @@ AUDIT_WINDOW_MS = 7 * 24 * 60 * 60 * 1000
 _REQUEST_OVERHEAD_BYTES = 4096
 """The size of a Produce request beside its batch, with room to spare."""
 
+_VALUE_CHARS_MAX = 80
+
 _EXPIRATIONS = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
 _EXPIRATION_MS_MIN = 60_000
 _CLAIMS_PER_EXPIRATION = 4
@@ -105,7 +107,7 @@ def guarantees(
         batch_bytes_max=_batch_bytes_max(plan, topic, brokers),
         claim_renewal_ms=min(expirations) // _CLAIMS_PER_EXPIRATION if expirations else None,
         warnings=tuple(_warnings(plan, facts, topic, brokers, who=who)),
-        deletions_kept_ms=max(map(int, kept)) if (kept := _configured(topic, _DELETIONS_KEPT)) else None,
+        deletions_kept_ms=max(_known([topic], _DELETIONS_KEPT), default=None),
     )
 
 
@@ -144,10 +146,6 @@ def _refusals(
     ]
 
 
-def _configured(topic: Configs, settings: Iterable[str]) -> list[str]:
-    return [topic[setting] for setting in settings if setting in topic]
-
-
 def _partition_refusals(plan: TopicPlan, facts: TopicFacts) -> Iterator[str]:
     if plan.partitions not in {None, facts.partitions}:
         yield (
@@ -159,7 +157,7 @@ def _partition_refusals(plan: TopicPlan, facts: TopicFacts) -> Iterator[str]:
 
 
 def _replica_refusals(plan: TopicPlan, facts: TopicFacts, topic: Configs, bootstrap: str) -> Iterator[str]:
-    in_sync_min = int(topic.get("min.insync.replicas", "1"))
+    in_sync_min = _number(topic, "min.insync.replicas", 1)
     if in_sync_min > facts.replication:
         yield (
             f"topic {plan.name} has {facts.replication} replicas and min.insync.replicas={in_sync_min}, so nothing can"
@@ -213,7 +211,7 @@ def _expiration_refusals(brokers: Sequence[Configs]) -> Iterator[str]:
 
 
 def _batch_bytes_max(plan: TopicPlan, topic: Configs, brokers: Sequence[Configs]) -> int:
-    of_batches = int(topic.get("max.message.bytes", plan.batch_bytes_max))
+    of_batches = _number(topic, "max.message.bytes", plan.batch_bytes_max)
     of_requests = [size - _REQUEST_OVERHEAD_BYTES for size in _known(brokers, ["socket.request.max.bytes"])]
     return min([of_batches, *of_requests])
 
@@ -238,4 +236,14 @@ def _warnings(
 
 
 def _known(brokers: Sequence[Configs], settings: Iterable[str]) -> list[int]:
-    return [int(broker[setting]) for setting in settings for broker in brokers if setting in broker]
+    return [_number(broker, setting, 0) for setting in settings for broker in brokers if setting in broker]
+
+
+def _number(configs: Configs, setting: str, default: int) -> int:
+    value = configs.get(setting)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise LogMismatch(f"the brokers say {setting}={value[:_VALUE_CHARS_MAX]!r}, which is no number") from None

@@ -10,10 +10,17 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.security import NOT_SECURED
-from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.base import LogError, LogMismatch, LogUnavailable, OddAnswer
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.client.settings import BROKER_CONFIGS, TopicFacts, TopicPlan
-from muster.events.log.kafka.topic import check_topic, cleanup_policy, create_topic, created_topic_facts, topic_facts
+from muster.events.log.kafka.topic import (
+    check_topic,
+    cleanup_policy,
+    create_topic,
+    created_topic_facts,
+    topic_facts,
+    topic_flaws,
+)
 from tests.events.log.kafka.client.test_metadata import MISSING, answer, topic
 
 FACTS = TopicFacts(partitions=2, replication=2, cluster_id="c", topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
@@ -33,8 +40,8 @@ class Made:
 class Told:
     """Aiokafka's response to DescribeConfigs."""
 
-    def __init__(self, configs: dict[str, str]) -> None:
-        self.resources = [(0, "", 0, "", list(configs.items()))]
+    def __init__(self, kind: int, name: str, configs: dict[str, str]) -> None:
+        self.resources = [(0, "", kind, name, list(configs.items()))]
 
 
 class Cluster(KafkaLink):
@@ -62,7 +69,7 @@ class Cluster(KafkaLink):
         assert isinstance(request, DescribeConfigsRequest)
         ((kind, name, names),) = request._resources
         self.asked.append((node_id, (kind, name, names)))
-        return Told(PLAN.configs() if name == "t" else {"transactional.id.expiration.ms": "604800000"})
+        return Told(kind, name, PLAN.configs() if name == "t" else {"transactional.id.expiration.ms": "604800000"})
 
 
 class Refusing(Cluster):
@@ -178,3 +185,62 @@ async def test_all_configs_of_the_topic_are_read_and_those_of_each_broker_that_m
     await check_topic(link, PLAN, FACTS, is_ours=True, timeout_ms=5_000)
     of_brokers = list(BROKER_CONFIGS)
     assert link.asked == [(1, (2, "t", None)), (1, (4, "1", of_brokers)), (2, (4, "2", of_brokers))]
+
+
+CONFIGS = list(PLAN.configs().items())
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        ([], "answered with 0 resources"),
+        (None, "answered with 0 resources"),
+        ([(0, "", 2, "t", CONFIGS)] * 2, "answered with 2 resources"),
+        ([(0, "", 2, "other", CONFIGS)], "with those of 'other'"),
+        ([(0, "", 4, "t", CONFIGS)], "with those of 't'"),
+        ([(0, "", 2, None, CONFIGS)], "with those of 'None'"),
+        ([(999, None, 2, "t", None)], r"given up after .* UNKNOWN_SERVER_ERROR \(999\)"),
+    ],
+)
+async def test_an_odd_answer_about_configs_is_an_error_of_the_log(resources: Any, said: str) -> None:
+    """It has a name, so that whoever asked goes on, or says why not."""
+
+    class Odd(Cluster):
+        async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
+            return SimpleNamespace(resources=resources)
+
+    with pytest.raises(LogError, match=said):
+        await topic_flaws(Odd(is_there=True), PLAN, FACTS, timeout_ms=50)
+
+
+@pytest.mark.parametrize("entries", [None, [], [(None, None), ("cleanup.policy", None)]])
+async def test_configs_without_a_value_are_as_if_they_were_not_there(entries: Any) -> None:
+    class Empty(Cluster):
+        async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
+            ((kind, name, _),) = request._resources
+            return SimpleNamespace(resources=[(0, None, kind, name, entries)])
+
+    flaws = await topic_flaws(Empty(is_there=True), PLAN, FACTS, timeout_ms=5_000)
+    assert [flaw.split(" on ")[1] for flaw in flaws] == [
+        "TOPIC t, so the configs there were not checked",
+        "CLUSTER, so the configs there were not checked",
+    ]
+
+
+async def test_an_odd_answer_about_the_topic_is_an_error_of_the_log() -> None:
+    """Of two topics, of none, without a partition, or without a broker."""
+
+    class Odd(Cluster):
+        topics: Any = ()
+
+        async def metadata(self, topics: Any) -> Any:
+            return SimpleNamespace(topics=self.topics, cluster_id="c")
+
+    link = Odd()
+    for topics in ((), (topic((1, 0)), topic((1, 0))), (topic(),)):
+        link.topics = topics
+        with pytest.raises(LogUnavailable):
+            await topic_facts(link, "t", timeout_ms=50)
+    link._view.brokers = {}
+    with pytest.raises(OddAnswer, match="names no broker"):
+        await topic_flaws(link, PLAN, FACTS, timeout_ms=50)

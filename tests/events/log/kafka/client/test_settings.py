@@ -201,3 +201,10 @@ def test_only_deletion_moves_the_beginning_of_a_partition() -> None:
     said = deleted_beginning("events", {0: 5, 1: 0, 2: 9, 3: 1, 4: 2})
     assert said is not None
     assert "(partition 0 up to offset 5, partition 2 up to offset 9, partition 3 up to offset 1 and 1 more" in said
+
+
+@pytest.mark.parametrize("setting", ["min.insync.replicas", "max.message.bytes", "delete.retention.ms"])
+def test_a_number_that_is_none_is_named(setting: str) -> None:
+    """However long it is."""
+    with pytest.raises(LogMismatch, match=f"{setting}='x{{80}}', which is no number"):
+        promised({setting: "x" * 1000})

@@ -1,0 +1,210 @@
+"""Exports as Avro containers (`exports.py`): a section is a block.
+
+Anybody may have made such a file, or altered it. So all that is read of it has a limit, its schema is compared, and a
+block is unpacked and decoded only as far as its own numbers can be true.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from io import BytesIO
+from typing import IO, Any, Final
+
+import msgspec
+
+from muster.events.records import StoredRecord
+from muster.events.varints import read_long
+from muster.replay.logs.export_forms import CANNOT_DECODE, LINE_BYTES_MAX, Section, Skipped
+from muster.replay.logs.exports import RECORD_SCHEMA, Head
+from muster.replay.logs.unpacking import size_of
+
+_SYNC_BYTES: Final = 16
+_NUMBER_BYTES_MAX: Final = 10
+_PIECE_BYTES: Final = 1024 * 1024
+_HEAD_BYTES_MAX: Final = 1024 * 1024
+BLOCK_BYTES_MAX: Final = LINE_BYTES_MAX
+"""A block has at most so many bytes, packed and unpacked; those that are written here end near SYNC_EVERY_BYTES."""
+_RECORD_BYTES_MIN: Final = 5
+"""Each field of a record takes a byte at least."""
+_TOLD_MAX: Final = 10
+_TOLD_CHARS_MAX: Final = 40
+_NO_HEAD: Final = (AttributeError, EOFError, IndexError, KeyError, OverflowError, RecursionError, TypeError)
+_NO_RECORD: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError)
+"""The errors of fastavro, beside ValueError, for bytes that are not what it reads."""
+
+
+class _Block(msgspec.Struct, frozen=True):
+    """A block whose marker is where it should be: how many records it has, and its bytes in the file."""
+
+    count: int
+    begin: int
+    end: int
+
+
+class ContainerForm:
+    """A section is a block. After one that cannot be read the file is searched for the marker that ends a block."""
+
+    unit = "the block at byte"
+
+    def __init__(self) -> None:
+        self._is_packed = True
+
+    def head(self, file: IO[bytes]) -> Head:
+        """See Form."""
+        metadata = _header(file)
+        codec = metadata.get("avro.codec", "null")
+        if codec not in {"deflate", "null"}:
+            raise ValueError(f"its blocks are packed with {codec[:_TOLD_CHARS_MAX]!r}, and only deflate is read")
+        self._is_packed = codec == "deflate"
+        told = {name: metadata[key] for name in Head.__struct_fields__ if (key := f"muster.{name}") in metadata}
+        if "records" in told:
+            told["records"] = told["records"].lstrip("0") or "0"
+        return msgspec.convert(told, Head, strict=False)
+
+    def sections(self, file: IO[bytes], skipped: Skipped) -> Iterator[Section]:
+        """See Form."""
+        at = file.tell()
+        file.seek(at - _SYNC_BYTES)
+        sync, size = file.read(_SYNC_BYTES), size_of(file)
+        while at < size:
+            try:
+                block = _block(file, at, size, sync)
+                records = self._records(file, block)
+            except CANNOT_DECODE as error:
+                skipped(at, str(error))
+                at = _behind_next(file, at, sync)
+                continue
+            if records:
+                yield Section(
+                    partition=records[0]["partition"],
+                    first=records[0]["offset"],
+                    last=records[-1]["offset"],
+                    records=len(records),
+                    at=at,
+                    end=block.end,
+                )
+            at = block.end
+
+    def records(self, file: IO[bytes], section: Section, skipped: Skipped) -> Sequence[StoredRecord]:
+        """See Form."""
+        try:
+            return [
+                StoredRecord(each["partition"], each["offset"], each["timestamp_ms"], each["key"], each["value"])
+                for each in self._records(file, _block(file, section.at, section.end))
+            ]
+        except CANNOT_DECODE as error:  # it has been altered since
+            skipped(section.at, str(error))
+            return ()
+
+    def _records(self, file: IO[bytes], block: _Block) -> list[Any]:
+        """The records of a block; whatever is wrong with it is a ValueError."""
+        from fastavro import schemaless_reader  # noqa: PLC0415 -- slow to import
+
+        file.seek(block.begin)
+        content = file.read(block.end - _SYNC_BYTES - block.begin)
+        if self._is_packed:
+            content = _inflated(content)
+        if not 0 <= block.count * _RECORD_BYTES_MIN <= len(content):
+            raise ValueError(f"it cannot be decoded (it has {block.count:,} records in {len(content):,} bytes)")
+        stream = BytesIO(content)
+        try:
+            records = [schemaless_reader(stream, _schema(), None) for _ in range(block.count)]
+        except _NO_RECORD as error:
+            raise ValueError(f"it cannot be decoded ({type(error).__name__}: {error})") from error
+        if stream.tell() < len(content):
+            raise ValueError("it cannot be decoded (it has bytes behind its last record)")
+        return records
+
+
+@cache
+def _schema() -> Any:  # noqa: ANN401 -- fastavro's
+    from fastavro import parse_schema  # noqa: PLC0415 -- slow to import
+
+    return parse_schema(RECORD_SCHEMA)
+
+
+def _header(file: IO[bytes]) -> dict[str, str]:
+    """The container's metadata; the file stands behind its header then. Raises ValueError if it is no export's."""
+    from fastavro import block_reader  # noqa: PLC0415 -- slow to import
+    from fastavro.schema import SchemaParseException  # noqa: PLC0415 -- slow to import
+
+    file.seek(0)
+    begin = BytesIO(file.read(_HEAD_BYTES_MAX))
+    try:
+        reader = block_reader(begin)
+    except (*_NO_HEAD, SchemaParseException) as error:
+        raise ValueError(f"it does not begin as an Avro container ({type(error).__name__}: {error})") from error
+    found, expected = _fields(reader.writer_schema), _fields(RECORD_SCHEMA)
+    if found != expected:
+        raise ValueError(f"it has records of another schema: {_told(found)}; an export has {_told(expected)}")
+    file.seek(begin.tell())
+    return dict(reader.metadata)
+
+
+def _fields(schema: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 -- any schema
+    """The names and types of a record's fields; those of anything else are one, without a name."""
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        return [("", schema)]
+    return [(field["name"], field["type"]) for field in schema["fields"]]
+
+
+def _told(fields: Sequence[tuple[str, Any]]) -> str:
+    told = [f"{name} {of}".strip()[:_TOLD_CHARS_MAX] for name, of in fields[:_TOLD_MAX]]
+    return ", ".join(told) + (", ..." if len(fields) > _TOLD_MAX else "")
+
+
+def _inflated(packed: bytes) -> bytes:
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        content = inflate.decompress(packed, BLOCK_BYTES_MAX + 1)
+    except zlib.error as error:
+        raise ValueError(f"it cannot be decoded ({error})") from error
+    if len(content) > BLOCK_BYTES_MAX:
+        raise ValueError(f"it has more than {BLOCK_BYTES_MAX:,} bytes when it is unpacked")
+    if not inflate.eof:
+        raise ValueError("it cannot be decoded (what it packs is cut off)")
+    return content
+
+
+def _block(file: IO[bytes], at: int, size: int, sync: bytes | None = None) -> _Block:
+    """The block that begins at this byte. Raises ValueError, BrokenRecord if there is no whole one.
+
+    `sync`: the marker at its end; None: it was there before.
+    """
+    file.seek(at)
+    head = file.read(2 * _NUMBER_BYTES_MAX)
+    try:
+        count, pos = _long(head, 0)
+        content, pos = _long(head, pos)
+    except IndexError:
+        raise ValueError("the file is cut off") from None
+    end = at + pos + content + _SYNC_BYTES
+    if content < 0:
+        raise ValueError("its size is negative")
+    if end > size:
+        raise ValueError("the file is cut off, or the size of the block is wrong")
+    if content > BLOCK_BYTES_MAX:
+        raise ValueError(f"it has more than {BLOCK_BYTES_MAX:,} bytes")
+    file.seek(end - _SYNC_BYTES)
+    if sync is not None and file.read(_SYNC_BYTES) != sync:
+        raise ValueError("the marker is missing at its end")
+    return _Block(count, at + pos, end)
+
+
+def _long(data: bytes, pos: int) -> tuple[int, int]:
+    """A number of Avro's, and the position behind it."""
+    first = data[pos]
+    return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
+
+
+def _behind_next(file: IO[bytes], at: int, sync: bytes) -> int:
+    """The byte behind the next marker that ends a block; the end of the file if there is none."""
+    file.seek(at)
+    kept = b""
+    while piece := file.read(_PIECE_BYTES):
+        kept += piece
+        found = kept.find(sync)
+        if found >= 0:
+            return file.tell() - len(kept) + found + _SYNC_BYTES
+        kept = kept[1 - _SYNC_BYTES :]
+    return file.tell()
