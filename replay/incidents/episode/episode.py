@@ -31,6 +31,7 @@ from muster.replay.incidents.episode.connections import MemberConnections
 from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.episode.holes import Hole
 from muster.replay.incidents.episode.identity import Identities, Life, ProcessIdentity
+from muster.replay.incidents.episode.memberships import Memberships
 from muster.replay.incidents.episode.replacements import Replacement, replacements
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
 from muster.replay.rebalances.rebalance import Rebalance
@@ -306,24 +307,24 @@ class Episode:
         ]
         return Silence(from_ms=min(max(signs), went.last_seen_ms), to_ms=went.last_seen_ms)
 
+    @cached_property
+    def _owned(self) -> list[Rebalance]:
+        """The rebalances that are known as such, in order; no two of them have an act in common."""
+        return [each for each in self.rebalances if each.incarnation]
+
     def rebalance_of(self, act: AnyAct) -> Rebalance | None:
         """The rebalance that the act started, or in which it happened."""
-        for rebalance in self.rebalances:
-            if rebalance.incarnation and rebalance.first_seq <= act.seq <= rebalance.last_seq:
-                return rebalance
-        return None
+        later = bisect_right(self._owned, act.seq, key=lambda each: each.first_seq)
+        found = self._owned[later - 1] if later else None
+        return found if found is not None and act.seq <= found.last_seq else None
 
     def members_at(self, at_ms: int) -> frozenset[MemberId]:
         """The members of the group right before a moment."""
-        members = frozenset(self.before.members) if self.before is not None else frozenset()
-        for act in self.acts:
-            if act.at_ms >= at_ms:
-                break
-            if isinstance(act, Phase):
-                members = frozenset(act.members)
-            elif isinstance(act, CameBack):  # mostly in no phase of its own
-                members = members - {act.replaced_member_id} | {act.member.member_id}
-        return members
+        return self._memberships.at(at_ms)
+
+    @cached_property
+    def _memberships(self) -> Memberships:
+        return Memberships(self.acts, () if self.before is None else self.before.members)
 
 
 def _life(member: Member, went: Went | None) -> Life:

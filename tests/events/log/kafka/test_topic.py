@@ -228,7 +228,7 @@ async def test_configs_without_a_value_are_as_if_they_were_not_there(entries: An
 
 
 async def test_an_odd_answer_about_the_topic_is_an_error_of_the_log() -> None:
-    """Of two topics, of none, without a partition, or without a broker."""
+    """It names two topics, none, no partition or no broker."""
 
     class Odd(Cluster):
         topics: Any = ()

@@ -1,0 +1,88 @@
+"""Questions to an episode cost little, however many there are: the work is counted, not timed."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import msgspec
+
+from muster.events.causes import Cause
+from muster.events.events import Why
+from muster.events.ids import MemberId
+from muster.replay.incidents.episode.acts import AnyAct, CameBack, Phase
+from muster.replay.incidents.episode.episode import Episode
+from tests.replay.histories import Script
+
+ACTS = 10_000
+QUESTIONS = 1_000
+
+
+class Counted(list[AnyAct]):
+    """Counts how many acts were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[AnyAct]:
+        for act in super().__iter__():
+            self.looked_at += 1
+            yield act
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        self.looked_at += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+def acts(*, phases: float) -> Iterator[AnyAct]:
+    """Static members come back again and again, now and then in a phase; the clock is set back at times."""
+    random, at_ms = Random(1), 0
+    template, why = Script().member("a"), Why(cause=Cause.ALL_JOINED, arrived_ms=0, decided_ms=0)
+    there = [MemberId(f"m-{number}") for number in range(10)]
+    for seq in range(ACTS):
+        at_ms += random.randint(-20, 30)
+        if random.random() < phases:
+            yield Phase(seq=seq, at_ms=at_ms, why=why, event=None, members=tuple(there))  # type: ignore[arg-type]
+            continue
+        place = random.randrange(len(there))
+        replaced, there[place] = there[place], MemberId(f"m-{seq + 10}")
+        member = msgspec.structs.replace(template, member_id=there[place])
+        yield CameBack(
+            seq=seq,
+            at_ms=at_ms,
+            why=why,
+            member=member,
+            before=None,
+            replaced_member_id=replaced,
+            replaced_client_host="/10.0.0.1",
+            last_seen_ms=at_ms,
+            longest_silence_ms=0,
+            heard=True,
+            absorbed=True,
+        )
+
+
+def plainly(told: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
+    """The members right before a moment, looked for from the begin on."""
+    members: set[MemberId] = set()
+    for act in told:
+        if act.at_ms >= at_ms:
+            break
+        if isinstance(act, Phase):
+            members = set(act.members)
+        elif isinstance(act, CameBack):
+            members = members - {act.replaced_member_id} | {act.member.member_id}
+    return frozenset(members)
+
+
+def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
+    """In long stretches of restarts without a phase, and with many phases; the answer is the plain one."""
+    for phases in (0.0, 0.001, 0.3):
+        told = Counted(acts(phases=phases))
+        episode = Episode(None)
+        episode.acts = told
+        end_ms = max(act.at_ms for act in list(told))
+        moments = range(0, end_ms + 2, max(1, end_ms // QUESTIONS))
+        told.looked_at = 0
+        found = [episode.members_at(at_ms) for at_ms in moments]
+        assert told.looked_at <= 10 * ACTS
+        assert found[::50] == [plainly(list(told), at_ms) for at_ms in moments[::50]]
