@@ -7,7 +7,7 @@ connect.py         Opening a connection to a broker: the one call of aiokafka's 
                    bug of ours.
 connections.py     Connections to the brokers of one cluster, opened when they are needed.
 errors.py          The errors of requests to brokers: retry, outcome unknown, refused.
-exchange.py        A request of kio's through a connection of aiokafka's.
+exchange.py        Sends kio's requests over aiokafka's connections, and reads the responses.
 failures.py        Sorting the errors of aiokafka and of the event loop.
 first_answer.py    Hedging requests that any broker can answer: the next broker is asked when one is silent.
 known_brokers.py   Addresses of brokers that a cluster has named, for when those that it named last are all away.
@@ -15,6 +15,7 @@ link.py            The brokers of a cluster, and each request to the right one: 
                    upstream's.
 metadata.py        Metadata: a cluster's id and its brokers.
 muster_check.py    Whether a Muster answers in the place of a Kafka cluster.
+requests.py        The requests that an event log needs, each in the versions that are spoken here.
 security.py        The security settings of a cluster, by the names of Kafka's own client properties.
 shortage.py        Errors of ours when a connection is opened: ports or files that have run out.
 tls_files.py       Loading certificates and keys into an `ssl.SSLContext`; each fault is one line that names the file.

@@ -1,11 +1,10 @@
 """Checking that a response has an entry for each group, topic or resource of its request, and for nothing else.
 
 The sender of such a request looks for its own entries in the response, so a broker that answers about others would
-have an error of ours raised, or be believed about a group or a partition that it does not mean. Of kio's entries,
-repeated ones are left alone; of aiokafka's, which are tuples that are taken apart as they were asked for, none may be.
+have an error of ours raised, or be believed about a group or a partition that it does not mean.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 
@@ -21,6 +20,7 @@ _ENTRIES: Final[Mapping[int, _Entries]] = {
     3: _Entries("topics", "topics", "name"),
     10: _Entries("coordinator_keys", "coordinators", "key"),
     15: _Entries("groups", "groups", "group_id"),
+    19: _Entries("topics", "topics", "name"),
     32: _Entries("resources", "results", "resource_name"),
     44: _Entries("resources", "responses", "resource_name"),
     69: _Entries("group_ids", "groups", "group_id"),
@@ -29,11 +29,31 @@ _ENTRIES: Final[Mapping[int, _Entries]] = {
 }
 """Keyed by API key. LeaveGroup is not here: its response has no entries beside an error."""
 
+
+class _Partitions(NamedTuple):
+    """The array of topics, the name of one, its array of partitions, and the number of one."""
+
+    topics: str
+    topic: str
+    partitions: str
+    number: str
+
+
 _FETCH: Final = 1
-_WITH_PARTITIONS: Final = frozenset({0, _FETCH, 2})
-"""Produce, Fetch and ListOffsets, as aiokafka has them."""
-_CREATE_TOPICS: Final = 19
-_DESCRIBE_CONFIGS: Final = 32
+_PARTITIONS: Final[Mapping[int, tuple[_Partitions, _Partitions]]] = {
+    0: (
+        _Partitions("topic_data", "name", "partition_data", "index"),
+        _Partitions("responses", "name", "partition_responses", "index"),
+    ),
+    _FETCH: (
+        _Partitions("topics", "topic", "partitions", "partition"),
+        _Partitions("responses", "topic", "partitions", "partition_index"),
+    ),
+    2: (_Partitions("topics", "name", "partitions", "partition_index"),) * 2,
+}
+"""Produce, Fetch and ListOffsets: their requests, and their responses."""
+_ONCE_EACH: Final = frozenset({*_PARTITIONS, 19, 32})
+"""The APIs whose callers take the one entry that they asked for, so that none may come twice."""
 
 
 class OtherEntries(ValueError):
@@ -42,35 +62,30 @@ class OtherEntries(ValueError):
 
 def check_entries(request: Any, response: Any) -> None:  # noqa: ANN401 -- any of kio's requests, and its response
     """Raise OtherEntries for a response to this request that is about something else."""
-    entries = _ENTRIES.get(request.__api_key__)
-    if entries is None:
+    key = request.__api_key__
+    if key in _PARTITIONS:
+        in_request, in_response = _PARTITIONS[key]
+        answered = _partitions(response, in_response)
+        if answered or key != _FETCH:  # which is answered with nothing at all when a quota throttles it
+            _compare(_partitions(request, in_request), answered, "partitions", once_each=True)
         return
-    asked = {getattr(each, entries.id, each) for each in getattr(request, entries.asked_in)}
-    answered = {getattr(each, entries.id) for each in getattr(response, entries.answered_in)}
-    _compare(asked, answered, entries.asked_in.replace("_", " "))
+    entries = _ENTRIES.get(key)
+    if entries is not None and hasattr(request, entries.asked_in):  # FindCoordinator has none before v4
+        asked = [getattr(each, entries.id, each) for each in getattr(request, entries.asked_in)]
+        answered = [getattr(each, entries.id) for each in getattr(response, entries.answered_in)]
+        _compare(asked, answered, entries.asked_in.replace("_", " "), once_each=key in _ONCE_EACH)
 
 
-def check_tuples(request: Any, response: Any) -> None:  # noqa: ANN401 -- any of aiokafka's requests, and its response
-    """The same of aiokafka's, where an entry that is repeated is something else, too."""
-    key = request.API_KEY
-    if key in _WITH_PARTITIONS:
-        if response.topics or key != _FETCH:  # which is answered with nothing at all when a quota throttles it
-            _compare(_partitions(request.topics), _partitions(response.topics), "partitions")
-    elif key == _CREATE_TOPICS:
-        asked, answered = request.create_topic_requests, response.topic_errors
-        _compare([name for name, *_ in asked], [name for name, *_ in answered], "topics")
-    elif key == _DESCRIBE_CONFIGS:
-        _compare([name for _, name, *_ in request.resources], [each[3] for each in response.resources], "resources")
-
-
-def _partitions(topics: Iterable[tuple[str, Iterable[tuple[Any, ...]]]]) -> list[str]:
+def _partitions(message: Any, at: _Partitions) -> list[str]:  # noqa: ANN401 -- a request or a response
     """Name each partition, and each topic that has none."""
-    return [
-        f"{topic}-{partition}" for topic, partitions in topics for partition, *_ in partitions or [("no partition",)]
-    ]
+    named: list[str] = []
+    for topic in getattr(message, at.topics):
+        numbers = [str(getattr(each, at.number)) for each in getattr(topic, at.partitions)]
+        named += [f"{getattr(topic, at.topic)}-{number}" for number in numbers or ["no partition"]]
+    return named
 
 
-def _compare(asked: Collection[str], answered: Collection[str], kind: str) -> None:
+def _compare(asked: Collection[str], answered: Collection[str], kind: str, *, once_each: bool) -> None:
     missing, strange = set(asked) - set(answered), set(answered) - set(asked)
     if missing or strange:
         said = ", ".join(
@@ -82,7 +97,7 @@ def _compare(asked: Collection[str], answered: Collection[str], kind: str) -> No
             if ids
         )
         raise OtherEntries(f"is not about the {kind} that were asked about: {said}")
-    if len(answered) > len(asked):
+    if once_each and len(answered) > len(asked):
         raise OtherEntries(f"names some of the {kind} that were asked about more than once")
 
 

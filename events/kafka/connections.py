@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import msgspec
 from aiokafka.conn import AIOKafkaConnection, CloseReason
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError
 
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connect import connect
 from muster.events.kafka.errors import AnswerLost, LinkError, OwnShortage, TryAgain
-from muster.events.kafka.exchange import NotOffered, Undecoded, UnreadableAnswer
+from muster.events.kafka.exchange import NotOffered, Preparable, Undecoded, UnreadableAnswer
 from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, said
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
@@ -136,7 +136,7 @@ class Connections:
     async def ask(
         self,
         address: BrokerAddress,
-        request: Any,  # noqa: ANN401 -- one of aiokafka's requests, or an Exchange
+        request: Preparable,
         *,
         lane: Hashable,
         timeout_ms: int,
@@ -147,8 +147,8 @@ class Connections:
         question = Undecoded(request)
         try:
             answering = connection.send(question)
-        except (NotOffered, IncompatibleBrokerVersion, NotImplementedError) as error:
-            raise self._explain(address, NotOffered(str(error))) from error
+        except NotOffered as error:
+            raise self._explain(address, error) from error
         except NOT_SENT as error:
             connection.close()
             raise TryAgain(f"{address}: {said(error)}") from error

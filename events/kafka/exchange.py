@@ -1,11 +1,11 @@
-"""Sending kio's requests through aiokafka's connections, and reading every answer of a broker.
+"""Sends kio's requests over aiokafka's connections, and reads the responses.
 
-aiokafka keeps a connection (security, correlation ids, ApiVersions), kio has the messages, in versions that aiokafka
-lacks. `Exchange` is what stands between the two: it is to aiokafka a request and its header at once.
+aiokafka keeps the connection (security, correlation ids, ApiVersions), kio has the messages. `Exchange` connects the
+two: to aiokafka it is both a request and its header.
 
-aiokafka decodes an answer at once, while it reads from the socket, and one that it cannot decode ends the connection as
-if the broker had closed it. So every request is sent as an `Undecoded` one: aiokafka hands out the bytes of its answer,
-which the caller reads in slices, and an unreadable one is an error of its own.
+aiokafka decodes a response while it reads from the socket, and one that it cannot decode closes the connection, as if
+the broker had. So every request is sent as `Undecoded`: aiokafka returns the bytes of the response, the caller reads
+them in slices, and an unreadable response raises an error of its own.
 
 What belongs here: the interface that aiokafka expects, and the reading. What it must not know: connections, and the
 purpose of requests.
@@ -13,16 +13,16 @@ purpose of requests.
 
 import asyncio
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from io import BytesIO
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from aiokafka.errors import CorrelationIdError
 from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
-from muster.events.kafka.asked_entries import OtherEntries, check_entries, check_tuples
+from muster.events.kafka.asked_entries import OtherEntries, check_entries
 from muster.events.kafka.codec.primitives import tagged_fields_size
 from muster.events.kafka.codec.reading import reader_in_steps
 from muster.events.steps import Allowance, Steps
@@ -56,7 +56,7 @@ class Exchange(Generic[R]):
     """A request of kio's and the class of its response, with the interface of aiokafka's requests."""
 
     def __init__(self, request: Any, response: type[R]) -> None:  # noqa: ANN401 -- any of kio's requests
-        self._request = request
+        self.request = request
         self._response: Any = response
         self.API_KEY: int = request.__api_key__
         self.API_VERSION: int = request.__version__
@@ -70,7 +70,7 @@ class Exchange(Generic[R]):
         return self
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
-        header = self._request.__header_schema__(
+        header = self.request.__header_schema__(
             request_api_key=self.API_KEY,
             request_api_version=self.API_VERSION,
             correlation_id=correlation_id,
@@ -79,7 +79,7 @@ class Exchange(Generic[R]):
         return _Encoded(_encoded(header))
 
     def encode(self) -> bytes:
-        return _encoded(self._request)
+        return _encoded(self.request)
 
     def read(self, frame: bytes) -> Steps[R]:
         """Read the answer; durations are ints, in ms. Raises the errors in `_UNREADABLE`."""
@@ -89,31 +89,60 @@ class Exchange(Generic[R]):
         allowance = Allowance(len(frame))  # of what a broker says, its bytes are the bound
         answer: R
         answer, _ = yield from reader_in_steps(self._response)(frame, at, allowance)
-        check_entries(self._request, answer)
+        check_entries(self.request, answer)
         return answer
+
+
+class Api(NamedTuple):
+    """An API of Kafka's: its name, its key, and kio's modules of the versions that are spoken here, newest first."""
+
+    name: str
+    key: int
+    versions: Mapping[int, Any]
+
+
+class Question:
+    """A request in the newest version that the broker offers; `build` makes it from one of the API's modules."""
+
+    def __init__(self, api: Api, build: Callable[[Any], Exchange[Any]]) -> None:
+        self._api = api
+        self._build = build
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> Exchange[Any]:
+        """Choose the version; called by the connection with the versions that the broker offers."""
+        first, last = versions.get(self._api.key, (0, -1))
+        for number, module in self._api.versions.items():
+            if first <= number <= last:
+                return self._build(module)
+        raise NotOffered(f"{self._api.name} v{min(self._api.versions)}")
 
 
 class _Header(NamedTuple):
     correlation_id: int | None
 
 
-class Undecoded:
-    """Any request, with the interface of aiokafka's, whose answer is handed out as bytes; see the module."""
+class Preparable(Protocol):
+    """A request whose version is chosen by the connection: an Exchange, or a Question."""
 
-    def __init__(self, request: Any) -> None:  # noqa: ANN401 -- one of aiokafka's requests, an Exchange, or what prepares one
+    def prepare(self, versions: dict[int, tuple[int, int]], /) -> Exchange[Any]: ...
+
+
+class Undecoded:
+    """A request with the interface of aiokafka's, whose response is returned as bytes; see the module."""
+
+    def __init__(self, request: Preparable) -> None:
         self._request = request
-        self._prepared: Any = None
+        self._prepared: Exchange[Any]
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> "Undecoded":
         self._prepared = self._request.prepare(versions)
         return self
 
-    def build_request_header(self, correlation_id: int, client_id: str) -> Any:  # noqa: ANN401 -- aiokafka's, or ours
+    def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
         return self._prepared.build_request_header(correlation_id=correlation_id, client_id=client_id)
 
     def encode(self) -> bytes:
-        encoded: bytes = self._prepared.encode()
-        return encoded
+        return self._prepared.encode()
 
     def parse_response_header(self, frame: BytesIO) -> _Header:
         start = frame.read(_CORRELATION_ID.size)
@@ -129,27 +158,12 @@ class Undecoded:
     async def answer(self, answering: Awaitable[bytes]) -> Any:  # noqa: ANN401 -- the response that belongs to it
         """Wait for the broker's answer, and read it. Raises Unreadable, and the connection's errors."""
         try:
-            return await _in_slices(self._read(await answering))
+            return await _in_slices(self._prepared.read(await answering))
         except OtherEntries as error:
-            raise UnreadableAnswer(f"its answer to {self._name} {error}") from error
+            raise UnreadableAnswer(f"its answer to {self._prepared.name} {error}") from error
         except (*_UNREADABLE, CorrelationIdError) as error:
-            raise UnreadableAnswer(f"its answer to {self._name} cannot be read: {error.__cause__ or error}") from error
-
-    def _read(self, frame: bytes) -> Steps[Any]:
-        if isinstance(self._prepared, Exchange):
-            return (yield from self._prepared.read(frame))
-        rest = BytesIO(frame)
-        self._prepared.parse_response_header(rest)
-        answer = self._prepared.RESPONSE_TYPE.decode(rest)
-        check_tuples(self._prepared, answer)
-        return answer
-
-    @property
-    def _name(self) -> str:
-        if isinstance(self._prepared, Exchange):
-            return self._prepared.name
-        api, _, _ = type(self._prepared).__name__.partition("Request")
-        return f"{api} v{self._prepared.API_VERSION}"
+            reason = error.__cause__ or error
+            raise UnreadableAnswer(f"its answer to {self._prepared.name} cannot be read: {reason}") from error
 
 
 async def _in_slices(steps: Steps[R]) -> R:

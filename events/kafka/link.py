@@ -16,14 +16,14 @@ import random
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final
 
-from aiokafka.protocol.admin import ApiVersionRequest
-
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connections import Connections, ignore
 from muster.events.kafka.errors import LinkError, LinkRefused, OwnShortage, TryAgain
+from muster.events.kafka.exchange import Preparable
 from muster.events.kafka.first_answer import first_answer
 from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.metadata import ClusterView, MetadataQuestion
+from muster.events.kafka.requests import api_versions
 from muster.events.kafka.security import KafkaSecurity
 
 QUESTIONS: Final = "questions"
@@ -146,7 +146,7 @@ class ClusterLink:
     async def ask_node(
         self,
         node_id: int,
-        request: Any,  # noqa: ANN401 -- one of aiokafka's requests, or an Exchange
+        request: Preparable,
         *,
         lane: Hashable = 0,
         timeout_ms: int | None = None,
@@ -165,7 +165,7 @@ class ClusterLink:
             self.refresh_soon()  # it may be elsewhere by now
             raise
 
-    async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
+    async def ask_any(self, request: Preparable) -> Any:  # noqa: ANN401 -- the response that belongs to it
         """Send a request that may be made twice; return the answer of the broker that is first.
 
         Raises errors other than TryAgain only when all brokers are there and fail so.
@@ -199,6 +199,6 @@ class ClusterLink:
 
     async def versions(self, node_id: int | None = None) -> Versions:
         """Return the versions that this broker offers; None: any broker."""
-        request = ApiVersionRequest()
+        request = api_versions()
         response = await (self.ask_any(request) if node_id is None else self.ask_node(node_id, request))
-        return {key: (first, last) for key, first, last in response.api_versions}
+        return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}

@@ -13,20 +13,21 @@ from kio.schema.metadata import v1, v4, v10
 from kio.schema.types import TopicName
 
 from muster.events.kafka.addresses import BrokerAddress
-from muster.events.kafka.exchange import Exchange, NotOffered
+from muster.events.kafka.exchange import Api, Exchange, NotOffered
 
-_METADATA: Final = 3
+METADATA: Final = Api("Metadata", 3, {10: v10, 4: v4})
+"""v4: the first that need not create a topic; v10: with the ids of topics."""
 
 
 class MetadataQuestion:
-    """A Metadata request in the best version that the broker offers, with the face of a request of aiokafka's."""
+    """A Metadata request in the newest version that the broker offers."""
 
     def __init__(self, topics: Collection[str]) -> None:
         self._topics = [TopicName(topic) for topic in sorted(topics)]
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> Exchange[Any]:
-        """Called by the connection with what the other end offers. v10 tells the topics' ids."""
-        first, last = versions.get(_METADATA, (0, -1))
+        """Choose the version; called by the connection with the versions that the broker offers."""
+        first, last = versions.get(METADATA.key, (0, -1))
         if first <= 10 <= last:
             topics_v10 = tuple(v10.request.MetadataRequestTopic(topic_id=None, name=name) for name in self._topics)
             request_v10 = v10.request.MetadataRequest(

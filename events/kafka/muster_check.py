@@ -5,9 +5,8 @@ A Muster describes a config of its own for every group; a Kafka broker has none 
 
 from typing import Final
 
-from aiokafka.protocol.admin import DescribeConfigsRequest
-
 from muster.events.kafka.link import ClusterLink
+from muster.events.kafka.requests import describe_configs
 
 CONFIG_OF_A_MUSTER: Final = "members.coordinator"
 _GROUP: Final = 32
@@ -20,5 +19,5 @@ async def is_muster(link: ClusterLink) -> bool:
     Brokers before Kafka 4.0, and those at which our principal may not describe configs of groups, answer an error, and
     pass: so would a sidecar in front of them.
     """
-    response = await link.ask_any(DescribeConfigsRequest([(_GROUP, _ANY_GROUP, [CONFIG_OF_A_MUSTER])]))
-    return any(name == CONFIG_OF_A_MUSTER for _, _, _, _, entries in response.resources for name, *_ in entries or ())
+    response = await link.ask_any(describe_configs(_GROUP, _ANY_GROUP, [CONFIG_OF_A_MUSTER]))
+    return any(config.name == CONFIG_OF_A_MUSTER for result in response.results for config in result.configs)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID, uuid4
 
-from aiokafka.protocol import admin, coordination, fetch, offset, produce, transaction
+from aiokafka.protocol import admin, coordination, fetch, offset, produce, transaction  # noqa: TID251 -- written by another library than ours
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v10 import response as metadata_v10
 from kio.schema.metadata.v10.request import MetadataRequest
@@ -37,9 +37,9 @@ _REQUESTS: dict[int, Any] = {
     LIST_OFFSETS: offset.OffsetRequest_v1,
     FIND_COORDINATOR: coordination.FindCoordinatorRequest_v1,
     API_VERSIONS: admin.ApiVersionRequest_v0,
-    CREATE_TOPICS: admin.CreateTopicsRequest_v1,
+    CREATE_TOPICS: admin.CreateTopicsRequest_v2,
     INIT_PRODUCER_ID: transaction.InitProducerIdRequest_v0,
-    CONFIGS: admin.DescribeConfigsRequest_v0,
+    CONFIGS: admin.DescribeConfigsRequest_v1,
 }
 metadata: Any = metadata_v10
 _ZERO = timedelta(0)
@@ -348,7 +348,7 @@ class FakeCluster:
         error = ErrorCode.topic_already_exists if name in self.topics else ErrorCode.none
         if error is ErrorCode.none:
             self.create(name, partitions, dict(configs))
-        return admin.CreateTopicsResponse_v1([(name, error.value, None)])
+        return admin.CreateTopicsResponse_v2(0, [(name, error.value, None)])
 
     def _init_producer_id(self, node: int, request: Any) -> Any:
         if node != self.coordinator:
@@ -365,8 +365,8 @@ class FakeCluster:
         of_brokers = {"producer.id.expiration.ms": str(PRODUCER_ID_EXPIRATION_MS)}
         of_groups = self.group_configs if kind == _GROUP else of_brokers
         configs = self.topics[name].configs if kind == _TOPIC else of_groups
-        entries = [(key, value, False, False, False) for key, value in configs.items()]
-        return admin.DescribeConfigsResponse_v0(0, [(0, None, kind, name, entries)])
+        entries: list[Any] = [(key, value, False, 0, False, []) for key, value in configs.items()]
+        return admin.DescribeConfigsResponse_v1(0, [(0, None, kind, name, entries)])
 
 
 def _written(entity: Any) -> bytes:

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
-from aiokafka.protocol.admin import ApiVersionRequest
 
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.known_brokers import ADDRESSES_MAX, KnownBrokers
+from muster.events.kafka.requests import api_versions
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import LogUnavailable
 from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, retried
@@ -141,9 +141,9 @@ async def test_connections_to_one_broker_do_not_wait_for_those_to_another() -> N
     async with linked(2) as (cluster, link):
         cluster.hang(1)
         began = seconds()
-        hung = [asyncio.create_task(link.ask(1, ApiVersionRequest(), lane=lane)) for lane in range(20)]
+        hung = [asyncio.create_task(link.ask(1, api_versions(), lane=lane)) for lane in range(20)]
         for lane in range(20):
-            await link.ask(2, ApiVersionRequest(), lane=lane)
+            await link.ask(2, api_versions(), lane=lane)
         assert seconds() - began < 0.1
         assert {type(each) for each in await asyncio.gather(*hung, return_exceptions=True)} == {TryAgain}
         assert seconds() - began == pytest.approx(Timeouts().connect_timeout_ms / 1000, abs=0.1)
@@ -208,7 +208,7 @@ async def test_who_waits_at_an_old_leader_goes_on_when_it_is_known_to_have_moved
         leader = cluster.partition(TOPIC, 0).leader
         cluster.hang(leader)
         waiting = asyncio.create_task(
-            link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane, timeout_ms=60_000)
+            link.ask_leader(TOPIC, 0, api_versions(), lane=writer_config(0).lane, timeout_ms=60_000)
         )
         await asyncio.sleep(0.1)
         cluster.fail_over(leader)
@@ -248,7 +248,7 @@ async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
 async def until_it_leads(node: int, link: KafkaLink) -> None:
     """Wait until the link has found the partition at this broker. Raises TimeoutError."""
     await until(lambda: link.brokers() == [node], within_s=10)
-    await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane)
+    await link.ask_leader(TOPIC, 0, api_versions(), lane=writer_config(0).lane)
 
 
 def take_away(cluster: FakeCluster, node: int) -> None:
@@ -373,12 +373,12 @@ async def test_an_address_that_refuses_is_not_tried_for_each_who_asks() -> None:
         nobody.tried = 0
         for lane in range(50):
             with pytest.raises(TryAgain, match="Connect call failed"):
-                await link.ask(1, ApiVersionRequest(), lane=lane)
+                await link.ask(1, api_versions(), lane=lane)
         assert nobody.tried == 1
         await asyncio.sleep(2)
         tried = nobody.tried
         with pytest.raises(TryAgain, match="Connect call failed"):
-            await link.ask(1, ApiVersionRequest())
+            await link.ask(1, api_versions())
         assert nobody.tried == tried + 1
 
 
@@ -392,12 +392,12 @@ async def test_a_request_that_fails_makes_the_link_ask_who_leads_now(fault: str)
         getattr(cluster, fault)(leader)
         cluster.fail_over(leader)
         with pytest.raises(TryAgain):
-            await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane)
+            await link.ask_leader(TOPIC, 0, api_versions(), lane=writer_config(0).lane)
         began = seconds()
         while link.brokers() != [3 - leader]:
             await asyncio.sleep(0.01)
             assert seconds() - began < 1
-        await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane)
+        await link.ask_leader(TOPIC, 0, api_versions(), lane=writer_config(0).lane)
 
 
 @story

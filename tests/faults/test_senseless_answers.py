@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aiokafka.protocol.fetch import FetchResponse_v11
-from aiokafka.protocol.offset import OffsetResponse_v1
-from aiokafka.protocol.produce import ProduceResponse_v7
+from aiokafka.protocol.fetch import FetchResponse_v11  # noqa: TID251 -- written by another library than ours
+from aiokafka.protocol.offset import OffsetResponse_v1  # noqa: TID251 -- written by another library than ours
+from aiokafka.protocol.produce import ProduceResponse_v7  # noqa: TID251 -- written by another library than ours
 from kio.schema.errors import ErrorCode
 
 from tests.faults.cluster import FETCH, LIST_OFFSETS, PRODUCE, FakeCluster

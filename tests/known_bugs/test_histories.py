@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from aiokafka.protocol.api import Response
-from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
 from aiokafka.record.util import calc_crc32c
 from kio.schema.errors import ErrorCode
 
@@ -28,6 +26,7 @@ from muster.events.records import BrokenRecord, Record, StoredRecord
 from muster.events.state import GroupState
 from muster.replay.history.items import Broken, Unreadable
 from tests.coordinator.group.harness import Harness
+from tests.events.log.kafka.kafka_messages import fetch_response, place_of, request_in
 from tests.known_bugs.odd_logs import CutShort, process_on
 from tests.replay.whole import read_histories
 from tests.simulation.process import GROUP, SimulatedProcess
@@ -93,14 +92,12 @@ class OneLeader(KafkaLink):
 
     async def ask_leader(
         self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
-    ) -> Response:
-        assert isinstance(request, FetchRequest)
+    ) -> Any:
         self.fetches += 1
-        ((_, ((_, position, size, *_),)),) = request.topics
+        position, size = place_of(request_in(request))
         found = [batch for end, batch in self._batches if end > position]
         content = b"".join(found)[: size if self._cuts_batches or not found else max(size, len(found[0]))]
-        told: tuple[Any, ...] = (partition, 0, self._high_watermark, self._high_watermark, 0, [], -1, content)
-        return FetchResponse_v11(0, 0, 0, [(topic, [told])])
+        return fetch_response(topic, partition, self._high_watermark, content)
 
 
 def batch_at(offset: int, *records: Record) -> tuple[int, bytes]:

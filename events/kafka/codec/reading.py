@@ -5,8 +5,8 @@ or hostile client would send, that ends the whole process. It also refuses unkno
 skipped (KIP-482). So a struct that has arrays is read field by field here, and kio reads the fields. A struct without
 arrays kio reads whole, in a fifth of the time; where that fails at something unknown, it is read again, field by field.
 
-Each array's length is compared with the bytes that are left, as Kafka's own readers do. Durations are read as ms, since
-a timedelta cannot hold every int64; an unknown error code is read as UNKNOWN_SERVER_ERROR, as clients do.
+Each array's length is compared with the bytes that are left, as Kafka's own readers do. Durations and times are read
+as ms, since a timedelta cannot hold every int64; an unknown error code is read as UNKNOWN_SERVER_ERROR, as clients do.
 
 A sender can make a message of as many entries as its bytes can hold, so they are counted while it is read, before the
 first of an array is; and a message that may have many is read in steps (see events/steps.py).
@@ -61,9 +61,10 @@ def _bounded(read: Read) -> Read:
     return read_bounded
 
 
-_DURATIONS: dict[str, Read] = {
+_TIMES: dict[str, Read] = {
     "timedelta_i32": readers.read_int32,
     "timedelta_i64": readers.read_int64,
+    "datetime_i64": readers.read_int64,
 }
 _PRIMITIVES: dict[str, Read] = {
     "bool": readers.read_boolean,
@@ -74,7 +75,7 @@ _PRIMITIVES: dict[str, Read] = {
     "int64": readers.read_int64,
     "uuid": readers.read_uuid,
     "error_code": _read_error_code,
-    **_DURATIONS,
+    **_TIMES,
 }
 _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nullable
     ("string", False, False): readers.read_legacy_string,
@@ -121,7 +122,7 @@ class _Readers:
             steps = told_apart((field.name, reader) for field, reader in parts)
             return InSteps(_struct_reader_in_steps(entity, steps, flexible=flexible))
         read = _struct_reader(entity, at_once, flexible=flexible)
-        if any(field.tag is not None or field.kafka_type in _DURATIONS for field in fields_of(entity)):
+        if any(field.tag is not None or field.kafka_type in _TIMES for field in fields_of(entity)):
             return AtOnce(read)
         if flexible or any(field.kafka_type == "error_code" for field, _ in parts):
             of_bytes = tuple(field.name for field, _ in parts if field.kafka_type in {"bytes", "records"})

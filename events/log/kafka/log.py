@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 
 from muster.events.kafka.errors import LinkError
+from muster.events.kafka.exchange import Api
 from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
@@ -43,7 +44,7 @@ from muster.events.log.kafka.client.settings import (
     TopicPlan,
     deleted_beginning,
 )
-from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
+from muster.events.log.kafka.client.versions import READING, WRITING, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
@@ -301,7 +302,7 @@ class KafkaEventLog:
     async def _follow(self, *topics: str) -> None:
         await retried(lambda: self._link.follow(topics), timeout_ms=self._timeout_ms)
 
-    async def _check_versions(self, needed: Sequence[Needed]) -> None:
+    async def _check_versions(self, needed: Sequence[Api]) -> None:
         link = self._link
         for node_id in link.brokers():
             offered = await retried(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited

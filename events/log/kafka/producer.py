@@ -33,11 +33,10 @@ from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
-from aiokafka.protocol.produce import ProduceRequest
-from aiokafka.protocol.transaction import InitProducerIdRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.errors import TryAgain
+from muster.events.kafka.requests import init_producer_id, produce, produced
 from muster.events.log.base import AppendRefused, Deposed, LogError, LogMismatch, LogUnavailable
 from muster.events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch, packed, uncompressed_bytes
 from muster.events.log.kafka.client.errors import refused, retried
@@ -161,7 +160,7 @@ async def _next_producer_epoch(link: KafkaLink, config: WriterConfig, transactio
     prefix = owner_id_prefix(config.topic)
 
     async def attempt() -> tuple[int, int]:
-        request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
+        request = init_producer_id(transactional_id, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS)
         response = await link.ask_transaction_coordinator(transactional_id, request, prefix=prefix)
         error = link.settled(response.error_code, f"InitProducerId of {transactional_id}")
         if error is not ErrorCode.none:
@@ -292,17 +291,16 @@ class KafkaWriter:
         except LogUnavailable as error:
             raise type(error)(f"{self._named()}: {error}") from error
 
-    async def _produce(self, batch: bytes) -> tuple[int, int]:
+    async def _produce(self, batch: bytes) -> tuple[ErrorCode, int]:
         config, timeout_ms = self._config, self._link.timeouts.produce_timeout_ms
         # Half of our own limit, so that the broker's REQUEST_TIMED_OUT is heard before the connection is closed.
-        request = ProduceRequest(None, ALL_IN_SYNC, timeout_ms // 2, [(config.topic, [(config.partition, batch)])])
+        request = produce(config.topic, [(config.partition, batch)], acks=ALL_IN_SYNC, timeout_ms=timeout_ms // 2)
         response = await self._link.ask_leader(
             config.topic, config.partition, request, lane=self._lane, timeout_ms=timeout_ms
         )
-        ((_, ((_, code, base_offset, *_),)),) = response.topics
-        return code, base_offset
+        return produced(response)[config.partition]
 
-    def _outcome(self, code: int, base_offset: int, *, again: bool) -> int | None:
+    def _outcome(self, code: ErrorCode, base_offset: int, *, again: bool) -> int | None:
         match self._link.settled(code, "Produce"):
             case ErrorCode.none | ErrorCode.duplicate_sequence_number:
                 return base_offset

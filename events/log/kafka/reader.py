@@ -14,12 +14,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.protocol.offset import OffsetRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.errors import LinkError, TryAgain
+from muster.events.kafka.requests import Fetched, fetch, fetched_partition, list_offsets, listed_offsets
 from muster.events.log.base import Ends, LogError, LogUnavailable, OddAnswer
 from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.client.errors import refused, retried
@@ -35,8 +33,6 @@ _Decode = Callable[[bytes, int], Iterator[tuple[list[R], int]]]
 
 _EARLIEST = -2
 _LATEST = -1
-_CONSUMER = -1
-_READ_UNCOMMITTED = 0
 _LOOK_AGAIN_AFTER_MS = 200
 _ENDS_LANE = "ends"
 _DECODED_WITHIN_S = 0.004
@@ -50,12 +46,6 @@ _LOOK_BACK_OFFSETS_MAX = 50_000
 """The steps back in the search for the last owner's batch: their growth, and the limit of one, in offsets."""
 
 _RECENT_RECORDS = 500
-
-
-class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
-    error: ErrorCode
-    high_watermark: int
-    batches: bytes
 
 
 async def end_offset(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> int:
@@ -92,18 +82,16 @@ async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *,
 async def _ends(
     link: KafkaLink, topic: str, leader: int, partitions: Sequence[int], *, timeout_ms: int
 ) -> Mapping[int, int]:
-    wanted = [(partition, _LATEST) for partition in partitions]
-    request = OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, wanted)])
+    request = list_offsets(topic, partitions, _LATEST)
     try:
         response = await link.ask(leader, request, lane=_ENDS_LANE, timeout_ms=timeout_ms)
     except (LinkError, LogError):
         return {}
     ends = {}
-    for _, answers in response.topics:
-        for partition, code, _, offset, *_ in answers:
-            with contextlib.suppress(TryAgain):  # such as a leader that has moved: it is asked for its address then
-                if link.settled(code, "ListOffsets") is ErrorCode.none:
-                    ends[partition] = int(offset)
+    for partition, (error, offset) in listed_offsets(response).items():
+        with contextlib.suppress(TryAgain):  # such as a leader that has moved: it is asked for its address then
+            if link.settled(error, "ListOffsets") is ErrorCode.none:
+                ends[partition] = offset
     return ends
 
 
@@ -245,26 +233,25 @@ async def _position_in_range(link: KafkaLink, topic: str, partition: int, positi
 
 
 async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -> int:
-    request = OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, [(partition, timestamp)])])
+    request = list_offsets(topic, [partition], timestamp)
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
-    try:
-        ((_, ((_, code, _, offset, *_),)),) = response.topics
-    except (TypeError, ValueError) as odd:
-        raise OddAnswer(f"ListOffsets of partition {partition} of {topic} was answered with another number") from odd
+    answered = listed_offsets(response)
+    if partition not in answered:
+        raise OddAnswer(f"ListOffsets of partition {partition} of {topic} was answered without it")
+    code, offset = answered[partition]
     if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
         raise refused(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic, who=link.who)
-    return int(offset)
+    return offset
 
 
-async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end: int) -> _Fetched:
+async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end: int) -> Fetched:
     # What is asked for is there and comes at once, or compaction has removed it: then the broker waits, looks a second
     # time, and answers with nothing.
-    wanted = [(topic, [(partition, position, FETCH_BYTES)])]
-    request = FetchRequest(_LOOK_AGAIN_AFTER_MS, 1, FETCH_BYTES, _READ_UNCOMMITTED, wanted)
+    request = fetch(topic, partition, position, bytes_max=FETCH_BYTES, wait_ms=_LOOK_AGAIN_AFTER_MS)
     response = await link.ask_leader(
         topic, partition, request, lane=_lane(topic, partition), timeout_ms=link.timeouts.fetch_timeout_ms
     )
-    fetched = _unpacked(link, response)
+    fetched = _checked(link, response)
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
         raise refused(f"reading partition {partition} of {topic}", fetched.error, "READ", topic, who=link.who)
     if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
@@ -273,12 +260,13 @@ async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end
     return fetched
 
 
-def _unpacked(link: KafkaLink, response: Any) -> _Fetched:  # noqa: ANN401 -- aiokafka's FetchResponse
-    if not response.topics:
+def _checked(link: KafkaLink, response: Any) -> Fetched:  # noqa: ANN401 -- FetchResponse, in a version
+    found = fetched_partition(response)
+    if found is None:
         raise TryAgain("Fetch: throttled by a quota")
     link.settled(response.error_code, "Fetch")
-    ((_, ((_, code, high_watermark, *_, batches),)),) = response.topics
-    return _Fetched(error=link.settled(code, "Fetch"), high_watermark=high_watermark, batches=batches or b"")
+    link.settled(found.error, "Fetch")
+    return found
 
 
 def _lane(topic: str, partition: int) -> PartitionLane:

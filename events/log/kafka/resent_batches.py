@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from aiokafka.protocol.produce import ProduceRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.errors import LinkError, TryAgain
+from muster.events.kafka.requests import produce, produced
 from muster.events.log.base import Deposed, LogError, LogWriter, Repeated, Repeats
 from muster.events.log.kafka.client.link import KafkaLink
 from muster.events.log.kafka.producer import ALL_IN_SYNC, KafkaWriter
@@ -48,18 +48,16 @@ async def _ask(
     link: KafkaLink, topic: str, leader: int, writers: Sequence[KafkaWriter], *, timeout_ms: int
 ) -> Mapping[int, Repeated]:
     batches = [(writer.partition, writer.last_batch) for writer in writers]
-    request = ProduceRequest(None, ALL_IN_SYNC, timeout_ms, [(topic, batches)])
+    request = produce(topic, batches, acks=ALL_IN_SYNC, timeout_ms=timeout_ms)
     try:
         response = await link.ask(leader, request, lane=_LANE, timeout_ms=timeout_ms)
     except (LinkError, LogError):  # an append tells what is wrong
         return dict.fromkeys((writer.partition for writer in writers), False)
-    codes = {partition: code for _, answers in response.topics for partition, code, *_ in answers}
-    return {writer.partition: _outcome(link, writer, codes.get(writer.partition)) for writer in writers}
+    answered = produced(response)
+    return {writer.partition: _outcome(link, writer, answered[writer.partition][0]) for writer in writers}
 
 
-def _outcome(link: KafkaLink, writer: KafkaWriter, code: int | None) -> Repeated:
-    if code is None:
-        return False
+def _outcome(link: KafkaLink, writer: KafkaWriter, code: ErrorCode) -> Repeated:
     try:
         error = link.settled(code, "Produce")
     except TryAgain:

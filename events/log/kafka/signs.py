@@ -9,9 +9,9 @@ A topic that an earlier version has made deletes its records after an hour. Othe
 from typing import Final
 
 import msgspec
-from aiokafka.protocol.produce import ProduceRequest
 from kio.schema.errors import ErrorCode
 
+from muster.events.kafka.requests import produce, produced
 from muster.events.log.base import SignOfLife
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.errors import refused, retried
@@ -43,9 +43,9 @@ async def leave(
     batch = encode_batch([transition], stamp, base_sequence=_NOBODY, timestamp_ms=timestamp_ms)
 
     async def attempt() -> None:
-        request = ProduceRequest(None, _LEADER, timeout_ms, [(topic, [(0, batch)])])
+        request = produce(topic, [(0, batch)], acks=_LEADER, timeout_ms=timeout_ms)
         response = await link.ask_leader(topic, 0, request, lane=PartitionLane("sign", topic, 0))
-        ((_, ((_, code, *_),)),) = response.topics
+        code, _ = produced(response)[0]
         if (error := link.settled(code, "Produce")) is not ErrorCode.none:
             raise refused(f"a sign of life in topic {topic}", error, "WRITE", topic, who=link.who)
 

@@ -7,9 +7,9 @@ What belongs here: the requests about topics and configs. What it must not know:
 from collections.abc import Sequence
 from typing import Any
 
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 
+from muster.events.kafka import requests
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.metadata import topic_id_of, topic_id_text
 from muster.events.log.base import LogMismatch, LogUnavailable, OddAnswer
@@ -41,7 +41,7 @@ async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFa
         topic = _only(response := await link.metadata([name]), "topics", f"Metadata of topic {name}")
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             return None
-        if (error := link.settled(topic.error_code.value, f"looking up topic {name}")) is not ErrorCode.none:
+        if (error := link.settled(topic.error_code, f"looking up topic {name}")) is not ErrorCode.none:
             raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE', name, who=link.who)}")
         if not topic.partitions or any(partition.leader_id < 0 for partition in topic.partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
@@ -63,16 +63,20 @@ async def create_topic(
     """Create the topic; returns False if another process has. Raises LogMismatch, LogUnavailable."""
     replication = replication or min(REPLICATION_DEFAULT, len(link.brokers()))
     configs = {"min.insync.replicas": str(max(1, replication - 1)), **configs}
-    replicas_by_hand: list[tuple[int, list[int]]] = []
-    topic = (name, partitions or PARTITIONS_DEFAULT, replication, replicas_by_hand, list(configs.items()))
+    request = requests.create_topic(
+        name,
+        partitions=partitions or PARTITIONS_DEFAULT,
+        replication=replication,
+        configs=configs,
+        timeout_ms=timeout_ms,
+    )
 
     async def create() -> bool:
-        response = await link.ask_any(CreateTopicsRequest([topic], timeout=timeout_ms, validate_only=False))
-        ((_, code, message),) = response.topic_errors
-        error = link.settled(code, f"creating topic {name}")
+        created = _only(await link.ask_any(request), "topics", f"CreateTopics of {name}")
+        error = link.settled(created.error_code, f"creating topic {name}")
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
             said = named(error, "CREATE", name, who=link.who)
-            raise LogMismatch(f"topic {name} cannot be created: {said}: {message}")
+            raise LogMismatch(f"topic {name} cannot be created: {said}: {created.error_message}")
         return error is ErrorCode.none
 
     return await retried(create, timeout_ms=timeout_ms)
@@ -120,7 +124,7 @@ def _any_broker(link: KafkaLink) -> int:
     return brokers[0]
 
 
-def _only(response: Any, field: str, what: str) -> Any:  # noqa: ANN401 -- aiokafka's
+def _only(response: Any, field: str, what: str) -> Any:  # noqa: ANN401 -- a response of kio's
     """The one element of an answer to one question. Raises OddAnswer for more, or none."""
     found: Sequence[Any] = getattr(response, field) or ()
     if len(found) != 1:
@@ -134,19 +138,19 @@ async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str 
 
 
 async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, timeout_ms: int) -> dict[str, str]:
-    names = list(BROKER_CONFIGS) if kind == _BROKER else None
+    request = requests.describe_configs(kind, name, list(BROKER_CONFIGS) if kind == _BROKER else None)
 
     async def attempt() -> dict[str, str]:
-        response = await link.ask(node_id, DescribeConfigsRequest([(kind, name, names)]))
         what = f"DescribeConfigs of {name}"
-        code, message, of_kind, of_name, entries = _only(response, "resources", what)
-        error = link.settled(code, f"reading the configs of {name}")
+        result = _only(await link.ask(node_id, request), "results", what)
+        error = link.settled(result.error_code, f"reading the configs of {name}")
         if error in _NOT_FOR_US:
             return {}
         if error is not ErrorCode.none:
-            raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {message}")
-        if (of_kind, of_name) != (kind, name):
-            raise OddAnswer(f"broker {node_id} answered {what} with those of {str(of_name)[:_TOLD_CHARS_MAX]!r}")
-        return {key: value for key, value, *_ in entries or () if key is not None and value is not None}
+            raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {result.error_message}")
+        if (result.resource_type, result.resource_name) != (kind, name):
+            of_name = str(result.resource_name)[:_TOLD_CHARS_MAX]
+            raise OddAnswer(f"broker {node_id} answered {what} with those of {of_name!r}")
+        return {config.name: config.value for config in result.configs if config.value is not None}
 
     return await retried(attempt, timeout_ms=timeout_ms)

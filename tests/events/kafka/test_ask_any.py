@@ -9,9 +9,11 @@ from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.errors import LinkError, LinkRefused, OwnShortage, TryAgain
 from muster.events.kafka.link import ClusterLink
 from muster.events.kafka.metadata import ClusterView
+from muster.events.kafka.requests import api_versions
 from muster.events.kafka.security import NOT_SECURED
 from tests.faults.process import story
 
+QUESTION = api_versions()
 PORTS = (1, 2)
 
 
@@ -57,7 +59,7 @@ async def test_what_may_pass_is_tried_again_and_what_all_say_is_told(
 ) -> None:
     """A refusal is final when nobody is left who might let us in; a shortage is ours when it is that alone."""
     with pytest.raises(raised) as told:
-        await Link(dict(zip(PORTS, failures, strict=True))).ask_any("a question")
+        await Link(dict(zip(PORTS, failures, strict=True))).ask_any(QUESTION)
     assert type(told.value) is raised
     assert all(str(failure) in str(told.value) for failure in failures)
 
@@ -68,7 +70,7 @@ async def test_who_refuses_while_another_answers_is_told_of(monkeypatch: pytest.
     monkeypatch.setattr(random, "shuffle", lambda _: None)
     for failure, told in ((LinkRefused("not let in"), ["not let in"]), (TryAgain("away"), [])):
         link = Link({1: failure})
-        assert await link.ask_any("a question") == "answer of 2"
+        assert await link.ask_any(QUESTION) == "answer of 2"
         assert link.refusals == told
 
 
@@ -77,4 +79,4 @@ async def test_no_broker_is_always_the_first() -> None:
     """One may lag behind, and would be believed each time."""
     link = Link({})
     link._view.brokers = dict(enumerate(link._bootstrap))
-    assert {await link.ask_any("a question") for _ in range(100)} == {"answer of 1", "answer of 2"}
+    assert {await link.ask_any(QUESTION) for _ in range(100)} == {"answer of 1", "answer of 2"}

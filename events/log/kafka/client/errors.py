@@ -68,15 +68,14 @@ _GUARDED = {
 ALL_RIGHTS = "all rights: docs/sidecar-acls.md"
 
 
-def final_error(code: int, what: str) -> ErrorCode:
-    """Return the error of an answer, if it will not change by itself. Raises TryAgain for the others."""
-    try:
-        error = ErrorCode(code)
-    except ValueError:  # from a newer broker; its meaning is not known, and so neither is the outcome
-        error = ErrorCode.unknown_server_error
+def final_error(error: ErrorCode, what: str) -> ErrorCode:
+    """Return the error of a response unless it may pass; raises TryAgain if it may.
+
+    An error that a newer broker has is read as UNKNOWN_SERVER_ERROR: the outcome is not known then.
+    """
     if error in RETRIABLE:
         meaning = f": {_MEANINGS[error]}" if error in _MEANINGS else ""
-        raise TryAgain(f"{what}: {error.name.upper()} ({code}){meaning}")
+        raise TryAgain(f"{what}: {error.name.upper()} ({error.value}){meaning}")
     return error
 
 

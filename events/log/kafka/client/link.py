@@ -5,34 +5,31 @@ know: the purpose of requests. Connections are in `events/kafka/`, the topics' s
 errors.py.
 
 How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log speaks to the cluster one
-layer below, with aiokafka's request structures. When it learns that a leader has moved, the connections to the old one
+layer below. When it learns that a leader has moved, the connections to the old one
 that were for that partition are closed, so whoever waits there for an answer goes on at the new leader.
 """
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from copy import copy
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from aiokafka.protocol.coordination import FindCoordinatorRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.addresses import BrokerAddress, read_address
 from muster.events.kafka.connections import OtherCluster
 from muster.events.kafka.errors import AnswerLost, LinkError, LinkRefused, TryAgain
-from muster.events.kafka.exchange import NotOffered
+from muster.events.kafka.exchange import NotOffered, Preparable
 from muster.events.kafka.failures import hung_up, is_refusal, refusal, said
 from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.link import ClusterLink
 from muster.events.kafka.metadata import MetadataQuestion
+from muster.events.kafka.requests import find_transaction_coordinator
 from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity
 from muster.events.log.base import LogMismatch, LogUnavailable
 from muster.events.log.kafka.client.errors import final_error, refused
 from muster.events.log.kafka.client.followed import FollowedTopics
-
-_TRANSACTION: Final = 1
-"""The key type of FindCoordinator for transactional ids."""
 
 
 class LogAuthenticationFailed(LinkRefused, LogUnavailable):
@@ -192,7 +189,7 @@ class KafkaLink(ClusterLink):
     async def ask(
         self,
         node_id: int,
-        request: Any,  # noqa: ANN401 -- one of aiokafka's requests, or an Exchange
+        request: Preparable,
         *,
         lane: Hashable = 0,
         timeout_ms: int | None = None,
@@ -208,7 +205,7 @@ class KafkaLink(ClusterLink):
         self,
         topic: str,
         partition: int,
-        request: Any,  # noqa: ANN401 -- one of aiokafka's requests, or an Exchange
+        request: Preparable,
         *,
         lane: PartitionLane,
         timeout_ms: int | None = None,
@@ -225,7 +222,7 @@ class KafkaLink(ClusterLink):
             raise TryAgain(f"partition {partition} of {topic} has no leader")
         return await self.ask(leader, request, lane=lane, timeout_ms=timeout_ms)
 
-    async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
+    async def ask_any(self, request: Preparable) -> Any:  # noqa: ANN401 -- the response that belongs to it
         """Send a request that may be made twice to any broker. Raises AuthenticationFailed when none answers."""
         try:
             return await super().ask_any(request)
@@ -233,7 +230,7 @@ class KafkaLink(ClusterLink):
             self._check_open()
             raise
 
-    async def ask_transaction_coordinator(self, transactional_id: str, request: Any, *, prefix: str) -> Any:  # noqa: ANN401 -- as above
+    async def ask_transaction_coordinator(self, transactional_id: str, request: Preparable, *, prefix: str) -> Any:  # noqa: ANN401 -- as above
         """Send a request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up.
 
         `prefix`: of the ids for which the right would be needed.
@@ -244,7 +241,7 @@ class KafkaLink(ClusterLink):
         except TryAgain:
             self._transaction_coordinators.pop(transactional_id, None)
             raise
-        if response.error_code != ErrorCode.none.value:
+        if response.error_code is not ErrorCode.none:
             self._transaction_coordinators.pop(transactional_id, None)
         return response
 
@@ -256,11 +253,11 @@ class KafkaLink(ClusterLink):
         known = self._transaction_coordinators.get(transactional_id)
         if known is not None and known in self._view.brokers:
             return known
-        found = await self.ask_any(FindCoordinatorRequest(transactional_id, _TRANSACTION))
+        found = await self.ask_any(find_transaction_coordinator(transactional_id))
         error = self.settled(found.error_code, f"looking up {transactional_id}")
         if error is not ErrorCode.none:
             raise refused("FindCoordinator", error, "WRITE", prefix, who=self.who)
-        node_id: int = found.coordinator_id
+        node_id: int = found.node_id
         self._transaction_coordinators[transactional_id] = node_id
         return node_id
 
@@ -278,10 +275,10 @@ class KafkaLink(ClusterLink):
         if address is not None:
             await self._connections.open(address, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms)
 
-    def settled(self, code: int, what: str) -> ErrorCode:
+    def settled(self, error: ErrorCode, what: str) -> ErrorCode:
         """Return the error of an answer, if it will not change by itself. Raises TryAgain for the others."""
         try:
-            return final_error(code, what)
+            return final_error(error, what)
         except TryAgain:
             self.refresh_soon()
             raise

@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from aiokafka.protocol.api import Response
-from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
-from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
-from aiokafka.protocol.transaction import InitProducerIdResponse_v0
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
+from tests.events.log.kafka.kafka_messages import (
+    LIST_OFFSETS,
+    fetch_response,
+    offset_response,
+    place_of,
+    producer_id_response,
+    request_in,
+    timestamp_of,
+)
 
 _EARLIEST = -2
 
@@ -33,18 +38,16 @@ class StoredPartition(KafkaLink):
 
     async def ask_leader(
         self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
-    ) -> Response:
-        if isinstance(request, OffsetRequest):
-            ((_, ((_, timestamp),)),) = request._topics
-            offset = self._start if timestamp == _EARLIEST else self.end
-            return OffsetResponse_v3(0, [(topic, [(partition, 0, -1, offset)])])
-        assert isinstance(request, FetchRequest)
-        ((_, ((_, position, _),)),) = request._topics
+    ) -> Any:
+        asked = request_in(request)
+        if asked.__api_key__ == LIST_OFFSETS:
+            offset = self._start if timestamp_of(asked) == _EARLIEST else self.end
+            return offset_response(topic, partition, offset)
+        position, _ = place_of(asked)
         self.fetched.append(position)
         error = self.fetch_errors.pop(0) if self.fetch_errors else ErrorCode.none
         found = b"".join(batch for last, batch in self._batches if last >= position)
-        told: tuple[Any, ...] = (partition, error.value, self.end, self.end, 0, [], -1, b"" if error.value else found)
-        return FetchResponse_v11(0, 0, 0, [(topic, [told])])
+        return fetch_response(topic, partition, self.end, b"" if error.value else found, error)
 
-    async def ask_transaction_coordinator(self, transactional_id: str, request: Any, *, prefix: str) -> Response:
-        return InitProducerIdResponse_v0(0, 0, 7, 3)
+    async def ask_transaction_coordinator(self, transactional_id: str, request: Any, *, prefix: str) -> Any:
+        return producer_id_response(7, 3)

@@ -4,9 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiokafka.protocol.api import Response
-from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
-from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from muster.coordinator.group.commands import OffsetToCommit
@@ -23,6 +20,13 @@ from muster.events.log.kafka.contents import Contents, contents_of, refuse_someb
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import Record
 from tests.events.log.kafka.foreign_batches import at_offset
+from tests.events.log.kafka.kafka_messages import (
+    LIST_OFFSETS,
+    fetch_response,
+    offset_response,
+    request_in,
+    timestamp_of,
+)
 from tests.events.log.kafka.stored_partition import StoredPartition
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0)
@@ -40,16 +44,14 @@ class StoredBatches(KafkaLink):
 
     async def ask_leader(
         self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
-    ) -> Response:
+    ) -> Any:
         batch = self._batches[partition]
         end = 1 if batch else 0
-        if isinstance(request, OffsetRequest):
-            ((_, ((_, timestamp),)),) = request._topics
-            return OffsetResponse_v3(0, [(topic, [(partition, 0, -1, 0 if timestamp == _EARLIEST else end)])])
-        assert isinstance(request, FetchRequest)
+        asked = request_in(request)
+        if asked.__api_key__ == LIST_OFFSETS:
+            return offset_response(topic, partition, 0 if timestamp_of(asked) == _EARLIEST else end)
         self.fetched.append(partition)
-        told: tuple[Any, ...] = (partition, 0, end, end, 0, [], -1, batch)
-        return FetchResponse_v11(0, 0, 0, [(topic, [told])])
+        return fetch_response(topic, partition, end, batch)
 
 
 def batch_of(key: bytes, stamp: Stamp) -> bytes:

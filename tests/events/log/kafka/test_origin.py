@@ -3,9 +3,6 @@
 from typing import Any
 
 import pytest
-from aiokafka.protocol.api import Response
-from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
-from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
 
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.base import LogMismatch
@@ -14,6 +11,7 @@ from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.marks import Origin, decode_origin, origin_of
 from muster.events.log.kafka.origin import check_origin, refuse_another
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record
+from tests.events.log.kafka.kafka_messages import FETCH, LIST_OFFSETS, fetch_response, offset_response, request_in
 
 OURS = origin_of("here")
 TOPIC = "events"
@@ -28,17 +26,17 @@ class TwoPartitions(KafkaLink):
             producer_id=7, producer_epoch=3, epoch_base=0, origin=origin, marked_from=0, partitions=partitions
         )
         self._batch = encode_batch([(Record(b"a", b"1"), Record(b"b", b"2"))], stamp, base_sequence=0, timestamp_ms=1)
-        self.asked: list[type] = []
+        self.asked: list[int] = []
 
     async def ask_leader(
         self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
-    ) -> Response:
-        self.asked.append(type(request))
+    ) -> Any:
+        api_key = request_in(request).__api_key__
+        self.asked.append(api_key)
         end = 2 * partition
-        if isinstance(request, OffsetRequest):
-            return OffsetResponse_v3(0, [(topic, [(partition, 0, -1, end)])])
-        told: tuple[Any, ...] = (partition, 0, end, end, 0, [], -1, self._batch)
-        return FetchResponse_v11(0, 0, 0, [(topic, [told])])
+        if api_key == LIST_OFFSETS:
+            return offset_response(topic, partition, end)
+        return fetch_response(topic, partition, end, self._batch)
 
 
 def test_what_is_noted_is_read_again() -> None:
@@ -63,7 +61,7 @@ async def test_a_copy_on_another_cluster_is_refused() -> None:
         "topic events was written on cluster there, and this is cluster here: a copy of it can be read (muster"
         " replay), but not be gone on with here; start with another topic"
     )
-    assert set(link.asked) == {OffsetRequest, FetchRequest}
+    assert set(link.asked) == {LIST_OFFSETS, FETCH}
 
 
 async def test_a_topic_of_a_newer_version_is_refused() -> None:

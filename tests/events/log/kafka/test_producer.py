@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from muster.events.log.kafka.marks import KEY_PREFIXES
 from muster.events.log.kafka.producer import KafkaWriter, WriterConfig, claim
 from muster.events.records import Record
 from tests.events.log.kafka.foreign_batches import at_offset, batch
+from tests.events.log.kafka.kafka_messages import produce_response
 from tests.events.log.kafka.stored_partition import StoredPartition
 from tests.events.log.repeating import repeated
 from tests.events.log.transitions import incompressible, read_all
@@ -167,7 +167,7 @@ async def test_a_batch_is_taken_up_to_the_limit_of_its_size(limit_over: int) -> 
     class Link(StoredPartition):
         async def ask_leader(self, *_: Any, **__: Any) -> Any:
             sent.append(b"")
-            return SimpleNamespace(topics=[("events", [(0, 0, 4, -1)])])
+            return produce_response("events", 0, base_offset=4)
 
     verdicts = await KafkaWriter(Link(end=4), config, stamp).append([transition])
     refused = [] if limit_over == 0 else [AppendRefused(size_bytes=size, limit_bytes=size - 1)]

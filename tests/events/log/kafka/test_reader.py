@@ -1,5 +1,6 @@
 """Reading a partition whose leader answers as a test says: gaps, refusals, and in which order it is looked into."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from muster.events.log.kafka.client.link import PartitionLane
 from muster.events.log.kafka.reader import end_offset, glimpses, newest_stamp, read
 from muster.events.records import BrokenBatch, Record
 from tests.events.log.kafka.foreign_batches import at_offset
+from tests.events.log.kafka.kafka_messages import place_of, request_in, timestamp_of
 from tests.events.log.kafka.stored_partition import StoredPartition
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, marked_from=0)
@@ -124,23 +126,19 @@ async def test_a_fetch_and_a_look_at_the_end_are_asked_as_a_consumer_asks() -> N
         async def ask_leader(
             self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
         ) -> Any:
-            requests.append((vars(request), lane, timeout_ms))
+            requests.append((request_in(request), lane, timeout_ms))
             return await super().ask_leader(topic, partition, request, lane=lane, timeout_ms=timeout_ms)
 
     link = Noting(batch(4), end=5)
     assert await end_offset(link, "events", 0, timeout_ms=50) == 5
     assert await offsets_of(link, start=4) == [4]
     lane = PartitionLane("read", "events", 0)
-    of_end = {"_replica_id": -1, "_isolation_level": 0, "_topics": [("events", [(0, -1)])]}
-    of_fetch = {
-        "_max_wait_ms": 200,
-        "_min_bytes": 1,
-        "_max_bytes": 2**20,
-        "_isolation_level": 0,
-        "_topics": [("events", [(0, 4, 2**20)])],
-        "_rack_id": "",
-    }
-    assert requests == [(of_end, lane, None), (of_fetch, lane, 20_000)]
+    (end, *of_end), (fetch, *of_fetch) = requests
+    assert (of_end, of_fetch) == ([lane, None], [lane, 20_000])
+    assert (end.replica_id, end.isolation_level, timestamp_of(end)) == (-1, 0, -1)
+    assert (fetch.replica_id, fetch.isolation_level, fetch.rack_id) == (-1, 0, "")
+    assert (fetch.max_wait, fetch.min_bytes, fetch.max_bytes) == (timedelta(milliseconds=200), 1, 2**20)
+    assert place_of(fetch) == (4, 2**20)
 
 
 async def test_a_chunk_is_given_when_it_has_2000_records_or_more() -> None:

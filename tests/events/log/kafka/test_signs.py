@@ -15,15 +15,10 @@ from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import Marks
 from muster.events.records import Record
 from tests.events.log.kafka.foreign_batches import at_offset
+from tests.events.log.kafka.kafka_messages import produce_response, request_in
 from tests.events.log.kafka.stored_partition import StoredPartition
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import story
-
-
-class Produced:
-    """Aiokafka's response to Produce."""
-
-    topics = (("probe", ((0, 0, 7, -1),)),)
 
 
 class Leader(KafkaLink):
@@ -36,9 +31,11 @@ class Leader(KafkaLink):
     async def ask_leader(
         self, topic: str, partition: int, request: Any, *, lane: Any, timeout_ms: int | None = None
     ) -> Any:
-        assert (topic, partition, request.required_acks) == ("probe", 0, 1)
-        ((_, ((_, self.batch),)),) = request._topics
-        return Produced()
+        sent = request_in(request)
+        ((produced,),) = (each.partition_data for each in sent.topic_data)
+        assert (topic, partition, sent.acks, produced.index) == ("probe", 0, 1, 0)
+        self.batch = produced.records
+        return produce_response(topic, partition, base_offset=7)
 
 
 async def test_a_sign_of_life_is_an_owners_record_and_nobodys_epoch() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.security import NOT_SECURED
@@ -22,6 +21,7 @@ from muster.events.log.kafka.topic import (
     topic_flaws,
 )
 from tests.events.log.kafka.client.test_metadata import MISSING, answer, topic
+from tests.events.log.kafka.kafka_messages import request_in
 
 FACTS = TopicFacts(partitions=2, replication=2, cluster_id="c", topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
 PLAN = TopicPlan(
@@ -30,18 +30,12 @@ PLAN = TopicPlan(
 )  # fmt: skip
 
 
-class Made:
-    """Aiokafka's response to CreateTopics."""
-
-    def __init__(self, error: ErrorCode) -> None:
-        self.topic_errors = [("t", error.value, "why not")]
-
-
-class Told:
-    """Aiokafka's response to DescribeConfigs."""
-
-    def __init__(self, kind: int, name: str, configs: dict[str, str]) -> None:
-        self.resources = [(0, "", kind, name, list(configs.items()))]
+def described(kind: int, name: str, configs: dict[str, str | None], error: ErrorCode = ErrorCode.none) -> Any:
+    """A result in a response to DescribeConfigs."""
+    entries = [SimpleNamespace(name=key, value=value) for key, value in configs.items()]
+    return SimpleNamespace(
+        error_code=error, error_message="why not", resource_type=kind, resource_name=name, configs=entries
+    )
 
 
 class Cluster(KafkaLink):
@@ -61,22 +55,25 @@ class Cluster(KafkaLink):
         return answer(topic((1, 0), (2, 0)) if self._looks > 1 else MISSING)
 
     async def ask_any(self, request: Any) -> Any:
-        assert isinstance(request, CreateTopicsRequest)
-        self.created += request.create_topic_requests
-        return Made(self._error)
+        (wanted,) = request_in(request).topics
+        configs = [(config.name, config.value) for config in wanted.configs]
+        assert wanted.assignments == ()
+        self.created.append((wanted.name, wanted.num_partitions, wanted.replication_factor, configs))
+        return SimpleNamespace(topics=[SimpleNamespace(error_code=self._error, error_message="why not")])
 
     async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
-        assert isinstance(request, DescribeConfigsRequest)
-        ((kind, name, names),) = request._resources
-        self.asked.append((node_id, (kind, name, names)))
-        return Told(kind, name, PLAN.configs() if name == "t" else {"transactional.id.expiration.ms": "604800000"})
+        (resource,) = request_in(request).resources
+        kind, name = resource.resource_type, resource.resource_name
+        self.asked.append((node_id, (kind, name, resource.configuration_keys)))
+        configs = PLAN.configs() if name == "t" else {"transactional.id.expiration.ms": "604800000"}
+        return SimpleNamespace(results=[described(kind, name, {**configs})])
 
 
 class Refusing(Cluster):
     """All of them refuse to describe configs."""
 
     async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
-        return SimpleNamespace(resources=[(self._error.value, "why not", 0, "", [("cleanup.policy", "delete")])])
+        return SimpleNamespace(results=[described(2, "t", {"cleanup.policy": "delete"}, self._error)])
 
 
 async def create(link: Cluster) -> bool:
@@ -121,7 +118,7 @@ async def test_a_topic_that_is_missing_is_made() -> None:
     """With as many replicas as there are brokers, up to three; it is known when a broker knows it."""
     link = Cluster()
     assert await create(link)
-    ((name, partitions, replication, _, configs),) = link.created
+    ((name, partitions, replication, configs),) = link.created
     assert (name, partitions, replication) == ("t", 2, 2)
     assert dict(configs) == {"min.insync.replicas": "1", **PLAN.configs()}
     assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
@@ -134,7 +131,7 @@ async def test_a_topic_has_a_replica_on_each_of_three_brokers(brokers: int, repl
     link._apply_metadata(answer(nodes=tuple(range(brokers))))
     assert await create_topic(link, "t", {"a": "b"}, partitions=None, replication=None, timeout_ms=5_000)
     configs = [("min.insync.replicas", in_sync), ("a", "b")]
-    assert link.created == [("t", 8, replicas, [], configs)]
+    assert link.created == [("t", 8, replicas, configs)]
 
 
 @pytest.mark.parametrize(("replicas", "in_sync"), [(1, "1"), (2, "1"), (5, "4")])
@@ -143,7 +140,7 @@ async def test_a_topic_has_as_many_replicas_as_are_wanted(replicas: int, in_sync
     for configs, told in (({}, in_sync), ({"min.insync.replicas": "7"}, "7")):
         link = Cluster()
         assert await create_topic(link, "t", configs, partitions=3, replication=replicas, timeout_ms=5_000)
-        assert link.created == [("t", 3, replicas, [], [("min.insync.replicas", told)])]
+        assert link.created == [("t", 3, replicas, [("min.insync.replicas", told)])]
 
 
 async def test_a_topic_that_another_process_has_just_made_is_not_ours_to_tell_of() -> None:
@@ -183,42 +180,41 @@ async def test_all_configs_of_the_topic_are_read_and_those_of_each_broker_that_m
     """A broker has some hundreds."""
     link = Cluster(is_there=True)
     await check_topic(link, PLAN, FACTS, is_ours=True, timeout_ms=5_000)
-    of_brokers = list(BROKER_CONFIGS)
+    of_brokers = tuple(BROKER_CONFIGS)
     assert link.asked == [(1, (2, "t", None)), (1, (4, "1", of_brokers)), (2, (4, "2", of_brokers))]
 
 
-CONFIGS = list(PLAN.configs().items())
+CONFIGS = {**PLAN.configs()}
 
 
 @pytest.mark.parametrize(
-    ("resources", "said"),
+    ("results", "said"),
     [
-        ([], "answered with 0 resources"),
-        (None, "answered with 0 resources"),
-        ([(0, "", 2, "t", CONFIGS)] * 2, "answered with 2 resources"),
-        ([(0, "", 2, "other", CONFIGS)], "with those of 'other'"),
-        ([(0, "", 4, "t", CONFIGS)], "with those of 't'"),
-        ([(0, "", 2, None, CONFIGS)], "with those of 'None'"),
-        ([(999, None, 2, "t", None)], r"given up after .* UNKNOWN_SERVER_ERROR \(999\)"),
+        ([], "answered with 0 results"),
+        (None, "answered with 0 results"),
+        ([described(2, "t", CONFIGS)] * 2, "answered with 2 results"),
+        ([described(2, "other", CONFIGS)], "with those of 'other'"),
+        ([described(4, "t", CONFIGS)], "with those of 't'"),
+        ([described(2, "t", {}, ErrorCode.unknown_server_error)], r"given up after .* UNKNOWN_SERVER_ERROR \(-1\)"),
     ],
 )
-async def test_an_odd_answer_about_configs_is_an_error_of_the_log(resources: Any, said: str) -> None:
+async def test_an_odd_answer_about_configs_is_an_error_of_the_log(results: Any, said: str) -> None:
     """It has a name, so that whoever asked goes on, or says why not."""
 
     class Odd(Cluster):
         async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
-            return SimpleNamespace(resources=resources)
+            return SimpleNamespace(results=results)
 
     with pytest.raises(LogError, match=said):
         await topic_flaws(Odd(is_there=True), PLAN, FACTS, timeout_ms=50)
 
 
-@pytest.mark.parametrize("entries", [None, [], [(None, None), ("cleanup.policy", None)]])
-async def test_configs_without_a_value_are_as_if_they_were_not_there(entries: Any) -> None:
+@pytest.mark.parametrize("configs", [{}, {"cleanup.policy": None}])
+async def test_configs_without_a_value_are_as_if_they_were_not_there(configs: dict[str, str | None]) -> None:
     class Empty(Cluster):
         async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
-            ((kind, name, _),) = request._resources
-            return SimpleNamespace(resources=[(0, None, kind, name, entries)])
+            (resource,) = request_in(request).resources
+            return SimpleNamespace(results=[described(resource.resource_type, resource.resource_name, configs)])
 
     flaws = await topic_flaws(Empty(is_there=True), PLAN, FACTS, timeout_ms=5_000)
     assert [flaw.split(" on ")[1] for flaw in flaws] == [

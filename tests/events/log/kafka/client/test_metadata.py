@@ -190,7 +190,7 @@ def test_an_id_that_is_told_later_on_is_taken_as_the_first() -> None:
 @pytest.mark.parametrize(("offered", "version"), [((0, 12), 10), ((10, 10), 10), ((0, 9), 4), ((4, 4), 4)])
 def test_the_best_version_is_asked_and_creates_no_topic(offered: tuple[int, int], version: int) -> None:
     asked = MetadataQuestion({"b", "a"}).prepare({METADATA: offered})
-    request = asked._request
+    request = asked.request
     assert asked.API_VERSION == version  # noqa: SIM300 -- it is not a constant
     assert request.allow_auto_topic_creation is False
     assert [each.name for each in request.topics] == ["a", "b"]
@@ -201,7 +201,7 @@ def test_a_broker_that_would_create_topics_is_asked_for_none() -> None:
     """Before v4."""
     for first in (0, 1):
         asked = MetadataQuestion(()).prepare({METADATA: (first, 3)})
-        assert (asked.API_VERSION, asked._request) == (1, v1.request.MetadataRequest(topics=()))
+        assert (asked.API_VERSION, asked.request) == (1, v1.request.MetadataRequest(topics=()))
     for offered in ({METADATA: (0, 3)}, {METADATA: (11, 12)}, {}):
         with pytest.raises(NotOffered, match="Metadata v4"):
             MetadataQuestion({"t"}).prepare(offered)

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from aiokafka.protocol.admin import ApiVersionResponse_v0
-from aiokafka.protocol.metadata import MetadataResponse_v1
+from aiokafka.protocol.admin import ApiVersionResponse_v0  # noqa: TID251 -- written by another library than ours
+from aiokafka.protocol.metadata import MetadataResponse_v1  # noqa: TID251 -- written by another library than ours
 
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.log import KafkaEventLog

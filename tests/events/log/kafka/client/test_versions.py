@@ -1,44 +1,43 @@
 """Brokers that an event log can be kept on, by the versions of the requests that they know."""
 
-import pytest
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
-from aiokafka.protocol.coordination import FindCoordinatorRequest
-from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.protocol.produce import ProduceRequest
-from aiokafka.protocol.transaction import InitProducerIdRequest
+from typing import Any
 
+import pytest
+
+from muster.events.kafka.exchange import Api, NotOffered, Question
+from muster.events.kafka.requests import API_VERSIONS
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.client.versions import READING, WRITING, check_versions
 
-METADATA = 3
-"""Spoken with kio's messages, in v4 and v10."""
 KAFKA_4 = {0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 10: (0, 6), 19: (2, 7), 22: (0, 6), 32: (1, 4)}
 """The versions that Kafka 4.3 offers of the needed APIs."""
 KAFKA_0_10 = {0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 10: (0, 0)}
 
 
-def test_the_last_versions_are_those_that_the_client_speaks() -> None:
-    """With another version of it the table is to be looked at again."""
-    classes = {
-        request.API_KEY: [each.API_VERSION for each in request._CLASSES]
-        for request in (
-            ProduceRequest,
-            FetchRequest,
-            OffsetRequest,
-            FindCoordinatorRequest,
-            CreateTopicsRequest,
-            InitProducerIdRequest,
-            DescribeConfigsRequest,
-        )
-    }
-    last = {METADATA: 10, **{key: max(versions) for key, versions in classes.items()}}
-    offered = {key: (version, version) for key, version in last.items()}
-    check_versions("broker 1 at k:9092", offered, WRITING)
-    for key, version in last.items():
-        with pytest.raises(LogMismatch, match=f"and v{version} is the last"):
-            check_versions("broker 1 at k:9092", {**offered, key: (version + 1, version + 1)}, WRITING)
-    assert all(each.first in classes[each.api_key] for each in WRITING if each.api_key != METADATA)
+@pytest.mark.parametrize("api", WRITING, ids=lambda api: api.name)
+def test_the_versions_are_those_of_the_messages(api: Api) -> None:
+    """A broker that offers one of them can be used; one whose versions are all newer or all older cannot."""
+    others = {each.key: (0, 100) for each in WRITING}
+    for version, messages in api.versions.items():
+        request = getattr(messages.request, f"{api.name}Request")
+        assert (request.__api_key__, request.__version__) == (api.key, version)
+        check_versions("broker 1 at k:9092", {**others, api.key: (version, version)}, WRITING)
+    after = max(api.versions) + 1
+    with pytest.raises(LogMismatch, match=f"from v{after} on, and v{after - 1} is the last"):
+        check_versions("broker 1 at k:9092", {**others, api.key: (after, after)}, WRITING)
+    with pytest.raises(LogMismatch, match=f"{api.name}.*, and v{min(api.versions)} is needed"):
+        check_versions("broker 1 at k:9092", {**others, api.key: (0, min(api.versions) - 1)}, WRITING)
+
+
+@pytest.mark.parametrize("api", [*WRITING, API_VERSIONS], ids=lambda api: api.name)
+def test_a_request_is_sent_in_the_newest_version_that_the_broker_offers(api: Api) -> None:
+    """None is sent to a broker that offers no version of it."""
+    assert list(api.versions) == sorted(api.versions, reverse=True)
+    question: Any = Question(api, lambda module: module)
+    for version, messages in api.versions.items():
+        assert question.prepare({api.key: (0, version)}) is messages
+    with pytest.raises(NotOffered, match=f"{api.name} v{min(api.versions)}"):
+        question.prepare({})
 
 
 def test_kafka_4_is_well() -> None:
