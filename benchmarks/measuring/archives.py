@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measuring.history import days_of, events_of_long_group, long_group, of_group, one_group
-from muster.events.avro.codec import glance, records_of
+from muster.events.avro.codec import decode_partially, records_of
 from muster.events.ids import GroupId
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
@@ -113,7 +113,7 @@ class OneGroupLog(_ToldLog):
         records = (record for transition in told for record in transition)
         for offset, record in islice(enumerate(records), start, None):
             assert record.value is not None, "nobody goes"
-            yield _stored(partition, offset, glance(record.value).why.decided_ms, record)
+            yield _stored(partition, offset, decode_partially(record.value).why.decided_ms, record)
 
 
 def _stored(partition: int, offset: int, at_ms: int, record: Record) -> StoredRecord:

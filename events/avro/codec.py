@@ -18,7 +18,7 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 from muster import schemas
 from muster.events.avro.decoder import compile_decoder
 from muster.events.avro.encoder import LatestValues, compile_encoder
-from muster.events.avro.glance import Glance, GroupGlance
+from muster.events.avro.partial import PartialEvent, PartialGroupEvent
 from muster.events.avro.repeats import Known
 from muster.events.events import (
     EVENT_TYPES,
@@ -33,9 +33,13 @@ from muster.events.events import (
 from muster.events.keys import encode_key, key_of
 from muster.events.records import BrokenRecord, Record, UnknownEventType
 from muster.events.state import NOT_CONFIGURED
+from muster.events.varints import read_long
 
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
+
+FIRST_FIELDS = ("group_id", "incarnation", "seq")
+"""The first fields in every schema of a group's event."""
 
 Decoder = Callable[[bytes], AnyRecordedEvent]
 Encoder = Callable[[AnyRecordedEvent], bytes]
@@ -76,8 +80,8 @@ class Registry:
         self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
         self._decoders: dict[bytes, Decoder] = {}
         self._known: Known = {}
-        self._glancers: dict[bytes, Callable[[bytes], Glance | GroupGlance]] = {}
-        self._known_at_glances: Known = {}
+        self._partial_decoders: dict[bytes, Callable[[bytes], PartialEvent | PartialGroupEvent]] = {}
+        self._known_of_partial_events: Known = {}
         self._latest_values: LatestValues = {}
         self._encoders: dict[int, dict[type[AnyRecordedEvent], Encoder]] = {}
 
@@ -105,15 +109,15 @@ class Registry:
         except (IndexError, UnicodeDecodeError) as error:
             raise _as_broken(error, value) from error
 
-    def glance(self, value: bytes) -> Glance | GroupGlance:
-        """The fields of `Glance` of a group's event, or of `GroupGlance` of one on the group's own key.
+    def decode_partially(self, value: bytes) -> PartialEvent | PartialGroupEvent:
+        """Decode some fields of a group's event; those of `PartialGroupEvent` if it is on the group's own key.
 
-        What is read past is not looked into. Raises BrokenRecord, and its UnknownEventType, also for an event of a
-        partition.
+        The content of other fields is not checked. Raises BrokenRecord, and its UnknownEventType, also for an event of
+        a partition.
         """
-        glancer = self._glancers.get(value[:HEADER_BYTES]) or self._new_glancer(value)
+        decoder = self._partial_decoders.get(value[:HEADER_BYTES]) or self._new_partial_decoder(value)
         try:
-            return glancer(value)
+            return decoder(value)
         except (IndexError, UnicodeDecodeError) as error:
             raise _as_broken(error, value) from error
 
@@ -134,17 +138,17 @@ class Registry:
             raise UnknownEventType(f"no schema with the fingerprint {header[len(MARKER) :].hex()} is known here")
         return event_type
 
-    def _new_glancer(self, value: bytes) -> Callable[[bytes], Glance | GroupGlance]:
+    def _new_partial_decoder(self, value: bytes) -> Callable[[bytes], PartialEvent | PartialGroupEvent]:
         header = value[:HEADER_BYTES]
         event_type = self._known_type(header)
         if not issubclass(event_type, Event):
             raise BrokenRecord(f"{event_type.__name__} is no event of a group")
-        glance = GroupGlance if issubclass(event_type, GroupEvent) else Glance
+        partial = PartialGroupEvent if issubclass(event_type, GroupEvent) else PartialEvent
         newest = self.newest_schema_of(event_type)
-        glancer = self._glancers[header] = compile_decoder(
-            self._schemas[header], newest, glance, self._known_at_glances
+        decoder = self._partial_decoders[header] = compile_decoder(
+            self._schemas[header], newest, partial, self._known_of_partial_events
         )
-        return glancer
+        return decoder
 
     def _new_decoder(self, value: bytes) -> Decoder:
         header = value[:HEADER_BYTES]
@@ -174,9 +178,32 @@ REGISTRY = Registry({level: schemas.event_schemas(level) for level in schemas.le
 encode = REGISTRY.encode
 decode = REGISTRY.decode
 level_of = REGISTRY.level_of
-glance = REGISTRY.glance
+decode_partially = REGISTRY.decode_partially
 event_type_of = REGISTRY.event_type_of
 fingerprint_of = REGISTRY.fingerprint_of
+
+
+def decode_numbers(value: bytes) -> tuple[int, int]:
+    """Read the incarnation and `seq` of a group's event, and nothing behind them: half the work of `decode`.
+
+    Raises BrokenRecord, also for an event of a partition and for a type that is not known here.
+    """
+    event_type = event_type_of(value)
+    if event_type is None or not issubclass(event_type, Event):
+        raise BrokenRecord(f"no event of a group begins with {value[:HEADER_BYTES].hex()}")
+    try:
+        length, pos = _read_long_at(value, HEADER_BYTES)
+        if length < 0:
+            raise BrokenRecord(f"a string has {length} bytes")
+        incarnation, pos = _read_long_at(value, pos + length)
+        return incarnation, _read_long_at(value, pos)[0]
+    except IndexError as error:
+        raise _as_broken(error, value) from error
+
+
+def _read_long_at(data: bytes, pos: int) -> tuple[int, int]:
+    first = data[pos]
+    return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
 
 
 def records_of(events: Iterable[AnyRecordedEvent], format_level: int) -> tuple[Record, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from muster.events.avro.numbers import numbers_of
+from muster.events.avro.codec import decode_numbers
 from muster.events.keys import EntityKind, decode_key
 from muster.events.records import BrokenRecord, UndecodableKey
 
@@ -61,7 +61,7 @@ class Sequences:
         if last is None:
             last = self._groups[group_id] = _Last()
         try:
-            incarnation, seq = numbers_of(value)
+            incarnation, seq = decode_numbers(value)
         except BrokenRecord:
             self.unreadable += 1
             last.unreadable += 1

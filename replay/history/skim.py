@@ -4,9 +4,9 @@ What belongs here: keeping, of records that pass by undecoded, as little as a fo
 the history means is the folds'.
 
 How it works: the last record of each of the group's entities makes the group as it stands (the law that compaction
-relies on), so nothing else is kept. Of the records on the group's own key, with which transitions end, a glance is
-taken; the others are only counted. A *checkpoint* is a place from which the group can be told: where it begins, and the
-records that make the group as it stood there. They are made in times of rest, so that a rebalance is told whole.
+relies on), so nothing else is kept. The records on the group's own key, with which transitions end, are decoded
+partially; the others are only counted. A *checkpoint* is a place from which the group can be told: where it begins, and
+the records that make the group as it stood there. They are made in times of rest, so that a rebalance is told whole.
 """
 
 from collections import deque
@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from muster.events.avro.codec import decode, event_type_of, glance
-from muster.events.avro.glance import Glance, GroupGlance
+from muster.events.avro.codec import decode, decode_partially, event_type_of
+from muster.events.avro.partial import PartialEvent, PartialGroupEvent
 from muster.events.causes import Cause
 from muster.events.events import (
     EVENT_TYPES,
@@ -128,8 +128,8 @@ class Skim:
         """The checkpoints before the last rebalances; each of them once."""
         self.before_last = BEGINNING
         """The place right before the last rebalance, however quiet it was there."""
-        self.first: GroupGlance | None = None
-        self.last: GroupGlance | None = None
+        self.first: PartialGroupEvent | None = None
+        self.last: PartialGroupEvent | None = None
         """The ends of the first and the last transition."""
         self.earliest_ms: int | None = None
         self.latest_ms: int | None = None
@@ -168,7 +168,7 @@ class Skim:
         self._missing: deque[Gap | Broken] = deque(maxlen=MISSING_KEPT)  # since the last rebalance
         self._is_assigned = True  # since then
 
-    def transitions(self, records: Iterable[StoredRecord]) -> Iterator[tuple[int, GroupGlance]]:
+    def transitions(self, records: Iterable[StoredRecord]) -> Iterator[tuple[int, PartialGroupEvent]]:
         """Take in the next records; gives what ends each transition, and how many of the records were taken in by then.
 
         What comes behind it is taken in when the next one is asked for. `checkpoint` is one before that transition.
@@ -190,11 +190,11 @@ class Skim:
                     parts.append(record)
                 continue
             try:
-                ended = glance(value)
+                ended = decode_partially(value)
             except BrokenRecord:
                 self._note_broken(record)
                 continue
-            assert isinstance(ended, GroupGlance)
+            assert isinstance(ended, PartialGroupEvent)
             if self._until_ms is not None and self._found_at(record.offset, ended) > self._until_ms:
                 self.is_over = True
                 self.events -= sum(part.value is not None for part in parts)
@@ -221,7 +221,7 @@ class Skim:
         """Make a checkpoint here, whatever happened before."""
         self.checkpoint = self.now()
 
-    def _transition(self, record: StoredRecord, ended: GroupGlance, kind: object) -> bool:
+    def _transition(self, record: StoredRecord, ended: PartialGroupEvent, kind: object) -> bool:
         """Take in what ends a transition; returns whether it counts."""
         parts = self._parts.copy()
         self._parts.clear()
@@ -263,11 +263,11 @@ class Skim:
             self._is_due = self._makes_checkpoints
         return True
 
-    def _found_at(self, offset: int, ended: GroupGlance) -> int:
+    def _found_at(self, offset: int, ended: PartialGroupEvent) -> int:
         """The time by which a transition is found."""
         return ended.why.decided_ms - self._times.ahead_ms(offset, ended.owner_epoch)
 
-    def _note_last(self, ended: GroupGlance, at_ms: int) -> None:
+    def _note_last(self, ended: PartialGroupEvent, at_ms: int) -> None:
         if self.first is None or self.earliest_ms is None or self.latest_ms is None:
             self.first, self.earliest_ms, self.latest_ms = ended, at_ms, at_ms
         elif at_ms < self.earliest_ms:
@@ -311,7 +311,7 @@ class Skim:
         )
 
     def _note_missing(
-        self, parts: Iterable[StoredRecord], record: StoredRecord, ended: GroupGlance, numbered: int
+        self, parts: Iterable[StoredRecord], record: StoredRecord, ended: PartialGroupEvent, numbered: int
     ) -> None:
         """Note what is missing before and within a transition; a rebalance that is running tells of it."""
         gaps = self._gaps(parts, record, ended) if self._count(ended, numbered) else ()
@@ -320,7 +320,7 @@ class Skim:
             self._is_assigned = False
         self._broken.clear()
 
-    def _count(self, ended: GroupGlance, numbered: int) -> bool:
+    def _count(self, ended: PartialGroupEvent, numbered: int) -> bool:
         """Count the numbers that are missing, and return whether any is; a record that cannot be read explains one.
 
         `numbered`: events of the transition that are there.
@@ -334,15 +334,15 @@ class Skim:
             self.broken.clear()
         return is_more
 
-    def _last_seq(self, ended: GroupGlance) -> int:
+    def _last_seq(self, ended: PartialGroupEvent) -> int:
         return self.last.seq if self.last is not None and self.last.incarnation == ended.incarnation else 0
 
-    def _gaps(self, parts: Iterable[StoredRecord], record: StoredRecord, ended: GroupGlance) -> list[Gap]:
+    def _gaps(self, parts: Iterable[StoredRecord], record: StoredRecord, ended: PartialGroupEvent) -> list[Gap]:
         """The gaps before and within a transition."""
         gaps: list[Gap] = []
         last_seq, offset = self._last_seq(ended), -1
         for each in (*(part for part in parts if part.value is not None), record):
-            seen = ended if each is record else _glanced(each.value)
+            seen = ended if each is record else _partial_event(each.value)
             if seen is None:
                 continue
             within = (broken for broken in self._broken if offset < broken.position.offset < each.offset)
@@ -386,13 +386,13 @@ def _position(record: StoredRecord) -> LogPosition:
 
 
 def _incarnation(value: bytes) -> int:
-    seen = _glanced(value)
+    seen = _partial_event(value)
     return -1 if seen is None else seen.incarnation
 
 
-def _glanced(value: bytes | None) -> Glance | GroupGlance | None:
-    """The glance at an event; None if it cannot be read."""
+def _partial_event(value: bytes | None) -> PartialEvent | PartialGroupEvent | None:
+    """Some fields of the event; None if it cannot be read."""
     try:
-        return glance(value or b"")
+        return decode_partially(value or b"")
     except BrokenRecord:
         return None

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from muster.events.avro.glance import GroupGlance
+from muster.events.avro.partial import PartialGroupEvent
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.times import Instant, instant, read_time
@@ -60,7 +60,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it depends on which life of the group is the last one."""
         return isinstance(self.since, AtSeq) or isinstance(self.until, AtSeq)
 
-    def begins_by(self, ended: GroupGlance, at_ms: int) -> bool:
+    def begins_by(self, ended: PartialGroupEvent, at_ms: int) -> bool:
         """Whether the transition that ended so, at that time, is not before the window."""
         if isinstance(self.since, AtTime):
             return at_ms >= self.since.wall_ms

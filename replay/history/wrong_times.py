@@ -21,8 +21,8 @@ from typing import Final
 
 import msgspec
 
-from muster.events.avro.codec import event_type_of, glance
-from muster.events.avro.glance import GroupGlance
+from muster.events.avro.codec import decode_partially, event_type_of
+from muster.events.avro.partial import PartialGroupEvent
 from muster.events.events import EVENT_TYPES, GroupEvent
 from muster.events.records import BrokenRecord, StoredRecord
 from muster.replay.history.clock import JUMP_MS, SLEW
@@ -130,12 +130,12 @@ class ClockSurvey:
             if record.value is None or event_type_of(record.value) not in _ENDS:
                 continue
             with suppress(BrokenRecord):
-                ended = glance(record.value)
-                assert isinstance(ended, GroupGlance)
+                ended = decode_partially(record.value)
+                assert isinstance(ended, PartialGroupEvent)
                 if ended.incarnation >= self._life[0]:  # else a leftover of an earlier life
                     self.note(record.offset, ended)
 
-    def note(self, offset: int, ended: GroupGlance) -> None:
+    def note(self, offset: int, ended: PartialGroupEvent) -> None:
         """Take in what ends the next transition, which has this offset."""
         why = ended.why
         incarnation, seq = self._life
@@ -199,7 +199,7 @@ class ClockSurvey:
         )
 
 
-def _goes_on(run: _Run, ended: GroupGlance, clock_ms: int | None) -> bool:
+def _goes_on(run: _Run, ended: PartialGroupEvent, clock_ms: int | None) -> bool:
     """Whether a transition is of the run's owner, whose clock has not jumped."""
     if run.epoch != ended.owner_epoch or (run.clock_ms is None) != (clock_ms is None):
         return False

@@ -16,7 +16,7 @@ from itertools import groupby
 import msgspec
 
 from muster.events.avro.codec import decode
-from muster.events.avro.glance import GroupGlance
+from muster.events.avro.partial import PartialGroupEvent
 from muster.events.events import CoordinatorElected, PartitionEvent
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, decode_key, prefix_of
@@ -60,8 +60,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
     checkpoint: Checkpoint
     life: int
-    first: GroupGlance | None
-    last: GroupGlance | None
+    first: PartialGroupEvent | None
+    last: PartialGroupEvent | None
     earliest_ms: int | None = None
     latest_ms: int | None = None
     rebalances: int

@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 
 from muster import schemas
 from muster.events.avro import codec
-from muster.events.avro.codec import Registry, decode, encode, event_type_of, fingerprint_of, glance, records_of
-from muster.events.avro.glance import Glance, GroupGlance
-from muster.events.avro.numbers import FIRST_FIELDS, numbers_of
+from muster.events.avro.codec import (
+    FIRST_FIELDS,
+    Registry,
+    decode,
+    decode_numbers,
+    decode_partially,
+    encode,
+    event_type_of,
+    fingerprint_of,
+    records_of,
+)
+from muster.events.avro.partial import PartialEvent, PartialGroupEvent
 from muster.events.causes import Cause
 from muster.events.events import (
     EVENT_TYPES,
@@ -260,27 +269,29 @@ def test_each_event_is_one_record_under_its_own_key(many: list[AnyRecordedEvent]
 
 
 @given(group_and_member_events())
-def test_a_glance_sees_what_decoding_does(event: object) -> None:
+def test_a_partial_event_has_the_fields_of_the_whole_one(event: object) -> None:
     """Number, cause, time; of an event on the group's own key where the group stood."""
-    seen = glance(encode(event, FORMAT_LEVEL))  # type: ignore[arg-type]
-    assert isinstance(seen, GroupGlance if isinstance(event, GroupEvent) else Glance)
+    seen = decode_partially(encode(event, FORMAT_LEVEL))  # type: ignore[arg-type]
+    assert isinstance(seen, PartialGroupEvent if isinstance(event, GroupEvent) else PartialEvent)
     assert (seen.incarnation, seen.seq) == (event.incarnation, event.seq)  # type: ignore[attr-defined]
     assert (seen.why.cause, seen.why.decided_ms) == (event.why.cause, event.why.decided_ms)  # type: ignore[attr-defined]
-    if isinstance(seen, GroupGlance):
+    if isinstance(seen, PartialGroupEvent):
         image = event.group  # type: ignore[attr-defined]
         assert (seen.group.state, seen.group.generation_id) == (image.state, image.generation_id)
         assert seen.group.previous_state is image.previous_state
 
 
 @EVERY_TYPE
-def test_an_event_of_a_partition_has_no_glance(event_type: type[AnyRecordedEvent]) -> None:
+def test_an_event_of_a_partition_is_not_decoded_partially(event_type: type[AnyRecordedEvent]) -> None:
     """It is of no group, and has no number."""
     value = encode(full_event(event_type), FORMAT_LEVEL)
     if issubclass(event_type, PartitionEvent):
         with pytest.raises(BrokenRecord, match=f"{event_type.__name__} is no event of a group"):
-            glance(value)
+            decode_partially(value)
     else:
-        assert isinstance(glance(value), GroupGlance if issubclass(event_type, GroupEvent) else Glance)
+        assert isinstance(
+            decode_partially(value), PartialGroupEvent if issubclass(event_type, GroupEvent) else PartialEvent
+        )
 
 
 @given(group_and_member_events())
@@ -288,7 +299,7 @@ def test_the_numbers_are_those_that_decoding_finds(event: object) -> None:
     """Whatever stands behind them, or nothing."""
     value = encode(event, FORMAT_LEVEL)  # type: ignore[arg-type]
     wanted = (event.incarnation, event.seq)  # type: ignore[attr-defined]
-    assert numbers_of(value) == numbers_of(value + b"?") == wanted
+    assert decode_numbers(value) == decode_numbers(value + b"?") == wanted
 
 
 @EVERY_TYPE
@@ -297,11 +308,11 @@ def test_an_event_of_a_partition_has_no_numbers(event_type: type[AnyRecordedEven
     value = encode(full_event(event_type), FORMAT_LEVEL)
     if issubclass(event_type, PartitionEvent):
         with pytest.raises(BrokenRecord, match="no event of a group begins with c301"):
-            numbers_of(value)
+            decode_numbers(value)
         return
     for broken in (value[:12], value[:10], value[:10] + b"\x01" * 4, b"?" * 40, b""):
         with pytest.raises(BrokenRecord):
-            numbers_of(broken)
+            decode_numbers(broken)
 
 
 @EVERY_TYPE

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.events.avro.glance import GroupGlance, ImageGlance, WhyGlance
+from muster.events.avro.partial import PartialGroupEvent, PartialImage, PartialWhy
 from muster.events.causes import Cause
 from muster.events.state import GroupState
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
@@ -27,10 +27,10 @@ DAY_MS = 86_400_000
 SAID = "the coordinator's wall clock was ahead by 1 d 0 h for seq 7 to 13"
 
 
-def glance(epoch: int, seq: int, decided_ms: int, uptime_ms: int | None) -> GroupGlance:
-    image = ImageGlance(state=GroupState.STABLE, previous_state=GroupState.STABLE, generation_id=1)
-    why = WhyGlance(cause=Cause.ALL_JOINED, decided_ms=decided_ms, uptime_ms=uptime_ms)
-    return GroupGlance(incarnation=1, seq=seq, owner_epoch=epoch, group=image, why=why)
+def ended(epoch: int, seq: int, decided_ms: int, uptime_ms: int | None) -> PartialGroupEvent:
+    image = PartialImage(state=GroupState.STABLE, previous_state=GroupState.STABLE, generation_id=1)
+    why = PartialWhy(cause=Cause.ALL_JOINED, decided_ms=decided_ms, uptime_ms=uptime_ms)
+    return PartialGroupEvent(incarnation=1, seq=seq, owner_epoch=epoch, group=image, why=why)
 
 
 def surveyed(*lives: Sequence[tuple[int, int | None]]) -> Times:
@@ -38,7 +38,7 @@ def surveyed(*lives: Sequence[tuple[int, int | None]]) -> Times:
     survey, offset = ClockSurvey(), 0
     for epoch, life in enumerate(lives):
         for decided_ms, uptime_ms in life:
-            survey.note(offset, glance(epoch, offset + 1, decided_ms, uptime_ms))
+            survey.note(offset, ended(epoch, offset + 1, decided_ms, uptime_ms))
             offset += 1
     return survey.times()
 
