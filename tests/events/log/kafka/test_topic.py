@@ -1,5 +1,6 @@
 """Finding and making the event topic, and the configs that are asked for: a cluster of which a test knows all."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,7 @@ PLAN = TopicPlan(
 )  # fmt: skip
 
 
-def described(kind: int, name: str, configs: dict[str, str | None], error: ErrorCode = ErrorCode.none) -> Any:
+def described(kind: int, name: str, configs: Mapping[str, str | None], error: ErrorCode = ErrorCode.none) -> Any:
     """A result in a response to DescribeConfigs."""
     entries = [SimpleNamespace(name=key, value=value) for key, value in configs.items()]
     return SimpleNamespace(
@@ -210,7 +211,7 @@ async def test_an_odd_answer_about_configs_is_an_error_of_the_log(results: Any, 
 
 
 @pytest.mark.parametrize("configs", [{}, {"cleanup.policy": None}])
-async def test_configs_without_a_value_are_as_if_they_were_not_there(configs: dict[str, str | None]) -> None:
+async def test_configs_without_a_value_are_as_if_they_were_not_there(configs: Mapping[str, str | None]) -> None:
     class Empty(Cluster):
         async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
             (resource,) = request_in(request).resources
