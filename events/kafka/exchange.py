@@ -93,7 +93,7 @@ class Exchange(Generic[R]):
         return answer
 
 
-class Api(NamedTuple):
+class SupportedApi(NamedTuple):
     """An API of Kafka's: its name, its key, and kio's modules of the versions that are spoken here, newest first."""
 
     name: str
@@ -104,7 +104,7 @@ class Api(NamedTuple):
 class Question:
     """A request in the newest version that the broker offers; `build` makes it from one of the API's modules."""
 
-    def __init__(self, api: Api, build: Callable[[Any], Exchange[Any]]) -> None:
+    def __init__(self, api: SupportedApi, build: Callable[[Any], Exchange[Any]]) -> None:
         self._api = api
         self._build = build
 

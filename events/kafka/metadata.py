@@ -13,9 +13,9 @@ from kio.schema.metadata import v1, v4, v10
 from kio.schema.types import TopicName
 
 from muster.events.kafka.addresses import BrokerAddress
-from muster.events.kafka.exchange import Api, Exchange, NotOffered
+from muster.events.kafka.exchange import Exchange, NotOffered, SupportedApi
 
-METADATA: Final = Api("Metadata", 3, {10: v10, 4: v4})
+METADATA: Final = SupportedApi("Metadata", 3, {10: v10, 4: v4})
 """v4: the first that need not create a topic; v10: with the ids of topics."""
 
 

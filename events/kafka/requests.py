@@ -25,20 +25,20 @@ from kio.schema.list_offsets import v3 as list_offsets_v3
 from kio.schema.produce import v3 as produce_v3
 from kio.schema.produce import v7 as produce_v7
 
-from muster.events.kafka.exchange import Api, Exchange, Question
+from muster.events.kafka.exchange import Exchange, Question, SupportedApi
 
-PRODUCE: Final = Api("Produce", 0, {7: produce_v7, 3: produce_v3})
+PRODUCE: Final = SupportedApi("Produce", 0, {7: produce_v7, 3: produce_v3})
 """v3: the first with a producer's epoch; v7: with zstd."""
-FETCH: Final = Api("Fetch", 1, {11: fetch_v11, 7: fetch_v7})
+FETCH: Final = SupportedApi("Fetch", 1, {11: fetch_v11, 7: fetch_v7})
 """v7: the first with an error of the whole response; v10: with zstd."""
-LIST_OFFSETS: Final = Api("ListOffsets", 2, {3: list_offsets_v3, 1: list_offsets_v1})
+LIST_OFFSETS: Final = SupportedApi("ListOffsets", 2, {3: list_offsets_v3, 1: list_offsets_v1})
 """v1: the first with one offset for a timestamp."""
-FIND_COORDINATOR: Final = Api("FindCoordinator", 10, {1: find_coordinator_v1})
+FIND_COORDINATOR: Final = SupportedApi("FindCoordinator", 10, {1: find_coordinator_v1})
 """v1: the first for a transactional.id."""
-API_VERSIONS: Final = Api("ApiVersions", 18, {0: api_versions_v0})
-CREATE_TOPICS: Final = Api("CreateTopics", 19, {3: create_topics_v3, 2: create_topics_v2})
-INIT_PRODUCER_ID: Final = Api("InitProducerId", 22, {0: init_producer_id_v0})
-DESCRIBE_CONFIGS: Final = Api("DescribeConfigs", 32, {2: describe_configs_v2, 1: describe_configs_v1})
+API_VERSIONS: Final = SupportedApi("ApiVersions", 18, {0: api_versions_v0})
+CREATE_TOPICS: Final = SupportedApi("CreateTopics", 19, {3: create_topics_v3, 2: create_topics_v2})
+INIT_PRODUCER_ID: Final = SupportedApi("InitProducerId", 22, {0: init_producer_id_v0})
+DESCRIBE_CONFIGS: Final = SupportedApi("DescribeConfigs", 32, {2: describe_configs_v2, 1: describe_configs_v1})
 
 _CONSUMER: Final = -1
 """The replica id of a client that is no broker."""

@@ -52,6 +52,7 @@ class ProcessOnKafka(SimulatedProcess):
         self.offsets: OffsetStore = TopicOffsetStore(lambda: offsets_log) if with_offsets else UpstreamOffsetStore()
         self.lost: list[Exception] = []
         self.group_id = GROUP
+        self.client_host = "/127.0.0.1"
         owner = Owner(
             name=name,
             version="test",

@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from muster.events.kafka.errors import LinkError
-from muster.events.kafka.exchange import Api
+from muster.events.kafka.exchange import SupportedApi
 from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.muster_check import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
@@ -302,7 +302,7 @@ class KafkaEventLog:
     async def _follow(self, *topics: str) -> None:
         await retried(lambda: self._link.follow(topics), timeout_ms=self._timeout_ms)
 
-    async def _check_versions(self, needed: Sequence[Api]) -> None:
+    async def _check_versions(self, needed: Sequence[SupportedApi]) -> None:
         link = self._link
         for node_id in link.brokers():
             offered = await retried(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited

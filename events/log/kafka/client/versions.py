@@ -6,7 +6,7 @@ Without it an old broker would show as a request that fails again and again, wit
 
 from collections.abc import Mapping, Sequence
 
-from muster.events.kafka.exchange import Api
+from muster.events.kafka.exchange import SupportedApi
 from muster.events.kafka.metadata import METADATA
 from muster.events.kafka.requests import (
     CREATE_TOPICS,
@@ -19,14 +19,21 @@ from muster.events.kafka.requests import (
 )
 from muster.events.log.base import LogMismatch
 
-READING: Sequence[Api] = (FETCH, LIST_OFFSETS, METADATA)
-WRITING: Sequence[Api] = (*READING, PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS)
+READING: Sequence[SupportedApi] = (FETCH, LIST_OFFSETS, METADATA)
+WRITING: Sequence[SupportedApi] = (
+    *READING,
+    PRODUCE,
+    FIND_COORDINATOR,
+    CREATE_TOPICS,
+    INIT_PRODUCER_ID,
+    DESCRIBE_CONFIGS,
+)
 
 _METADATA_OF_NEWER_BROKERS = 10
 """The version of Metadata since Kafka 2.8, whose brokers all make topics."""
 
 
-def check_versions(broker: str, offered: Mapping[int, tuple[int, int]], needed: Sequence[Api]) -> None:
+def check_versions(broker: str, offered: Mapping[int, tuple[int, int]], needed: Sequence[SupportedApi]) -> None:
     """Raises LogMismatch, which names the API and the versions.
 
     `broker`: its id and address, for people; `offered`: first and last version by API key.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.events.kafka.exchange import Api, NotOffered, Question
+from muster.events.kafka.exchange import NotOffered, Question, SupportedApi
 from muster.events.kafka.requests import API_VERSIONS
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.client.versions import READING, WRITING, check_versions
@@ -15,7 +15,7 @@ KAFKA_0_10 = {0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 10: (0, 0)}
 
 
 @pytest.mark.parametrize("api", WRITING, ids=lambda api: api.name)
-def test_the_versions_are_those_of_the_messages(api: Api) -> None:
+def test_the_versions_are_those_of_the_messages(api: SupportedApi) -> None:
     """A broker that offers one of them can be used; one whose versions are all newer or all older cannot."""
     others = {each.key: (0, 100) for each in WRITING}
     for version, messages in api.versions.items():
@@ -30,7 +30,7 @@ def test_the_versions_are_those_of_the_messages(api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", [*WRITING, API_VERSIONS], ids=lambda api: api.name)
-def test_a_request_is_sent_in_the_newest_version_that_the_broker_offers(api: Api) -> None:
+def test_a_request_is_sent_in_the_newest_version_that_the_broker_offers(api: SupportedApi) -> None:
     """None is sent to a broker that offers no version of it."""
     assert list(api.versions) == sorted(api.versions, reverse=True)
     question: Any = Question(api, lambda module: module)
