@@ -6,7 +6,7 @@ UV := $(BIN)/python -m uv
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo drill test quick lint unit coverage rules mutants judge judge-clients fuzz frames damage model simulate chaos conformance-long cluster bench clean
+.PHONY: help demo drill test quick lint unit coverage rules mutants judge judge-clients fuzz frames damage model simulate chaos conformance-long cluster compose bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -87,6 +87,9 @@ conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, and
 
 cluster: $(VENV)/.all ## The fleet on a Spark cluster of a master and two workers, with an environment that was packed
 	$(BIN)/python -m pytest tests/replay/fleet/long_cluster.py
+
+compose: $(VENV)/.all ## compose.yaml on a Docker engine: all of it comes up, and why the group rebalances (images are made where none can be pulled)
+	$(BIN)/python -m pytest -s tests/deploy/long_compose.py
 
 bench: $(VENV)/.all ## Measure beside a real Kafka; writes benchmarks/results/
 	PYTHONPATH=. $(BIN)/python -m benchmarks

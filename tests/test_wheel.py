@@ -73,7 +73,7 @@ def test_the_sdist_can_run_its_own_tests(tmp_path: Path) -> None:
         "Makefile",
         "requirements.lock",
         "LICENSE",
-        "deploy/compose.yaml",
+        "compose.yaml",
         "demo/__main__.py",
         "benchmarks/__main__.py",
     ):

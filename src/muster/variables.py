@@ -11,7 +11,7 @@ from typing import Final
 OF_COMMANDS: Final = ("AUDIT_WINDOW_MS", "BOOTSTRAP", "CONFIG_FILE", "LOG", "TABLES", "TZ")
 """The variables that commands other than `serve` read, without the prefix, and serve's file."""
 OF_DEPLOYMENTS: Final = ("BASE_IMAGE", "GRAFANA_IMAGE", "IMAGE", "KAFKA_IMAGE", "PROMETHEUS_IMAGE")
-"""The variables of deploy/compose.yaml, without the prefix."""
+"""The variables of compose.yaml, without the prefix."""
 _ELSEWHERE: Final = ("UPSTREAM_CONFIG", "KAFKA_CONFIG", "TEST_")
 _OF_SERVICES: Final = re.compile(
     r"MUSTER(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?|(?P<address>PORT))"

@@ -82,13 +82,13 @@ def usable_image(client: docker.DockerClient) -> str:
     """
     named = os.environ.get(IMAGE_VARIABLE)
     wanted = named or PUBLIC_IMAGE
-    if _has(client, wanted):
+    if has(client, wanted):
         return wanted
     local = None if named else _local_image(client, build=False)
     if local:
         return local
     try:
-        _pull(client, wanted)
+        pull(client, wanted)
     except BrokerFailed:
         if named:
             raise
@@ -98,7 +98,8 @@ def usable_image(client: docker.DockerClient) -> str:
     return wanted
 
 
-def _has(client: docker.DockerClient, name: str) -> bool:
+def has(client: docker.DockerClient, name: str) -> bool:
+    """Whether the engine has an image of that name."""
     try:
         client.images.get(name)
     except ImageNotFound:
@@ -106,7 +107,8 @@ def _has(client: docker.DockerClient, name: str) -> bool:
     return True
 
 
-def _pull(client: docker.DockerClient, name: str) -> None:
+def pull(client: docker.DockerClient, name: str) -> None:
+    """Raises `BrokerFailed` when the image cannot be pulled, or not in time."""
     # Line by line, so that both a silent engine (the client's own read limit) and a slow one end the attempt.
     repository, tag = docker.utils.parse_repository_tag(name)
     deadline = time.monotonic() + PULLED_WITHIN_S
@@ -130,9 +132,9 @@ def _local_image(client: docker.DockerClient, *, build: bool) -> str | None:
     tag = f"{KAFKA_VERSION}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     name = f"{LOCAL_REPOSITORY}:{tag}"
     if not build:
-        return name if _has(client, name) else None
+        return name if has(client, name) else None
     with cache_lock("image"):
-        if not _has(client, name):
+        if not has(client, name):
             with tempfile.TemporaryDirectory(prefix="muster-image-") as scratch:
                 archive = Path(scratch) / "root.tar"
                 write_root(archive, libs)
@@ -147,9 +149,9 @@ def write_root(archive: Path, libs: Libs) -> None:
         raise BrokerFailed("an image can be built from this machine's own files on Linux alone")
     with tarfile.open(archive, "w") as tar:
         for directory in EMPTY_DIRECTORIES:
-            tar.addfile(_entry(directory, tarfile.DIRTYPE))
+            tar.addfile(entry(directory, tarfile.DIRTYPE))
         for name, text in FILES.items():
-            tar.addfile(_entry(name, tarfile.REGTYPE, size=len(text.encode())), BytesIO(text.encode()))
+            tar.addfile(entry(name, tarfile.REGTYPE, size=len(text.encode())), BytesIO(text.encode()))
         for part in libs.java_home.iterdir():
             if part.name not in LEFT_OUT_OF_JAVA:
                 tar.add(part, f"opt/java/{part.name}")
@@ -163,7 +165,8 @@ def write_root(archive: Path, libs: Libs) -> None:
                 tar.add(library.resolve(), str(library).lstrip("/"))
 
 
-def _entry(name: str, kind: bytes, *, size: int = 0) -> tarfile.TarInfo:
+def entry(name: str, kind: bytes, *, size: int = 0) -> tarfile.TarInfo:
+    """A file or folder of an archive that all may read and run."""
     entry = tarfile.TarInfo(name)
     entry.type = kind
     entry.size = size

@@ -20,10 +20,11 @@ from muster.coordinator.processes.supervisor import EDGES_STOP_WITHIN_S, OWNER_S
 from muster.coordinator.settings.loading import load_settings
 from muster.coordinator.settings.settings import Settings
 from tests.brokers.certificates import Authority
+from tests.brokers.image import PUBLIC_IMAGE
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
-COMPOSE: Final = DEPLOY / "compose.yaml"
+COMPOSE: Final = ROOT / "compose.yaml"
 UNIT: Final = (DEPLOY / "muster.service").read_text(encoding="utf-8")
 
 
@@ -48,8 +49,8 @@ def services() -> dict[str, Any]:
 
 
 def test_the_compose_file_is_one_by_its_specification() -> None:
-    told = re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", COMPOSE.read_text(encoding="utf-8"))
-    read = compose_spec.PyCompose.from_json(json.dumps(yaml.safe_load(told)))
+    filled = default_of(COMPOSE.read_text(encoding="utf-8"))
+    read = compose_spec.PyCompose.from_json(json.dumps(yaml.safe_load(filled)))
     assert set(read.service_names()) == services().keys()
 
 
@@ -68,7 +69,7 @@ def test_what_the_services_need_is_there() -> None:
         assert set(service.get("depends_on", ())) <= services().keys(), name
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
-            is_there = (DEPLOY / source).is_file() if source.startswith(".") else source in content["volumes"]
+            is_there = (ROOT / source).is_file() if source.startswith(".") else source in content["volumes"]
             assert is_there, (name, volume)
         if "build" in service:
             assert (COMPOSE.parent / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
@@ -91,90 +92,115 @@ def at(folder: Path, arguments: list[str]) -> list[str]:
     return [each.replace("/run/peers", str(folder)) for each in arguments]
 
 
-def musters() -> dict[str, list[str]]:
-    """The arguments of `muster serve`, by service."""
-    found = {}
-    for name, service in services().items():
-        if service["image"].startswith("${MUSTER_IMAGE"):
-            command, *arguments = service["command"]
-            assert command == "serve", name
-            found[name] = arguments
-    return found
+def muster_of_compose(monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings of its Muster. Raises BadSettings."""
+    service = services()["muster"]
+    for name, value in service["environment"].items():
+        monkeypatch.setenv(name, value)
+    command, *arguments = service["command"]
+    assert command == "serve"
+    return settings_of(arguments)
 
 
-def test_each_muster_of_the_compose_file_would_start(peers: Path) -> None:
-    """Two owners of one log, each under a node id of its own, and an edge, all reached by the name of the service."""
-    loaded = {name: settings_of(at(peers, arguments)) for name, arguments in musters().items()}
-    assert {name: each.role for name, each in loaded.items()} == {
-        "muster-1": "owner",
-        "muster-2": "owner",
-        "edge": "edge",
-    }
-    assert len({each.node_id for each in loaded.values()}) == 3
-    assert len({(each.upstream, each.log, each.log_replication) for each in loaded.values()}) == 1
-    for name, settings in loaded.items():
-        assert settings.share_partitions
-        assert settings.peer_advertise == f"{name}:9500"
-    assert loaded["edge"].advertise == "edge:19092"
+def test_the_muster_of_the_compose_file_stands_in_front_of_its_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start, and its event log is in the same cluster."""
+    settings = muster_of_compose(monkeypatch)
+    (listener,) = re.findall(r"INSIDE://([\w:-]+)", services()["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"])
+    assert settings.upstream == listener
+    assert settings.log == f"kafka://{listener}/__muster_events"
+    assert settings.log_replication == 1
 
 
-def test_the_peers_secrets_are_made_by_commands_that_work(tmp_path: Path) -> None:
-    """Those of the compose file, and those of the page for Kubernetes, as far as openssl goes."""
-    ((script,),) = [service["command"] for name, service in services().items() if name == "peer-secrets"]
+def test_the_peers_secrets_are_made_by_the_commands_of_the_page(tmp_path: Path) -> None:
+    """As far as openssl goes."""
     page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
-    for name, commands, files in (
-        ("compose", script, ("certificate.pem", "key.pem", "ca.pem")),
-        ("page", "\n".join(re.findall(r"^\$ (openssl .+)$", page, re.MULTILINE)), ("tls.crt", "tls.key", "ca.crt")),
-    ):
-        folder = tmp_path / name
-        folder.mkdir()
-        made = commands.replace("/run/peers", str(folder)).replace("chown 65532:65532", "true")
-        subprocess.run(["/bin/sh", "-ec", made], cwd=folder, check=True, capture_output=True, timeout=60)
-        certificate, key, authority = (folder / each for each in files)
-        flags = [f"--peer-tls-certificate={certificate}", f"--peer-tls-key={key}", f"--peer-tls-ca={authority}"]
-        peer = ["--share-partitions", "--upstream=kafka:9092", "--node-id=1", "--peer-listen=muster-1:9500"]
-        settings = settings_of([*peer, *flags, f"--peer-secret-file={folder / 'secret'}"])
-        assert settings.peer_tls() is not None
+    commands = "\n".join(re.findall(r"^\$ (openssl .+)$", page, re.MULTILINE))
+    subprocess.run(["/bin/sh", "-ec", commands], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    certificate, key, authority = (tmp_path / each for each in ("tls.crt", "tls.key", "ca.crt"))
+    flags = [f"--peer-tls-certificate={certificate}", f"--peer-tls-key={key}", f"--peer-tls-ca={authority}"]
+    peer = ["--share-partitions", "--upstream=kafka:9092", "--node-id=1", "--peer-listen=muster-1:9500"]
+    settings = settings_of([*peer, *flags, f"--peer-secret-file={tmp_path / 'secret'}"])
+    assert settings.peer_tls() is not None
 
 
-def test_prometheus_scrapes_each_muster_where_it_offers_metrics(peers: Path) -> None:
+def test_prometheus_scrapes_muster_where_it_offers_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
-    scraped = {target for each in job["static_configs"] for target in each["targets"]}
-    offered = {
-        f"{name}:{(settings_of(at(peers, arguments)).metrics or '').rpartition(':')[2]}"
-        for name, arguments in musters().items()
-    }
-    assert scraped == offered
-    assert all("service" in each["labels"] for each in job["static_configs"])
+    (scraped,) = job["static_configs"]
+    _, _, port = (muster_of_compose(monkeypatch).metrics or "").rpartition(":")
+    assert scraped["targets"] == [f"muster:{port}"]
+    assert "service" in scraped["labels"]
+    assert f"http://127.0.0.1:{port}/readyz" in services()["muster"]["healthcheck"]["test"][-1]
 
 
-def test_the_clients_of_the_compose_file_are_behind_the_edge(peers: Path) -> None:
-    """A producer, and static consumers, each of its own name: none of them goes past it."""
-    clients = {name: services()[name]["command"] for name in ("producer", "consumer-1", "consumer-2")}
-    edge = settings_of(at(peers, musters()["edge"]))
+def test_the_clients_of_the_compose_file_are_behind_muster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer, and consumers of one group, each of its own name: one is static, one leaves, one is killed."""
+    advertised = muster_of_compose(monkeypatch).advertise
+    clients = {name: each["command"] for name, each in services().items() if re.match("producer|consumer", name)}
     for name, command in clients.items():
-        assert [each.partition("=")[2] for each in command if "bootstrap" in each] == [edge.advertise], name
-    instances = [each for command in clients.values() for each in command if "group.instance.id" in each]
-    assert len(instances) == len(set(instances)) == 2
+        assert f"--bootstrap-server={advertised}" in command, name
+    consumers = [command for name, command in clients.items() if name != "producer"]
+    assert all("--group=billing" in command for command in consumers)
+    assert len({each for command in consumers for each in command if "client.id=" in each}) == len(consumers) == 3
+    assert sum("group.instance.id" in each for command in consumers for each in command) == 1
+    assert sorted(command[1] for command in consumers) == ["-sKILL", "-sTERM", "-sTERM"]
 
 
-def test_what_the_compose_file_mounts_is_there_and_where_it_is_looked_for() -> None:
+def test_what_the_compose_file_mounts_is_where_it_is_looked_for() -> None:
     mounted = {}
     for service in services().values():
         for volume in service.get("volumes", ()):
             source, target, *_ = volume.split(":")
             if source.startswith("."):
-                assert (DEPLOY / source).is_file(), volume
                 mounted[Path(source).name] = Path(target)
     (provider,) = yaml.safe_load((DEPLOY / "grafana" / "dashboards.yaml").read_text(encoding="utf-8"))["providers"]
-    assert Path(provider["options"]["path"]) == mounted["grafana-dashboard.json"].parent
+    dashboard = mounted["grafana-dashboard.json"]
+    assert Path(provider["options"]["path"]) == dashboard.parent
+    environment = services()["grafana"]["environment"]
+    assert environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == str(dashboard)
     assert mounted["prometheus-rules.yml"].parent == mounted["prometheus.yml"].parent  # it names them without a folder
 
 
-def test_the_compose_file_asks_for_health_where_it_is_told(peers: Path) -> None:
-    for name, arguments in musters().items():
-        _, _, port = (settings_of(at(peers, arguments)).metrics or "").rpartition(":")
-        assert f"http://127.0.0.1:{port}/healthz" in services()[name]["healthcheck"]["test"][-1]
+def test_grafana_asks_prometheus_as_often_as_it_scrapes() -> None:
+    """Or the shortest range of a rate would have too few points, and panels stay empty."""
+    (source,) = yaml.safe_load((DEPLOY / "grafana" / "datasource.yaml").read_text(encoding="utf-8"))["datasources"]
+    config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
+    assert source["jsonData"]["timeInterval"] == config["global"]["scrape_interval"]
+    address = source["url"].removeprefix("http://")
+    assert any(port.endswith(address.removeprefix("prometheus")) for port in services()["prometheus"]["ports"])
+
+
+def test_only_this_machine_reaches_what_the_compose_file_publishes() -> None:
+    published = [port for service in services().values() for port in service.get("ports", ())]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_each_service_of_the_compose_file_has_a_limit_of_memory_and_of_logs() -> None:
+    for name, service in services().items():
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"]), name
+        assert "max-size" in service["logging"]["options"], name
+
+
+def test_images_are_of_the_versions_that_are_tested() -> None:
+    """Kafka's is the one of the tests' brokers, and Muster's base that of its Dockerfile."""
+    images = {name: default_of(each["image"]) for name, each in services().items()}
+    assert images["kafka"] == PUBLIC_IMAGE
+    base = default_of(services()["muster"]["build"]["args"]["BASE_IMAGE"])
+    assert f"ARG BASE_IMAGE={base}\n" in (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+
+
+def default_of(variable: str) -> str:
+    return re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", variable)
+
+
+def test_what_the_header_of_the_compose_file_says_is_so() -> None:
+    """Its addresses are published, and the services of its commands are there."""
+    header = COMPOSE.read_text(encoding="utf-8").split("\nname:")[0]
+    published = {port.rpartition(":")[0] for each in services().values() for port in each.get("ports", ())}
+    for address in re.findall(r"127\.0\.0\.1:\d+", header.replace("status 127.0.0.1:9100", "")):
+        assert address in published, address
+    for service in re.findall(r"docker compose (?:exec|up -d) (\w+)", header):
+        assert service in services()
 
 
 # ---- the image ------------------------------------------------------------------------------------
