@@ -21,12 +21,12 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tests.clients.endings.given import ClientSettings
-from tests.judge.real.families import PROCESSES, AiokafkaProcess, LibrdkafkaProcess, ProcessConsumer
+from tests.judge.real.families import PROCESSES, ProcessConsumer
 from tests.judge.real.given import Family, Given
 
 INPUT_ENDED: Final = 3
@@ -90,7 +90,8 @@ class Member:
             case ["block", seconds]:
                 time.sleep(float(seconds))
             case ["unsubscribe"]:
-                self._unsubscribe()
+                self._consumer.unsubscribe()
+                self._rests = partial(self._consumer.rest, REST_S)
             case ["subscribe"]:
                 self._consumer.subscribe([self._settings.topic])
                 self._rests = self._consumer.poll
@@ -100,23 +101,10 @@ class Member:
             case ["raise"]:
                 raise RuntimeError("nobody catches this")
 
-    def _unsubscribe(self) -> None:
-        consumer: Any = self._consumer
-        if isinstance(consumer, AiokafkaProcess):  # it begins a task, so it takes a running loop
-            consumer._loop.run_until_complete(_called(consumer._consumer.unsubscribe))
-        else:
-            consumer._consumer.unsubscribe()
-        if not isinstance(consumer, LibrdkafkaProcess):  # the others refuse a poll without a subscription
-            self._rests = partial(consumer.stall, REST_S)
-
     def _read(self) -> None:
         for line in sys.stdin:
             self._lines.put(line)
         os._exit(INPUT_ENDED)
-
-
-async def _called(call: Callable[[], None]) -> None:
-    call()
 
 
 if __name__ == "__main__":

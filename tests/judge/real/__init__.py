@@ -30,7 +30,8 @@ Which cases the machine has spoiled is a rule (`spoiled.py`); they are counted a
     asking.py         what an administrator asks for
     story.py          an incident while it is being done
     stage.py          a group of real processes, and single deeds
-    scenarios.py      the scenarios
+    scenario.py       what a scenario is
+    scenarios/        the scenarios
     spoiled.py        which cases the machine has spoiled
     case.py           a case from a seed
     table.py          the count by kind and family

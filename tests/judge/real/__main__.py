@@ -19,7 +19,7 @@ from tests.brokers.broker import BrokerFailed, NoBroker
 from tests.brokers.choice import running_broker
 from tests.coordinator.sidecar.admin_stage import until_coordinated
 from tests.judge.count import Verdict, count
-from tests.judge.real.case import Drawn, draw, play, told_of
+from tests.judge.real.case import Drawn, deal, draw, play, told_of
 from tests.judge.real.given import Family
 from tests.judge.real.scenarios import SCENARIOS
 from tests.judge.real.service import Mode
@@ -67,8 +67,7 @@ def main() -> int:
     if given.each:
         drawn = [draw(given.seed, name, family) for name, family in every(given.scenario, given.family)]
     else:
-        seeds = range(given.seed, given.seed + given.cases)
-        drawn = [draw(seed, given.scenario, given.family) for seed in seeds]
+        drawn = deal(range(given.seed, given.seed + given.cases), given.scenario, given.family)
     try:
         with _broker_behind(given.mode) as broker, ThreadPoolExecutor(given.jobs) as pool:
             outcomes = list(pool.map(partial(judged_and_said, given.keep, broker), drawn))

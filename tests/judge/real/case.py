@@ -17,7 +17,8 @@ from muster.replay.logs.opening import open_for_reading
 from tests.judge.case import WEIGHTS, Case
 from tests.judge.real.diary import What, wall_ms
 from tests.judge.real.given import Family
-from tests.judge.real.scenarios import SCENARIOS, RealScenario
+from tests.judge.real.scenario import RealScenario
+from tests.judge.real.scenarios import SCENARIOS
 from tests.judge.real.service import running_service
 from tests.judge.real.spoiled import Spoiled, why_spoiled
 from tests.judge.real.stage import RealStage
@@ -34,15 +35,25 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     family: Family
 
 
-def draw(seed: int, scenario: str | None = None, family: Family | None = None) -> Drawn:
-    """Always the same for a seed. The families take turns."""
-    random = Random(f"real {seed}")
-    family = family or tuple(Family)[seed % len(Family)]
-    if scenario is None:
-        sort = random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))[0]
-        fitting = [each for each in SCENARIOS.values() if each.sort is sort and family in each.wanted.families]
-        return Drawn(seed=seed, scenario=random.choice(fitting), family=family)
+def draw(seed: int, scenario: str, family: Family) -> Drawn:
+    """Always the same for a seed."""
     return Drawn(seed=seed, scenario=SCENARIOS[scenario], family=family)
+
+
+def deal(seeds: range, scenario: str | None = None, family: Family | None = None) -> list[Drawn]:
+    """Draw a case for each seed. The families take turns, and no scenario comes again before all have come once."""
+    random = Random(f"real {seeds.start}")
+    pack: list[RealScenario] = []
+    dealt: list[Drawn] = []
+    for seed in seeds:
+        of = family or tuple(Family)[seed % len(Family)]
+        if not any(of in each.wanted.families for each in pack):
+            again = [each for each in SCENARIOS.values() if scenario in (None, each.name)]
+            pack += random.sample(again, len(again))
+        drawn = next(each for each in pack if of in each.wanted.families)
+        pack.remove(drawn)
+        dealt.append(Drawn(seed=seed, scenario=drawn, family=of))
+    return dealt
 
 
 def play(drawn: Drawn, keep: Path | None = None, *, broker: str | None = None) -> Case:

@@ -32,6 +32,8 @@ class What(StrEnum):
     """It stood still from `from_ms` on."""
     STALLED = "stalled"
     """It has not polled since `from_ms`, as it was told."""
+    RESUBSCRIBED = "resubscribed"
+    """It had no subscription since `from_ms`, as it was told, and subscribes again."""
     FENCED = "fenced"
     FAILED = "failed"
     """Its consumer could not go on."""

@@ -55,6 +55,15 @@ class ProcessConsumer(RunningConsumer):
         """Do not poll; what beats by itself goes on."""
         time.sleep(duration_s)
 
+    def unsubscribe(self) -> None:
+        """Give the subscription up; until the next one, `rest` takes the place of `poll`."""
+        consumer: Any = self
+        consumer._consumer.unsubscribe()
+
+    def rest(self, duration_s: float) -> None:
+        """Let time pass without a subscription, for which most clients refuse a poll."""
+        self.stall(duration_s)
+
     def enforce(self) -> None:
         """Ask for a rebalance, as Java's application alone can."""
         raise NotImplementedError
@@ -90,6 +99,11 @@ class LibrdkafkaProcess(ProcessConsumer, Confluent):
     def member_id(self) -> str:
         return str(self._consumer.memberid())
 
+    def rest(self, duration_s: float) -> None:
+        until_s = time.monotonic() + duration_s
+        while time.monotonic() < until_s:
+            self.poll()
+
 
 class KafkaPythonProcess(ProcessConsumer, KafkaPython):
     """kafka-python."""
@@ -122,6 +136,12 @@ class AiokafkaProcess(ProcessConsumer, Aiokafka):
 
     def stall(self, duration_s: float) -> None:
         self._loop.run_until_complete(asyncio.sleep(duration_s))
+
+    def unsubscribe(self) -> None:
+        async def within_loop() -> None:  # it begins a task
+            self._consumer.unsubscribe()
+
+        self._loop.run_until_complete(within_loop())
 
 
 class JavaProcess(ProcessConsumer, JavaConsumer):

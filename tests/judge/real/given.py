@@ -63,6 +63,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stall_s: float = 0
     """Do not poll for so long."""
     subscribe: tuple[str, ...] = ()
+    unsubscribe_s: float = 0
+    """Unsubscribe, and subscribe again after so long."""
     enforce: bool = False
     """Ask for a rebalance, as only Java's application can."""
     assign_s: float = 0

@@ -65,6 +65,12 @@ def serve(consumer: ProcessConsumer, orders: Orders, diary: Diary) -> bool:
                 from_ms = wall_ms()
                 consumer.stall(order.stall_s)
                 diary.note(What.STALLED, from_ms=from_ms)
+            if order.unsubscribe_s:
+                from_ms = wall_ms()
+                consumer.unsubscribe()
+                consumer.rest(order.unsubscribe_s)
+                consumer.subscribe([consumer.topic])
+                diary.note(What.RESUBSCRIBED, from_ms=from_ms)
             if order.subscribe:
                 consumer.subscribe(order.subscribe)
             if order.enforce:

@@ -1,0 +1,46 @@
+"""A scenario: what is done to real processes, what it is called, and what it needs.
+
+What belongs here: the registration, and what several scenarios share. The kinds are those of `docs/incidents.md`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from muster.replay.fleet.simulation.scenario import ScenarioSort
+from tests.judge.real.stage import RealStage, Style, Wanted
+
+Play = Callable[[RealStage], None]
+
+OWN: Final = (Style.OWN_IDS,)
+
+PLAIN, COMPOUND, NEAR_MISS, QUIET = (
+    ScenarioSort.PLAIN,
+    ScenarioSort.COMPOUND,
+    ScenarioSort.NEAR_MISS,
+    ScenarioSort.QUIET,
+)
+
+
+class RealScenario(msgspec.Struct, frozen=True, kw_only=True):
+    """`play` does it to a group that has formed."""
+
+    name: str
+    sort: ScenarioSort
+    wanted: Wanted
+    play: Play
+
+
+SCENARIOS: Final[dict[str, RealScenario]] = {}
+
+
+def scenario(sort: ScenarioSort, wanted: Wanted | None = None) -> Callable[[Play], Play]:
+    """Register a function as a scenario, under its name."""
+
+    def register(play: Play) -> Play:
+        name = play.__name__.replace("_", "-")
+        SCENARIOS[name] = RealScenario(name=name, sort=sort, wanted=wanted or Wanted(), play=play)
+        return play
+
+    return register
