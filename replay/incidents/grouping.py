@@ -72,6 +72,8 @@ class _Draft:
 
     @property
     def begin_ms(self) -> int:
+        if self.claim.began_ms is not None:
+            return self.claim.began_ms
         if self.rebalances:
             return min(each.started_ms for each in self.rebalances)
         if self.claim.at_ms is not None:
@@ -237,7 +239,8 @@ def _incident(
         grade=claim.grade,
         headline=claim.headline,
         culprits=refs(_distinct(claim)),
-        started_at=instant(min((each.started_ms for each in rebalances), default=draft.begin_ms)),
+        affected=refs(claim.affected),
+        started_at=instant(draft.begin_ms),
         ended_at=None if end_ms is None else instant(end_ms),
         rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],

@@ -43,8 +43,10 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """One story of a group.
 
     `id` is unique in the history of its group; `parent` is the id of the incident within which this one happened.
-    `culprits` are the members that it is blamed on, all of them; none if it is none of the members. `started_at` and
-    `ended_at`: from when the group left its state until its last rebalance ended; None: it has not.
+    `culprits` are the members that it is blamed on, all of them, or other clients (an administrator's), which have no
+    member id; none if it is nobody. `affected` are members that it befell and that are not to blame. `started_at` and
+    `ended_at`: from when the group left its state, or somebody else's request came, until its last rebalance ended;
+    None: it has not.
     """
 
     id: str
@@ -61,6 +63,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
     advice: tuple[str, ...]
     notes: tuple[str, ...]
+    affected: tuple[MemberRef, ...] = ()
     crosses: tuple[WindowEdge, ...] = ()
     """The edges of the window that was asked for; it is told whole all the same."""
 

@@ -49,6 +49,9 @@ SECOND_ROUND_MS: Final = 60_000
 ASKED_AGAIN_MS: Final = 3_000
 """A leader that asks again within this time after a rebalance, without a reason, is not done with that one."""
 
+ASKED_NEXT_MS: Final = 300_000
+"""A member that asks for a rebalance within this time after it asked before, in the same words, is told once."""
+
 TAKEOVER_MS: Final = 2_000
 """A last sign of life so near to a takeover may be the takeover, in histories that do not record who was heard from."""
 

@@ -158,15 +158,16 @@ def is_of_application(client_reason: str | None) -> bool:
 
 
 def clients_say(reasons: Iterable[str | None]) -> str:
-    """'the clients say: "a", "b" and 2 others': a few of the different ones."""
-    quoted = list(dict.fromkeys(f'"{each}"' for each in reasons))
+    """'the clients say: "a", "b" and 2 others': a few of the different ones. `reasons`: one of each client."""
+    said = [f'"{each}"' for each in reasons]
+    quoted = list(dict.fromkeys(said))
     if len(quoted) > NAMED_MAX:
         quoted = [*quoted[:NAMED_MAX], plural(len(quoted) - NAMED_MAX, "other")]
-    return f"the clients say: {listed(quoted)}"
+    return f"{'the client says' if len(said) == 1 else 'the clients say'}: {listed(quoted)}"
 
 
 def is_close(client_reason: str | None) -> bool:
-    """Whether the client says that it left since it was closed; the others do not tell that from a poll time-out."""
+    """Whether the client says that it left since it was closed; the others do not tell that from a poll timeout."""
     return (client_reason or "").startswith("the consumer is being closed")
 
 

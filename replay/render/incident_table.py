@@ -62,9 +62,11 @@ def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, Renderabl
     if incident.parent is not None:
         _, seq, kind = incident.parent.split("-", 2)
         yield "Within", text(f"{kind} (seq {seq})")
-    if len(incident.culprits) > NAMED_MAX:  # the headline has no room for all of them
+    for label, members in (("Culprits", incident.culprits), ("Affected", incident.affected)):
         # A process that was replaced is there by its old and by its new member id: once is enough.
-        yield "Culprits", text(listed(list(dict.fromkeys(map(process_name, incident.culprits)))))
+        names = list(dict.fromkeys(map(process_name, members)))
+        if max(len(names), len(members) // 2) > NAMED_MAX:  # the headline has no room for all of them
+            yield label, text(listed(names))
     if incident.rebalances:
         yield "Rebalances", _rebalances(incident.rebalances)
     if incident.chain:

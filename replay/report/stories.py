@@ -23,7 +23,8 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     story: IncidentOnPage
     incident_id: str
     parent_id: str | None
-    culprits: tuple[MemberRef, ...]
+    processes: tuple[MemberRef, ...]
+    """Those to blame, and those that it befell."""
 
 
 class Total:
@@ -74,13 +75,13 @@ def brief(incident: Incident) -> Brief:
         story=story,
         incident_id=incident.id,
         parent_id=incident.parent,
-        culprits=incident.culprits,
+        processes=(*incident.culprits, *incident.affected),
     )
 
 
 def story(brief: Brief, number: int, numbers: dict[str, int], lanes: Lanes) -> IncidentOnPage:
     """The incident on the page. `numbers`: of those on the page that may be its parent, by id."""
-    found = {lanes.number_of(each.member_id) for each in brief.culprits} - {None}
+    found = {lanes.number_of(each.member_id) for each in brief.processes} - {None}
     return msgspec.structs.replace(
         brief.story,
         key=f"incident-{number}",

@@ -20,7 +20,8 @@ UNKNOWN: Final = "unknown"
 class Telling(msgspec.Struct, frozen=True, kw_only=True):
     """One incident as it is told. `span` in wall clock ms; its end is None if it is not known.
 
-    `culprits`: member ids (any that the process had), or instance ids. `rebalances`: by incarnation and the generation
+    `culprits`: member ids (any that the process had), or instance ids; those of the members that it befell, where
+    another client did it. `rebalances`: by incarnation and the generation
     to which each led. `parent`: the `key` of another one.
     """
 

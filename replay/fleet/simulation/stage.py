@@ -46,6 +46,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     libraries: Sequence[str] = LIBRARIES
     assignors: Sequence[tuple[str, ...]] = ASSIGNORS
     version_min: int = 3
+    rebalance_min_ms: int = 0
     rebalance_max_ms: int = 300_000
     styles: Sequence[Style] = tuple(Style)
 
@@ -64,7 +65,8 @@ class Stage:
         self.version = max(wanted.version_min, random.choice((3, 5, 9, 9)))
         self.assignors = random.choice(wanted.assignors)
         self.session_ms = random.choice((6_000, 10_000, 10_000, 30_000, 45_000))
-        self.rebalance_ms = min(wanted.rebalance_max_ms, random.choice((30_000, 60_000, 60_000, 300_000)))
+        rebalance_ms = min(wanted.rebalance_max_ms, random.choice((30_000, 60_000, 60_000, 300_000)))
+        self.rebalance_ms = max(wanted.rebalance_min_ms, rebalance_ms)
         self.poll_ms = random.choice((50, 400, 1_000))
         self.renames_pods = random.random() < 0.5
         self.heartbeat_ms = random.choice((1_000, 3_000, 3_000))

@@ -162,7 +162,11 @@ INCIDENTS: Final = FleetTable(
         Column("grade", TEXT, "How well it is known: recorded, inferred or unknown."),
         Column("headline", TEXT, "In a sentence."),
         Column("parent", TEXT, "The incident within which it happened; null: none.", can_be_null=True),
-        Column("culprits", TEXTS, "The members that it is blamed on, by name; none if it is none of them."),
+        Column(
+            "culprits",
+            TEXTS,
+            "Who is to blame: members by name, other clients by client id; empty: nobody.",
+        ),
         Column("client_ids", TEXTS, "Their client ids."),
         Column("client_hosts", TEXTS, "Their hosts, as Kafka prints them."),
         Column("rebalances", COUNT, "Rebalances that are its own."),

@@ -33,5 +33,6 @@ def day_of(wall_ms: int) -> int:
 
 
 def name_of(member: Member | MemberRef) -> str:
-    """The member's name for administrators: its instance id, or its member id."""
-    return member.group_instance_id or member.member_id
+    """The member's name for administrators: its instance id, or its member id; of a client that is no member, its
+    client id."""
+    return member.group_instance_id or member.member_id or member.client_id

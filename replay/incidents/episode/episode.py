@@ -191,6 +191,17 @@ class Episode:
         joins = (act for act in self.acts if isinstance(act, JOINERS))
         return {act.member.member_id: act.at_ms for act in joins}
 
+    def waited_until_ms(self, member_id: MemberId) -> int:
+        """When the join phase was over in which the member joined last: until then it waited for the answer."""
+        joined_ms = self._last_joins_ms.get(member_id, 0)
+        later = bisect_left(self._join_phases_ms, joined_ms)
+        return self._join_phases_ms[later] if joined_ms and later < len(self._join_phases_ms) else joined_ms
+
+    @cached_property
+    def _join_phases_ms(self) -> list[int]:
+        """When each join phase was over."""
+        return [act.at_ms for act in self.of(Phase) if isinstance(act.event, JoinPhaseCompleted)]
+
     @cached_property
     def _seqs(self) -> list[int]:
         return [act.seq for act in self.acts]

@@ -9,4 +9,5 @@ standbys.py       Standbys that were called for members that are gone.
 subscriptions.py  Partitions that members gave up, as their subscriptions say.
 emptiness.py      Why a group has no members.
 naming.py         How sentences name members.
+poll_interval.py  Whether a member may have polled too late.
 """

@@ -1,9 +1,10 @@
 """How the connection of a member ended that is gone: what that says of its process (format level 6).
 
-ENDED    its side closed or reset the connection at once, within a heartbeat of its last sign of life: the process had
-         ended, in whatever way, and its machine and the network lived. (docs/clients.md: all client families, for
-         SIGTERM, kill -9 and an exception alike; FIN or RST by chance.)
-CLOSED   its side closed the connection, but later: a client that gave it up, or a proxy between that was tired of it
+ENDED    its side closed or reset the connection at once, within a heartbeat of its last sign of life, or while it
+         waited for the answer to its join: the process had ended, in whatever way, and its machine and the network
+         lived. (docs/clients.md: all client families, for SIGTERM, kill -9 and an exception alike; FIN or RST by
+         chance.)
+LATER    its side closed the connection, but later: a client that gave it up, or a proxy between that was tired of it
 OPEN     it was still open when the member was removed: nobody had closed it, so the process stood still or polled too
          late, its machine had died, or the network was cut
 LOST     the operating system gave it up, since nothing was acknowledged
@@ -18,6 +19,7 @@ from typing import Final
 
 from muster.events.connection import ConnectionEnd, LastConnection
 from muster.replay.incidents.episode.acts import CameBack, Went
+from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -37,13 +39,13 @@ class Ending(Enum):
     """See the module."""
 
     ENDED = auto()
-    CLOSED = auto()
+    LATER = auto()
     OPEN = auto()
     LOST = auto()
     UNKNOWN = auto()
 
 
-def ending(act: Went | CameBack) -> Ending:
+def ending(episode: Episode, act: Went | CameBack) -> Ending:
     """How the connection ended of the process that is gone."""
     connection = act.last_connection
     if connection is None:
@@ -52,30 +54,31 @@ def ending(act: Went | CameBack) -> Ending:
         case None:
             return Ending.OPEN
         case ConnectionEnd.CLOSED | ConnectionEnd.RESET:
-            return Ending.ENDED if _late_ms(act, connection) <= _heartbeat_ms(act) + SLACK_MS else Ending.CLOSED
+            late_ms = _late_ms(episode, act, connection)
+            return Ending.ENDED if late_ms <= heartbeat_ms(act) + SLACK_MS else Ending.LATER
         case ConnectionEnd.TIMED_OUT:
             return Ending.LOST
         case ConnectionEnd.CLOSED_BY_COORDINATOR | ConnectionEnd.UNKNOWN:
             return Ending.UNKNOWN
 
 
-def ended_ms(act: Went | CameBack) -> int:
+def ended_ms(episode: Episode, act: Went | CameBack) -> int:
     """When the process ended: when its connection did, or else its last sign of life."""
     connection = act.last_connection
-    if connection is None or connection.ended_ms is None or ending(act) is not Ending.ENDED:
+    if connection is None or connection.ended_ms is None or ending(episode, act) is not Ending.ENDED:
         return act.last_seen_ms
     return connection.ended_ms
 
 
-def all_ended(acts: Sequence[Went | CameBack]) -> bool:
+def all_ended(episode: Episode, acts: Sequence[Went | CameBack]) -> bool:
     """Whether the processes of all of them had ended."""
-    return all(ending(act) is Ending.ENDED for act in acts)
+    return all(ending(episode, act) is Ending.ENDED for act in acts)
 
 
-def ended_together(acts: Sequence[Went]) -> Iterator[Statement]:
+def ended_together(episode: Episode, acts: Sequence[Went]) -> Iterator[Statement]:
     """Say that all came from one address and ended in one moment: what ended may be what they have in common there."""
     hosts = {act.member.client_host for act in acts}
-    ends = sorted(map(ended_ms, acts))
+    ends = sorted(ended_ms(episode, act) for act in acts)
     if len(acts) < 2 or len(hosts) > 1 or ends[-1] - ends[0] > ONE_MOMENT_MS:
         return
     yield Statement(
@@ -90,29 +93,35 @@ def ended_together(acts: Sequence[Went]) -> Iterator[Statement]:
     )
 
 
-def _late_ms(act: Went | CameBack, connection: LastConnection) -> int:
-    return 0 if connection.ended_ms is None else connection.ended_ms - act.last_seen_ms
+def _late_ms(episode: Episode, act: Went | CameBack, connection: LastConnection) -> int:
+    """How long after its last sign of life the connection ended. One that waits for the answer to its join, until the
+    join phase is over, sends no heartbeats.
+    """
+    if connection.ended_ms is None:
+        return 0
+    member_id = act.member.member_id if isinstance(act, Went) else act.replaced_member_id
+    return connection.ended_ms - max(act.last_seen_ms, min(connection.ended_ms, episode.waited_until_ms(member_id)))
 
 
-def _heartbeat_ms(act: Went | CameBack) -> int:
+def heartbeat_ms(act: Went | CameBack) -> int:
     """The longest that it was silent between two heartbeats, or a third of its session, which none should exceed."""
     member = act.before or act.member if isinstance(act, CameBack) else act.member
     return max(act.longest_silence_ms if isinstance(act, Went) else 0, member.session_timeout_ms // 3)
 
 
-def connection_statement(act: Went) -> Iterator[Statement]:
+def connection_statement(episode: Episode, act: Went) -> Iterator[Statement]:
     """Say what is recorded of its connection."""
     connection = act.last_connection
     if connection is None:
         return
-    found = ending(act)
+    found = ending(episode, act)
     whose = process_name(act.member)
     if connection.edge is not None:
         whose += f" to the Muster process with node id {connection.edge}"
     late = "" if connection.ended_ms is None else duration(max(0, connection.ended_ms - act.last_seen_ms))
     text = {
         Ending.ENDED: f"the connection of {whose} was closed from its side {late} after its last sign of life",
-        Ending.CLOSED: (
+        Ending.LATER: (
             f"the connection of {whose} was closed from its side, but {late} after its last sign of life: by the"
             " client, or by a proxy between"
         ),

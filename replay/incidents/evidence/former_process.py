@@ -4,7 +4,7 @@ ALIVE    it was fenced afterwards
 CLOSED   its side had closed its connection, within a heartbeat of its last sign of life (format level 6)
 SILENT   it had not been heard from for longer than a live one is (a heartbeat comes in each third of the session)
 ENDED    it was never heard from again, though a live one would have been fenced at its next heartbeat
-UNKNOWN  it was alive shortly before, and the history does not show what became of it: a restart, a late poll and a
+UNKNOWN  it was alive shortly before, and the history does not show what became of it: a restart, a poll timeout and a
          second process look the same
 """
 
@@ -34,7 +34,7 @@ def former_process(episode: Episode, came: CameBack) -> FormerProcess:
     """Whether the process that had the instance id before this one had ended."""
     if episode.fenced_after(came):
         return FormerProcess.ALIVE
-    if ending(came) is Ending.ENDED:
+    if ending(episode, came) is Ending.ENDED:
         return FormerProcess.CLOSED
     if _was_silent(episode, came):
         return FormerProcess.SILENT
@@ -74,9 +74,10 @@ def former_statement(episode: Episode, came: CameBack) -> Statement:
     from_ms = _silent_from_ms(episode, came)
     silent = "" if from_ms is None else f" for {duration(max(0, came.at_ms - from_ms))}"
     before = f"it had not been heard from{silent}" if silent else "when it was last heard from is not recorded"
+    closed_ms = max(0, came.at_ms - ended_ms(episode, came))
     text, grade = {
         FormerProcess.CLOSED: (
-            f"the process before it had closed its connection {duration(max(0, came.at_ms - ended_ms(came)))} before",
+            f"the process before it had closed its connection {duration(closed_ms)} before",
             Grade.RECORDED,
         ),
         FormerProcess.SILENT: (f"the process before it had not been heard from{silent}", Grade.RECORDED),

@@ -19,7 +19,7 @@ def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
     """The statements about each of them."""
     for act in gone:
         yield _last_seen(episode, act)
-        yield from connection_statement(act)
+        yield from connection_statement(episode, act)
         yield from _late(episode, act)
         yield from _early(episode, act)
         yield from _heard_again(episode, act)

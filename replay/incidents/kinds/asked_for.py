@@ -1,18 +1,21 @@
 """A member that asked for a new assignment with the subscription that it had."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from muster.events.causes import Cause
-from muster.replay.incidents.episode.acts import Rejoined, topics_text
+from muster.replay.incidents.episode.acts import Rejoined, members_of, topics_text
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.rounds import goes_on, is_soon_after
+from muster.replay.incidents.runs import runs
+from muster.replay.incidents.windows import ASKED_NEXT_MS
 from muster.replay.rebalances.rebalance import Outcome, PartitionMove, Rebalance
-from muster.replay.rebalances.wording import is_of_application, plural, says_something
-from muster.replay.times import instant
+from muster.replay.rebalances.wording import clients_say, is_of_application, plural, says_something
+from muster.replay.times import duration, instant
 
 ENFORCED = Kind(
     "enforced",
@@ -41,15 +44,55 @@ SAYS_METADATA_CHANGED = "cached metadata has changed"
 Or when it forgot them: since 4.0 it does, while no broker can be reached (KIP-899).
 """
 
+_NUMBER = re.compile(r"\d+")
+"""A part of a client's words that differs from one time to the next."""
+
 _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """A member asked for a new assignment with the same subscription."""
+    """A member asked for a new assignment with the same subscription; one that asks again and again is told once."""
+    enforced: defaultdict[Hashable, list[tuple[Rejoined, IncidentClaim]]] = defaultdict(list)
     for act in view.free(Rejoined):
         rebalance = view.episode.rebalance_of(act) if act.why.cause in _ASKED else None
-        if rebalance is not None:
-            yield from _claims(view, act, rebalance)
+        if rebalance is None:
+            continue
+        for claim in _claims(view, act, rebalance):
+            if claim.kind is ENFORCED:
+                enforced[view.episode.process_of(act.member).key, _NUMBER.sub("", claim.headline)].append((act, claim))
+            else:
+                yield claim
+    for of_member in enforced.values():
+        for run in runs(of_member, lambda run, each: each[0].at_ms - run[-1][0].at_ms <= ASKED_NEXT_MS):
+            yield run[0][1] if len(run) == 1 else _folded([act for act, _ in run], run[0][1].grade)
+
+
+def _folded(acts: Sequence[Rejoined], grade: Grade) -> IncidentClaim:
+    """One claim for all times that a member asked. The words differ in their numbers alone."""
+    first, last = acts[0], acts[-1]
+    words = list(dict.fromkeys(act.why.client_reason for act in acts))
+    said = ""
+    if all(map(says_something, words)):
+        said = f"; {client_word(first)}" if len(words) == 1 else f"; {client_word(first)}, and the last time"
+        said += "" if len(words) == 1 else f' "{last.why.client_reason}"'
+    what = "a rebalance" if grade is Grade.RECORDED else "a new assignment with the same subscription"
+    span = duration(last.at_ms - first.at_ms)
+    return IncidentClaim(
+        kind=ENFORCED,
+        acts=tuple(acts),
+        culprits=members_of(acts),
+        grade=grade,
+        headline=f"{process_name(first.member)} asked for {what} {len(acts)} times within {span}{said}",
+        chain=tuple(
+            Statement(
+                text=f"{process_name(act.member)} asked the {which} time",
+                grade=Grade.RECORDED,
+                at=instant(act.at_ms),
+                seqs=(act.seq,),
+            )
+            for which, act in (("first", first), ("last", last))
+        ),
+    )
 
 
 def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[IncidentClaim]:
@@ -107,7 +150,7 @@ def _metadata_claim(act: Rejoined, shown: Rebalance) -> IncidentClaim:
 
 def client_word(act: Rejoined) -> str:
     """'the client says: "..."'."""
-    return f'the client says: "{act.why.client_reason}"'
+    return clients_say([act.why.client_reason])
 
 
 def _partitions_text(shown: Rebalance) -> str:

@@ -1,10 +1,12 @@
 """A member that fell silent and did not come back."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from muster.replay.incidents.episode.acts import Came, Departure, Went
-from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ending
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
@@ -12,6 +14,7 @@ from muster.replay.incidents.evidence.standbys import call_for, call_text
 from muster.replay.incidents.evidence.waiting import given_up
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.incidents.kinds.stopped import ended_claim, ended_within
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import REPLACED_MS, SAME_MOMENT_MS
 from muster.replay.times import duration, setting
@@ -31,7 +34,7 @@ MACHINE_ADVICE: Final = (
 )
 _HOW: Final = {
     Ending.ENDED: "ended without leaving, which closed its connection",
-    Ending.CLOSED: "fell silent without leaving",
+    Ending.LATER: "fell silent without leaving",
     Ending.OPEN: "fell silent without leaving, its connection still open",
     Ending.LOST: "fell silent without leaving, and its connection was lost",
     Ending.UNKNOWN: "fell silent without leaving",
@@ -46,33 +49,31 @@ KIND = Kind(
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     silent = [act for act in view.free(Went) if act.is_silent]
-    alone = (act for act in silent if ending(act) is Ending.ENDED and call_for(view.episode, act) is None)
-    ended = sorted(alone, key=ended_ms)
-    at_once = [run for run in runs(ended, _ended_at_once) if len(run) > 1]
+    alone = (act for act in silent if ending(view.episode, act) is Ending.ENDED and call_for(view.episode, act) is None)
+    ended = sorted(alone, key=partial(ended_ms, view.episode))
+    at_once = [run for run in runs(ended, partial(_ended_at_once, view.episode)) if len(run) > 1]
     yield from (_of_several(view, run) for run in at_once)
     told = {act.seq for run in at_once for act in run}
     yield from (_of_one(view, act) for act in silent if act.seq not in told)
 
 
 def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
-    members = tuple(act.member for act in run)
-    return IncidentClaim(
-        kind=KIND,
-        acts=tuple(sorted(run, key=lambda act: act.seq)),
-        culprits=members,
-        grade=Grade.INFERRED,
+    return ended_claim(
+        view,
+        KIND,
+        run,
         headline=(
-            f"{len(run)} processes ended without leaving within {duration(ended_ms(run[-1]) - ended_ms(run[0]))}:"
-            f" {processes(members)}; each closed its connection, and {_nobody_took(view, run[-1], 'their places')}"
+            f"{len(run)} processes ended without leaving{ended_within(view.episode, run)}:"
+            f" {processes([act.member for act in run])}; each closed its connection, and"
+            f" {_nobody_took(view, run[-1], 'their places')}"
         ),
-        chain=(*silences(view.episode, run), *ended_together(run)),
-        advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED, *shorter_sessions(view.episode, run)),
+        advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED),
     )
 
 
 def _of_one(view: EpisodeView, act: Went) -> IncidentClaim:
     is_known = view.episode.silence_of(act).is_known
-    found = ending(act)
+    found = ending(view.episode, act)
     how = _HOW[found] if is_known else "was not heard from any more"
     return IncidentClaim(
         kind=KIND,
@@ -96,8 +97,8 @@ def _advice(act: Went, found: Ending) -> tuple[str, ...]:
     return (ADVICE, UNLESS_STOPPED) if found is Ending.ENDED else (ADVICE,)
 
 
-def _ended_at_once(run: list[Went], act: Went) -> bool:
-    return ended_ms(act) - ended_ms(run[0]) <= SAME_MOMENT_MS
+def _ended_at_once(episode: Episode, run: list[Went], act: Went) -> bool:
+    return ended_ms(episode, act) - ended_ms(episode, run[0]) <= SAME_MOMENT_MS
 
 
 def _its_place(view: EpisodeView, act: Went) -> str:

@@ -1,10 +1,8 @@
 """One process that went and came back again and again."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from muster.events.ids import MemberId
 from muster.replay.incidents.episode.acts import CameBack, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
@@ -13,8 +11,7 @@ from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, grade_of, is_soon_again, members_of
-from muster.replay.incidents.runs import runs
+from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of, times_in_a_row, would_be_heard
 from muster.replay.incidents.windows import (
     CRASH_LOOP_TIMES_MIN,
 )
@@ -36,26 +33,18 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             kind=KIND,
             acts=acts_of(run),
             culprits=members_of(run),
-            grade=grade_of(run) if _would_be_heard(run) else Grade.UNKNOWN,
+            grade=grade_of(run) if would_be_heard(run) else Grade.UNKNOWN,
             headline=(
                 f"{process_name(run[0].member)} {_what(run)} {len(run)} times within {duration(span_ms)}"
-                f"{'' if _would_be_heard(run) else MAY_HAVE_LIVED}"
+                f"{'' if would_be_heard(run) else MAY_HAVE_LIVED}"
             ),
             advice=("look at why this process ends, in its own log", *shorter_sessions(view.episode, _gone(run))),
         )
 
 
 def loops(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """The runs in which one process went and came back often enough: by its name, or by the connection that it kept."""
-    by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
-    keys: dict[MemberId, tuple[str, ...]] = {}
-    for each in replaced:
-        key = keys.get(each.former_id, each.process.key)
-        by_process[key].append(each)
-        if each.on_same_connection:
-            keys[each.came.member.member_id] = key
-    for times in by_process.values():
-        yield from (run for run in runs(times, is_soon_again) if len(run) >= CRASH_LOOP_TIMES_MIN)
+    """The runs in which one process went and came back often enough."""
+    return (run for run in times_in_a_row(replaced) if len(run) >= CRASH_LOOP_TIMES_MIN)
 
 
 def had_not_ended(episode: Episode, each: Replacement) -> bool:
@@ -68,11 +57,6 @@ def had_not_ended(episode: Episode, each: Replacement) -> bool:
 
 def _gone(run: Sequence[Replacement]) -> Iterator[Went]:
     return (each.went for each in run if each.went is not None)
-
-
-def _would_be_heard(run: Sequence[Replacement]) -> bool:
-    """Whether one that only fell silent, and lived, would be recorded as heard from again (format level 4)."""
-    return not all(each.went is not None and each.went.is_silent and each.went.heard is None for each in run)
 
 
 def _what(run: Sequence[Replacement]) -> str:

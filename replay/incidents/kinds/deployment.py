@@ -1,7 +1,9 @@
 """Many processes that were replaced, one after another or at once."""
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from muster.events.state import Member
@@ -13,7 +15,15 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.assignor_change import KIND as ASSIGNORS
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, advice_on, fenced_before, grade_of, how_it_went, members_of
+from muster.replay.incidents.kinds.replaced import (
+    acts_of,
+    advice_on,
+    fenced_before,
+    grade_of,
+    how_it_went,
+    members_of,
+    would_be_heard,
+)
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import (
     DEPLOYMENT_NEXT_MS,
@@ -44,15 +54,54 @@ def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
         for each in view.free_replacements()
         if each.former_id not in view.episode.heard_again and not each.on_same_connection
     ]
-    for gone_together in runs(sorted(replaced, key=lambda each: each.gone_ms), _goes_on):
+    enough: list[tuple[list[Replacement], int]] = []
+    spare: defaultdict[Hashable, list[Replacement]] = defaultdict(list)
+    for gone_together in runs(sorted(replaced, key=_gone_ms), _goes_on):
         for wave in _waves(view, gone_together):
-            for replaced_together in runs(wave, _goes_on):
-                run = sorted(replaced_together, key=lambda each: each.begin_ms)
-                if len(run) < DEPLOYMENT_PROCESSES_MIN:
-                    continue
-                size = max(len(view.episode.members_at(run[0].begin_ms)), len(run))
-                if len(run) >= size * DEPLOYMENT_SHARE_MIN:
-                    yield run, size
+            for run in runs(wave, _goes_on):
+                size = max(len(view.episode.members_at(min(each.begin_ms for each in run))), len(run))
+                if len(run) >= max(DEPLOYMENT_PROCESSES_MIN, size * DEPLOYMENT_SHARE_MIN):
+                    enough.append((run, size))
+                else:
+                    for each in run:
+                        spare[each.process.key].append(each)
+    for run, size in enough:
+        _take_nearer(view, run, spare)
+        yield sorted(run, key=lambda each: each.begin_ms), size
+
+
+def _take_nearer(view: EpisodeView, run: list[Replacement], spare: dict[Hashable, list[Replacement]]) -> None:
+    """Where a process was replaced more than once, have the time that is nearest to the others: it was alone in the
+    other one. `spare`: the replacements that are of no deployment, by process.
+    """
+    while len(run) > 1:
+        for end in (run[0], run[-1]):
+            first, last = (run[1], run[-1]) if end is run[0] else (run[0], run[-2])
+            near = [each for each in spare.get(end.process.key, ()) if _was_there(view, each, first.gone_ms)]
+            best = min(near, key=partial(_span_ms, first, last), default=end)
+            if _span_ms(first, last, best) < run[-1].gone_ms - run[0].gone_ms:
+                spare[end.process.key].remove(best)
+                spare[end.process.key].append(end)
+                run.remove(end)
+                insort(run, best, key=_gone_ms)
+                break
+        else:
+            return
+
+
+def _was_there(view: EpisodeView, each: Replacement, began_ms: int) -> bool:
+    """Whether the process that it replaced was in the group when the others began to be replaced."""
+    came_ms = view.episode.came_ms(each.former_id)
+    return came_ms is None or came_ms <= began_ms
+
+
+def _span_ms(first: Replacement, last: Replacement, other: Replacement) -> int:
+    """From the first of the three that went to the last."""
+    return max(last.gone_ms, other.gone_ms) - min(first.gone_ms, other.gone_ms)
+
+
+def _gone_ms(each: Replacement) -> int:
+    return each.gone_ms
 
 
 def _waves(view: EpisodeView, replaced: Sequence[Replacement]) -> list[list[Replacement]]:
@@ -91,7 +140,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             kind=ASSIGNORS if changed else KIND,
             acts=acts_of(run),
             culprits=members_of(run),
-            grade=Grade.UNKNOWN if fell_silent and not _would_be_heard(run) else grade_of(run),
+            grade=Grade.UNKNOWN if fell_silent and not would_be_heard(run) else grade_of(run),
             headline=(
                 f"{changed}{plural(len(named), 'process')} of {size} {how}{order} within"
                 f" {duration(max(each.end_ms for each in run) - begin_ms)}: {processes(named)}"
@@ -124,16 +173,15 @@ def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:
     """Whether all were missed before any was back, at one moment: a cut network looks the same, but for clients that
     come with their old member ids, which is `network-cut`."""
     went = [each.went for each in run if each.went is not None and each.went.how is Departure.EXPIRED]
-    if len(went) < len(run) or all_ended(went) or not all(view.episode.silence_of(act).is_known for act in went):
+    if (
+        len(went) < len(run)
+        or all_ended(view.episode, went)
+        or not all(view.episode.silence_of(act).is_known for act in went)
+    ):
         return False
     seen = [act.last_seen_ms for act in went]
     are_missed_first = all(each.came.at_ms >= act.at_ms for each, act in zip(run, went, strict=True))
     return are_missed_first and max(seen) - min(seen) <= SAME_MOMENT_MS
-
-
-def _would_be_heard(run: Sequence[Replacement]) -> bool:
-    """Whether the log would say that they were heard from again under their old ids (format level 4)."""
-    return all(each.went is not None and each.went.heard is not None for each in run)
 
 
 def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:

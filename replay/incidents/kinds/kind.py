@@ -24,17 +24,21 @@ class Kind(msgspec.Struct, frozen=True):
 class IncidentClaim(msgspec.Struct, frozen=True, kw_only=True):
     """An incident that was found: the acts and the rebalances that are its own.
 
-    `held`: rebalances that it is the primary incident of, whatever started them.
+    `held`: rebalances that it is the primary incident of, whatever started them. `affected`: members that it befell and
+    that are not to blame for it.
     """
 
     kind: Kind
     acts: tuple[AnyAct, ...]
     culprits: tuple[Member | MemberRef, ...]
+    affected: tuple[Member, ...] = ()
     grade: Grade
     headline: str
     chain: tuple[Statement, ...] = ()
     advice: tuple[str, ...] = ()
     held: tuple[Rebalance, ...] = ()
+    began_ms: int | None = None
+    """When it began, where its rebalances do not tell: they may be earlier ones, or later ones."""
     at_ms: int | None = None
     until_ms: int | None = None
     """When it was, or began, and when it was over; wall clock ms. None: as its acts tell."""

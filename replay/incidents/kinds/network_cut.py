@@ -33,7 +33,11 @@ KIND = Kind(
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     back = view.returns()
     expired = (act for act in view.free(Went) if act.how is Departure.EXPIRED)
-    seen = (act for act in expired if view.episode.silence_of(act).is_known and ending(act) is not Ending.ENDED)
+    seen = (
+        act
+        for act in expired
+        if view.episode.silence_of(act).is_known and ending(view.episode, act) is not Ending.ENDED
+    )
     silent = sorted(seen, key=lambda act: act.last_seen_ms)
     for together in _fallen_together(view, silent):
         members = [act.member for act in together]

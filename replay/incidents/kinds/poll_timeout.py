@@ -1,22 +1,19 @@
 """A member that did not poll in time, and whose client says so."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.replay.incidents.episode.acts import Came, CameBack, Departure, Went
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name
+from muster.replay.incidents.evidence.poll_interval import LONGER_POLLS, WHICH, interval_advice, may_have_polled_late
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, grade_of, is_soon_again, members_of
-from muster.replay.incidents.runs import runs
+from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of, times_in_a_row
 from muster.replay.rebalances.wording import says_something
 from muster.replay.times import duration, instant, setting
-
-LONGER_POLLS: Final = "raise max.poll.interval.ms, or lower max.poll.records, so that a batch is done within it"
 
 KIND = Kind(
     "poll-timeout",
@@ -88,17 +85,14 @@ def _on_same_connection(view: EpisodeView) -> Iterator[IncidentClaim]:
     So it had not ended. One that had stood still, or was cut off, is heard from under its old member id first; a client
     that unsubscribed on purpose may say so.
     """
-    by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
-    for each in view.free_replacements():
-        if each.on_same_connection and _may_be_late_poll(view, each):
-            by_process[each.process.key].append(each)
-    for times in by_process.values():
-        for run in runs(times, is_soon_again):
-            yield _late_polls(view, run)
+    late = (each for each in view.free_replacements() if each.on_same_connection and _may_be_late_poll(view, each))
+    yield from (_late_polls(view, run) for run in times_in_a_row(late))
 
 
 def _may_be_late_poll(view: EpisodeView, each: Replacement) -> bool:
     if each.former_id in view.episode.heard_again or _left_silently(each.came):
+        return False
+    if not may_have_polled_late(view.episode, each):
         return False
     if each.went is None:
         return True
@@ -118,7 +112,6 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
         again = f", and came back {duration(max(0, first.came.at_ms - first.gone_ms))} later"
     else:
         again = f" {duration(max(0, first.came.at_ms - first.gone_ms))} after its last sign of life"
-    interval = setting(first.member.rebalance_timeout_ms)
     return IncidentClaim(
         kind=KIND,
         acts=acts_of(run),
@@ -140,7 +133,7 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
                 for each in run
             ),
         ),
-        advice=(f"its max.poll.interval.ms is {interval}, as its rebalance timeout says: {LONGER_POLLS}",),
+        advice=(f"if it polled too late: {interval_advice(first.member)}", *(() if left else (WHICH,))),
     )
 
 

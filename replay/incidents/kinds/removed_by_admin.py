@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from muster.events.events import Why
+from muster.events.ids import MemberId
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.rebalances.rebalance import MemberRef
 from muster.replay.rebalances.wording import asked_by, says_something
 from muster.replay.times import instant
 
 KIND = Kind(
     "removed-by-admin",
     "Somebody else than the members asked for their removal.",
-    "the members that were removed; the sentence says who asked",
+    "the client that asked, by its client id and host; the members that were removed are `affected`",
 )
 
 
@@ -33,11 +36,21 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         yield IncidentClaim(
             kind=KIND,
             acts=tuple(acts),
-            culprits=tuple(members),
+            culprits=_who_asked(went[0].why),
+            affected=tuple(members),
+            began_ms=went[0].at_ms,
             grade=Grade.RECORDED,
             headline=text,
             chain=(*_removals(went), *_returns(returned)),
         )
+
+
+def _who_asked(why: Why) -> tuple[MemberRef, ...]:
+    """The administrator's client, which is no member; nobody where it is not recorded."""
+    if why.client_id is None:
+        return ()
+    host = why.client_host or ""
+    return (MemberRef(member_id=MemberId(""), group_instance_id=None, client_id=why.client_id, client_host=host),)
 
 
 def _removals(went: Sequence[Went]) -> Iterator[Statement]:

@@ -1,9 +1,11 @@
 """The parts that kinds about replaced processes share."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Final
 
+from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
@@ -11,11 +13,16 @@ from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import former_statement
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS
 
 WAITED_FOR: Final = "but a process that dies is waited for as long (muster replay whatif tells the cost)"
 INSTANCE_IDS: Final = (
     "with a group.instance.id each, and a session timeout above the time of a restart, none would rebalance;"
+    f" {WAITED_FOR}"
+)
+INSTANCE_ID: Final = (
+    "with a group.instance.id, and a session timeout above the time of a restart, its restart would make no rebalance;"
     f" {WAITED_FOR}"
 )
 
@@ -35,9 +42,27 @@ def grade_of(replacements: Sequence[Replacement]) -> Grade:
     return reduce(at_best, (each.process.grade for each in replacements), Grade.RECORDED)
 
 
-def is_soon_again(run: Sequence[Replacement], each: Replacement) -> bool:
+def times_in_a_row(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
+    """The runs of times that one process went and came back: by its name, or by the connection that it kept."""
+    by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
+    keys: dict[MemberId, tuple[str, ...]] = {}
+    for each in replaced:
+        key = keys.get(each.former_id, each.process.key)
+        by_process[key].append(each)
+        if each.on_same_connection:
+            keys[each.came.member.member_id] = key
+    for times in by_process.values():
+        yield from runs(times, _is_soon_again)
+
+
+def _is_soon_again(run: Sequence[Replacement], each: Replacement) -> bool:
     """Whether a process went again soon after it had come back, or gone, before."""
     return min(each.begin_ms - run[-1].end_ms, each.begin_ms - run[-1].begin_ms) <= CRASH_LOOP_NEXT_MS
+
+
+def would_be_heard(run: Iterable[Replacement]) -> bool:
+    """Whether one that only fell silent, and lived, would be recorded as heard from again (format level 4)."""
+    return all(each.went is None or not each.went.is_silent or each.went.heard is not None for each in run)
 
 
 def how_it_went(went: Went | None) -> str:
@@ -56,11 +81,12 @@ def fenced_before(episode: Episode, replacements: Sequence[Replacement]) -> Iter
 
 
 def advice_on(run: Sequence[Replacement]) -> tuple[str, ...]:
+    is_one = len({each.process.key for each in run}) == 1
     if any(each.process.grade is not Grade.RECORDED for each in run):
-        return (INSTANCE_IDS,)
+        return (INSTANCE_ID if is_one else INSTANCE_IDS,)
     slow = [each for each in run if each.went is not None and each.went.how is Departure.EXPIRED]
-    if slow:
-        return (
-            f"the session timeout is shorter than the restarts: a longer one would have absorbed them; {WAITED_FOR}",
-        )
-    return ()
+    if not slow:
+        return ()
+    restarts, them = ("restart", "it") if len(slow) == 1 else ("restarts", "them")
+    longer = f"a longer one would have absorbed {them}; {WAITED_FOR}"
+    return (f"the session timeout is shorter than the {restarts}: {longer}",)

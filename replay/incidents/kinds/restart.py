@@ -8,13 +8,13 @@ from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import FormerProcess, former_process, former_statement
 from muster.replay.incidents.evidence.naming import process_name
+from muster.replay.incidents.evidence.poll_interval import interval_advice, may_have_polled_late, polled_in_time
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.crash_loop import loops
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.poll_timeout import LONGER_POLLS
 from muster.replay.incidents.kinds.replaced import acts_of, advice_on, grade_of, members_of
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.times import duration, instant, setting
@@ -26,8 +26,6 @@ REVOKING: Final = (
     "if it was giving up its partitions: some clients send no heartbeats while the application's listener does that;"
     " make it shorter than the session timeout"
 )
-
-_ALIKE: Final = "a restart, a late poll, or a second process with its instance id"
 
 _HELD: Final = "stood still or was cut off"
 
@@ -43,13 +41,13 @@ SLOW_BEAT: Final = (
 KIND = Kind(
     "restart",
     "One process ended and came back, or another one took its place; or a live one lost its place and came back, once"
-    " or again and again. A late poll may look the same.",
+    " or again and again. A poll timeout may look the same.",
     "the process",
 )
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    again = list(loops(each for each in view.free_replacements() if each.former_id in view.episode.heard_again))
+    again = list(loops(each for each in view.free_replacements() if _lived(view.episode, each)))
     yield from (_lived_through(view, run) for run in again)
     yield from (_not_back(view, act) for act in view.free(Went) if _lives_elsewhere(view.episode, act))
     told = {id(each) for run in again for each in run}
@@ -67,19 +65,26 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         )
 
 
+def _lived(episode: Episode, each: Replacement) -> bool:
+    """Whether its process is known not to have ended."""
+    return each.on_same_connection or each.former_id in episode.heard_again
+
+
 def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
-    """Claim the times that one process lost its place while it lived: it was heard from under each id that it lost."""
+    """Claim the times that one process lost its place while it lived."""
     name, span_ms = process_name(run[0].member), run[-1].end_ms - run[0].begin_ms
     session = setting(run[0].member.session_timeout_ms)
     went = [each.went for each in run if each.went is not None]
+    lost = "lost its place" if len(went) == len(run) else "fell silent"
     return IncidentClaim(
         kind=KIND,
         acts=acts_of(run),
         culprits=members_of(run),
         grade=at_best(Grade.INFERRED, grade_of(run)),
         headline=(
-            f"{name} lost its place {len(run)} times within {duration(span_ms)}, and came back each time: it had not"
-            f" died, but stood still, was cut off, or its heartbeats come too slowly for a session timeout of {session}"
+            f"{name} {lost} {len(run)} times within {duration(span_ms)}, and came back each time: it had not died, but"
+            f" {_lived_but(run[0], view.episode).replace(' or was', ', was')}, or its heartbeats come too slowly for a"
+            f" session timeout of {session}"
         ),
         chain=tuple(silences(view.episode, went)),
         advice=(HELD_UP, SLOW_BEAT),
@@ -119,16 +124,17 @@ def _grade(each: Replacement, episode: Episode) -> Grade:
 def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
     """The advice: what helps for each of what it may have been."""
     if isinstance(each.came, CameBack):
+        if each.on_same_connection:
+            return (HELD_UP,)
         is_alike = former_process(episode, each.came) in (FormerProcess.ALIVE, FormerProcess.UNKNOWN)
         return (TWO_OF_ONE,) if is_alike else ()
     assert each.went is not None
-    if each.on_same_connection or each.went.member.member_id in episode.heard_again:
+    if _lived(episode, each):
         return (HELD_UP, REVOKING) if _is_silent_in_join_phase(each.went, episode) else (HELD_UP,)
     says = each.went.why.client_reason
-    if each.went.how is Departure.LEFT and not is_close(says) and not says_something(says):
-        interval = setting(each.went.member.rebalance_timeout_ms)
-        late_poll = f"if it was a poll time-out: its max.poll.interval.ms is {interval}, as its rebalance timeout says"
-        return (*advice_on([each]), f"{late_poll}; {LONGER_POLLS}")
+    left = each.went.how is Departure.LEFT and not is_close(says) and not says_something(says)
+    if left and may_have_polled_late(episode, each):
+        return (*advice_on([each]), f"if it was a poll timeout: {interval_advice(each.went.member)}")
     return advice_on([each])
 
 
@@ -139,10 +145,12 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
         at=instant(each.came.at_ms),
         seqs=(each.came.seq,),
     )
+    is_unheard = each.on_same_connection and each.former_id not in episode.heard_again
+    in_time = tuple(polled_in_time(episode, each)) if is_unheard else ()
     if isinstance(each.came, CameBack):
-        return (came, former_statement(episode, each.came))
+        return (*in_time, came) if each.on_same_connection else (came, former_statement(episode, each.came))
     assert each.went is not None
-    return (*silences(episode, [each.went]), came) if each.went.is_silent else (came,)
+    return (*silences(episode, [each.went]), *in_time, came) if each.went.is_silent else (came,)
 
 
 def _held_up(went: Went, episode: Episode) -> str:
@@ -161,19 +169,43 @@ def _is_silent_in_join_phase(went: Went, episode: Episode) -> bool:
     )
 
 
-def _taken_text(name: str, came: CameBack, former: FormerProcess) -> str:
+def _lived_but(each: Replacement, episode: Episode) -> str:
+    """Say what it may have done meanwhile. Most clients send no LeaveGroup when a static member is unsubscribed."""
+    if each.went is not None and _is_silent_in_join_phase(each.went, episode):
+        return _held_up(each.went, episode)
+    if each.member.group_instance_id is None or each.former_id in episode.heard_again:
+        return _HELD
+    return "stood still, was unsubscribed for a while or was cut off"
+
+
+def _late_poll(each: Replacement, episode: Episode) -> str:
+    """' a poll timeout,' where it may have been one."""
+    return " a poll timeout," if may_have_polled_late(episode, each) else ""
+
+
+def _taken_text(each: Replacement, came: CameBack, episode: Episode) -> str:
+    name, former = process_name(each.member), former_process(episode, came)
+    kept = ", and kept its partitions" if came.absorbed else ""
+    if each.on_same_connection:
+        gap = duration(max(0, came.at_ms - each.gone_ms))
+        return (
+            f"{name} came back {gap} after its last sign of life{kept}, on the same connection: it had not died, but"
+            f" {_lived_but(each, episode)}"
+        )
     if former is FormerProcess.ALIVE:
         return f"another process came as {name}, and took its place while it was alive"
-    kept = ", and kept its partitions" if came.absorbed else ""
     if former is FormerProcess.UNKNOWN:
-        return f"{name} came under a new member id{kept}: {_ALIKE}"
+        late_poll = _late_poll(each, episode)
+        return (
+            f"{name} came under a new member id{kept}: a restart,{late_poll} or a second process with its instance id"
+        )
     return f"{name} came back under a new member id{kept}"
 
 
 def _restart_text(each: Replacement, episode: Episode) -> str:
     name = process_name(each.member)
     if isinstance(each.came, CameBack):
-        return _taken_text(name, each.came, former_process(episode, each.came))
+        return _taken_text(each, each.came, episode)
     assert each.went is not None
     gap_ms = each.came.at_ms - each.gone_ms
     how = "left" if each.went.how is Departure.LEFT else "was not heard from any more"
@@ -191,12 +223,13 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
     if each.went.how is Departure.LEFT and says_something(each.went.why.client_reason):
         return f'{name} left and came back {duration(gap_ms)} later; the client says: "{each.went.why.client_reason}"'
     if each.went.how is Departure.LEFT:
-        return f"{name} left, then came back {duration(gap_ms)} later: a restart or a poll time-out"
-    late_poll = ", a late poll" if each.went.member.group_instance_id is not None else ""
+        other = "a poll timeout" if may_have_polled_late(episode, each) else "an unsubscribe"
+        return f"{name} left, then came back {duration(gap_ms)} later: a restart or {other}"
+    late_poll = _late_poll(each, episode) if each.went.member.group_instance_id is not None else ""
     if each.went.how in _GIVEN_UP and gap_ms >= 0 and episode.silence_of(each.went).is_known:
         timeout = setting(each.went.member.rebalance_timeout_ms)
         lives = each.went.member.member_id in episode.heard_again
-        was = f"a restart{late_poll}, or it {_HELD}"
+        was = f"a restart,{late_poll} or it {_HELD}"
         if lives:
             was = f"it had not died, but {_held_up(each.went, episode)}"
         return (
@@ -206,12 +239,12 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
     session = setting(each.went.member.session_timeout_ms)
     if gap_ms < 0 or not episode.silence_of(each.went).is_known:
         return f"{name} was not heard from for its session timeout of {session}, and came back"
-    if each.on_same_connection or each.went.member.member_id in episode.heard_again:
+    if _lived(episode, each):
         where = ", on the same connection" if each.on_same_connection else ""
         return (
             f"{name} was not heard from for longer than its session timeout of {session}, and came back"
             f" {duration(gap_ms)} after its last sign of life{where}: it had not died, but"
-            f" {_held_up(each.went, episode)}"
+            f" {_lived_but(each, episode)}"
         )
     if each.came.at_ms < each.went.at_ms:
         return (
@@ -220,5 +253,5 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
         )
     return (
         f"{name} was not heard from for its session timeout of {session}, and came back {duration(gap_ms)} after its"
-        f" last sign of life: a restart{late_poll}, or it {_HELD}"
+        f" last sign of life: a restart,{late_poll} or it {_HELD}"
     )

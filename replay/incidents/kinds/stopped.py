@@ -5,9 +5,11 @@ killed: either way its connection is closed, and the group waits for its session
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import Went
+from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
 from muster.replay.incidents.evidence.naming import NAMED_MAX, processes
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
@@ -29,41 +31,60 @@ KIND = Kind(
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     ended = [act for act in view.free(Went) if _is_stopped(view, act)]
-    for run in runs(sorted(ended, key=ended_ms), _goes_on):
-        members = tuple(act.member for act in run)
-        yield IncidentClaim(
-            kind=KIND,
-            acts=tuple(sorted(run, key=lambda act: act.seq)),
-            culprits=members,
-            grade=Grade.INFERRED,
+    for run in runs(sorted(ended, key=partial(ended_ms, view.episode)), partial(_goes_on, view.episode)):
+        members = [act.member for act in run]
+        span = ended_within(view.episode, run) if len(run) > 1 else ""
+        yield ended_claim(
+            view,
+            KIND,
+            run,
             headline=(
-                f"{_count(run)} ended{_span(run)}{_emptied(view, run)}: {processes(members)};"
+                f"{_count(run)} ended{span}{_emptied(view, run)}: {processes(members)};"
                 f" {'it' if len(run) == 1 else 'each'} closed its connection and sent no LeaveGroup, as a static member"
                 " does that is stopped or killed"
             ),
-            chain=(*silences(view.episode, run), *ended_together(run)),
-            advice=(_advice(view, members), *shorter_sessions(view.episode, run)),
+            advice=(_advice(view, members),),
         )
+
+
+def ended_claim(
+    view: EpisodeView, kind: Kind, run: Sequence[Went], *, headline: str, advice: tuple[str, ...]
+) -> IncidentClaim:
+    """An incident of processes that ended, in order of when they did."""
+    return IncidentClaim(
+        kind=kind,
+        acts=tuple(sorted(run, key=lambda act: act.seq)),
+        culprits=tuple(act.member for act in run),
+        grade=Grade.INFERRED,
+        headline=headline,
+        chain=(*silences(view.episode, run), *ended_together(view.episode, run)),
+        advice=(*advice, *shorter_sessions(view.episode, run)),
+    )
+
+
+def ended_within(episode: Episode, run: Sequence[Went]) -> str:
+    return f" within {duration(ended_ms(episode, run[-1]) - ended_ms(episode, run[0]))}"
 
 
 def _is_stopped(view: EpisodeView, act: Went) -> bool:
     """Whether it is a static member whose process ended, and for which no standby was called."""
     is_static = act.member.group_instance_id is not None
-    return is_static and act.is_silent and ending(act) is Ending.ENDED and call_for(view.episode, act) is None
+    return (
+        is_static
+        and act.is_silent
+        and ending(view.episode, act) is Ending.ENDED
+        and call_for(view.episode, act) is None
+    )
 
 
-def _goes_on(run: list[Went], act: Went) -> bool:
+def _goes_on(episode: Episode, run: list[Went], act: Went) -> bool:
     """Whether it ended soon after the one before, and before the group went on without that one."""
-    return ended_ms(act) - ended_ms(run[-1]) <= SCALING_NEXT_MS and ended_ms(act) <= run[-1].at_ms
+    at_ms = ended_ms(episode, act)
+    return at_ms - ended_ms(episode, run[-1]) <= SCALING_NEXT_MS and at_ms <= run[-1].at_ms
 
 
 def _count(run: Sequence[Went]) -> str:
     return "a static member" if len(run) == 1 else f"{len(run)} static members"
-
-
-def _span(run: Sequence[Went]) -> str:
-    span_ms = ended_ms(run[-1]) - ended_ms(run[0])
-    return f" within {duration(span_ms)}" if len(run) > 1 else ""
 
 
 def _emptied(view: EpisodeView, run: Sequence[Went]) -> str:

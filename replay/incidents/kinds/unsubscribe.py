@@ -1,7 +1,8 @@
 """Members that left by themselves and came back, although their processes went on: they were unsubscribed for a while.
 
 Java's client says so. librdkafka does not, but where the member is static the LeaveGroup itself says something: of the
-client families that were tried none sends one for a static member that is closed, or polls too late.
+client families that were tried none sends one for a static member that is closed, or polls too late. A dynamic member
+that comes back on its connection polled too late or was unsubscribed; which, its time in the group may tell.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,12 +11,13 @@ from muster.events.state import Member
 from muster.replay.incidents.episode.acts import Departure, Went
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name, processes
+from muster.replay.incidents.evidence.poll_interval import may_have_polled_late, polled_in_time
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
 from muster.replay.incidents.kinds.scaling import changes_of_size
-from muster.replay.rebalances.wording import is_close, says_something
+from muster.replay.rebalances.wording import clients_say, is_close, says_something
 from muster.replay.times import duration, instant
 
 KIND = Kind(
@@ -32,21 +34,23 @@ _WHO_REMOVES = "if its application did not unsubscribe it: see who removes membe
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     back = view.returns()
-    went = [act for act in view.free(Went) if act.seq in back and _is_unsubscribed(act)]
+    went = [act for act in view.free(Went) if act.seq in back and _is_unsubscribed(view, back[act.seq], act)]
     for run in changes_of_size(went):
-        yield _claim([back[act.seq] for act in run], run)
+        yield _claim(view, [back[act.seq] for act in run], run)
 
 
-def _is_unsubscribed(went: Went) -> bool:
+def _is_unsubscribed(view: EpisodeView, each: Replacement, went: Went) -> bool:
     reason = went.why.client_reason
     if went.how is not Departure.LEFT:
         return False
     if says_something(reason):
         return (reason or "").startswith(_SAYS_UNSUBSCRIBED)
-    return went.member.group_instance_id is not None and not is_close(reason)
+    if went.member.group_instance_id is not None:
+        return not is_close(reason)
+    return each.on_same_connection and not may_have_polled_late(view.episode, each)
 
 
-def _claim(run: Sequence[Replacement], went: Sequence[Went]) -> IncidentClaim:
+def _claim(view: EpisodeView, run: Sequence[Replacement], went: Sequence[Went]) -> IncidentClaim:
     say_so = all(says_something(act.why.client_reason) for act in went)
     return IncidentClaim(
         kind=KIND,
@@ -54,7 +58,7 @@ def _claim(run: Sequence[Replacement], went: Sequence[Went]) -> IncidentClaim:
         culprits=members_of(run),
         grade=grade_of(run) if say_so else at_best(Grade.INFERRED, grade_of(run)),
         headline=f"{_who([act.member for act in went], run)}{_why(run, went, say_so=say_so)}",
-        chain=tuple(statement for each, act in zip(run, went, strict=True) for statement in _evidence(each, act)),
+        chain=tuple(told for each, act in zip(run, went, strict=True) for told in _evidence(view, each, act)),
         advice=() if say_so or _went_on(run) else (_WHO_REMOVES,),
     )
 
@@ -73,8 +77,7 @@ def _went_on(run: Sequence[Replacement]) -> bool:
 
 def _why(run: Sequence[Replacement], went: Sequence[Went], *, say_so: bool) -> str:
     if say_so:
-        clients = "the client says" if len(went) == 1 else "the clients say"
-        return f'; {clients}: "{went[0].why.client_reason}"'
+        return f"; {clients_say(act.why.client_reason for act in went)}"
     if _went_on(run):
         return (
             ", on the same connection: its application unsubscribed, and subscribed again"
@@ -84,13 +87,15 @@ def _why(run: Sequence[Replacement], went: Sequence[Went], *, say_so: bool) -> s
     return ": no client leaves for a static member that is closed or polls too late, so it was unsubscribed, or removed"
 
 
-def _evidence(each: Replacement, went: Went) -> Iterator[Statement]:
+def _evidence(view: EpisodeView, each: Replacement, went: Went) -> Iterator[Statement]:
     yield Statement(
         text=f"{process_name(went.member)} sent LeaveGroup for itself",
         grade=Grade.RECORDED,
         at=instant(went.at_ms),
         seqs=(went.seq,),
     )
+    if went.member.group_instance_id is None and not says_something(went.why.client_reason):
+        yield from polled_in_time(view.episode, each)
     yield Statement(
         text=f"{process_name(each.came.member)} came under a new member id",
         grade=Grade.RECORDED,

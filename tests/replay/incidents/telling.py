@@ -18,7 +18,7 @@ def _telling(incident: Incident) -> Telling:
     return Telling(
         key=incident.id,
         kind=incident.kind,
-        culprits=tuple(member.member_id for member in incident.culprits),
+        culprits=tuple(member.member_id for member in incident.affected or incident.culprits),
         span=(wall_ms_of(incident.started_at), None if ended_at is None else wall_ms_of(ended_at)),
         rebalances=frozenset(
             (each.incarnation, each.to_generation) for each in incident.rebalances if each.to_generation is not None

@@ -87,8 +87,8 @@ def static_restart_beyond_its_session() -> Fleet:
         (cut, "network-cut", "look at the network and at the machines"),
         (newcomers, "scale-up", "members.expansion.delay.ms gathers them"),
         (slow_member, "slow-member", "make its batches shorter, or max.poll.interval.ms"),
-        (dynamic_restart, "restart", "with a group.instance.id each"),
-        (static_restart_beyond_its_session, "restart", "the session timeout is shorter than the restarts"),
+        (dynamic_restart, "restart", "with a group.instance.id, and"),
+        (static_restart_beyond_its_session, "restart", "the session timeout is shorter than the restart: "),
     ],
 )
 def test_each_trouble_has_its_advice(story: Callable[[], Fleet], kind: str, advice: str) -> None:
@@ -103,8 +103,8 @@ def test_who_left_without_a_word_may_have_polled_too_late() -> None:
     fleet.restart(2, 20 * S, reason=None)
     fleet.rest(30 * S)
     told = of_kind(fleet.told(), "restart")
-    assert "a restart or a poll time-out" in told.headline
-    assert [each[:26] for each in told.advice] == ["with a group.instance.id e", "if it was a poll time-out:"]
+    assert "a restart or a poll timeout" in told.headline
+    assert [each[:26] for each in told.advice] == ["with a group.instance.id, ", "if it was a poll timeout: "]
 
 
 def test_who_was_heard_again_is_not_told_to_restart_faster() -> None:

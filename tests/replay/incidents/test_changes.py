@@ -213,7 +213,7 @@ def test_an_application_that_asks_when_a_topic_has_grown_is_quoted_with_that() -
 
 def test_the_words_of_an_application_that_changes_its_subscription_are_quoted() -> None:
     """Java's own are not: they say no more than the event does."""
-    for reason, ending in ((OWN_WORDS, f'; the clients say: "{OWN_WORDS}"'), ("the subscription has changed from", "")):
+    for reason, ending in ((OWN_WORDS, f'; the client says: "{OWN_WORDS}"'), ("the subscription has changed from", "")):
         fleet = Fleet(3)
         fleet.world.partitions["payments"] = 6
         leader = fleet.world.leader()
@@ -378,3 +378,24 @@ def test_partitions_are_told_from_the_next_assignment_where_another_rebalance_ca
     added, _ = fleet.told()
     assert added.kind == "partitions-changed"
     assert added.headline.startswith("orders has 24 partitions instead of 12: ")
+
+
+def test_a_member_that_asks_again_and_again_is_told_once() -> None:
+    """With how often, and the first and the last time; Kafka Streams has a time in its words."""
+    fleet = Fleet(3)
+    for number in range(4):
+        fleet.world.leader().rejoin_soon(f"triggered followup rebalance scheduled for {number}")
+        fleet.rest(20 * S)
+    incident = fleet.only()
+    headline = (
+        "'app-...' (...) asked for a rebalance 4 times within 1 min ...; the client says: "
+        '"triggered followup rebalance scheduled for 0", and the last time "triggered followup rebalance scheduled for'
+        ' 3"'
+    )
+    assert len(incident.culprits) == 1
+    expect(incident, "enforced", "recorded", headline, incident.culprits[0].client_id)
+    assert len(incident.rebalances) == 4
+    assert [each.text.rpartition(") ")[2] for each in incident.chain if "asked the" in each.text] == [
+        "asked the first time",
+        "asked the last time",
+    ]

@@ -112,7 +112,7 @@ def test_one_that_polls_too_late_again_and_again_is_no_crash_loop() -> None:
     for _ in range(4):
         fleet[2].stop_polling()
         fleet.world.at(15 * S, fleet[2].poll_again)
-        fleet.rest(60 * S)
+        fleet.rest(80 * S)
     late = fleet.only()
     assert (late.kind, fleet.only(OLDER).kind) == ("poll-timeout", "crash-loop")
     assert late.headline.startswith("'app-2' (10.0.1.2) left 4 times within")
@@ -149,3 +149,57 @@ def test_a_member_that_was_cut_off_is_heard_again_and_is_not_told_as_a_late_poll
     fleet.rest(45 * S)
     assert fleet.only().kind == "restart"
     assert "had not died" in said(fleet.only())
+
+
+@pytest.mark.parametrize("sooner", [True, False])
+def test_a_static_member_that_stood_still_had_not_polled_too_late_if_it_had_just_come(sooner: bool) -> None:
+    """librdkafka comes back on its connection with no word of its old member id; later it may have been either."""
+    fleet = Fleet(2, static=3, library="librdkafka")
+    fleet.start(3)
+    fleet.rest(20 * S if sooner else 120 * S)
+    fleet[3].stop_polling()  # as librdkafka does that was stopped (SIGSTOP): it is not heard with its old member id
+    fleet.world.at(20 * S, fleet[3].poll_again)
+    fleet.rest(60 * S)
+    told = fleet.told()
+    if sooner:
+        restart = of_kind(told, "restart")
+        headline = (
+            "'app-3' (10.0.1.3) ... on the same connection: it had not died, but stood still, was unsubscribed for a"
+            " while or was cut off"
+        )
+        expect(restart, "restart", "inferred", headline, "app-3")
+        assert "before its max.poll.interval.ms of 1 min could be over: it had not polled too late" in said(restart)
+        return
+    late = of_kind(told, "poll-timeout")
+    assert "but polled too late, stood still, or unsubscribed and subscribed again" in late.headline
+    assert [each.partition(":")[0] for each in late.advice] == [
+        "if it polled too late",
+        "to tell a poll timeout from a process that stood still",
+    ]
+
+
+def test_a_dynamic_member_that_leaves_soon_after_it_came_was_unsubscribed() -> None:
+    """It says nothing, and comes back on its connection; its max.poll.interval.ms was not over."""
+    fleet = Fleet(2, library="librdkafka")
+    fleet.start(3)
+    fleet.rest(20 * S)
+    fleet[3].unsubscribe()
+    fleet.world.at(3 * S, fleet[3].poll_again)
+    fleet.rest(30 * S)
+    headline = (
+        "'app-3' (10.0.1.3) left and came back 3.0 s later, on the same connection: its application unsubscribed, and"
+        " subscribed again"
+    )
+    expect(of_kind(fleet.told(), "unsubscribe"), "unsubscribe", "inferred", headline, "app-3")
+
+
+def test_a_static_member_that_ends_while_it_waits_for_its_join_had_stopped_at_once() -> None:
+    """It sends no heartbeats meanwhile, so its last sign of life is old when its connection is closed."""
+    fleet = Fleet(4, static=4, session_ms=30_000)
+    fleet[1].die()
+    fleet.run(20 * S)
+    fleet[2].close()
+    fleet.run(28 * S)
+    fleet[3].close()
+    fleet.rest(90 * S)
+    assert {each.kind for each in fleet.told()} == {"stopped"}

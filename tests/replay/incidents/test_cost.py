@@ -11,6 +11,7 @@ from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.incidents.cost import cost_of, partition_ms
 from muster.replay.rebalances.rebalance import Movement, Outcome
 from muster.replay.render.incident_table import cost_text
+from muster.replay.times import wall_ms_of
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet, of_kind, remove
 from tests.replay.stories import a_night
@@ -191,7 +192,7 @@ def test_a_static_member_that_was_silent_when_an_administrator_removed_it_had_no
     remove(fleet, 2, 3)
     fleet.rest(20_000)
     removed = of_kind(fleet.told(), "removed-by-admin")
-    assert {each.group_instance_id for each in removed.culprits} == {"app-2", "app-3"}
+    assert {each.group_instance_id for each in removed.affected} == {"app-2", "app-3"}
     assert silent_ms >= 12_000
     assert removed.cost.silent_partition_ms == 4 * silent_ms
 
@@ -254,6 +255,9 @@ def test_who_empties_a_group_within_anothers_rebalance_has_the_cost_of_that(leav
         12 * (started.ended_ms - emptied.ended_ms),
     )
     assert removed.cost.empty_partition_ms > 12 * 5_000
+    assert [each.client_id for each in removed.culprits] == ["admin-1"]
+    assert {each.client_id for each in removed.affected} == {"app-2", "app-3"}
+    assert wall_ms_of(removed.started_at) <= emptied.ended_ms < started.started_ms
 
 
 def released(fleet: Fleet) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.fleet.simulation.world.process import Process
+from muster.replay.times import wall_ms_of
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, shown
 
 S = 1_000
@@ -98,13 +99,13 @@ def test_a_deployment_spans_from_its_first_rebalance_although_another_process_ha
 
 
 def test_who_came_after_a_deployment_had_begun_is_none_of_those_that_it_replaced() -> None:
-    """A newcomer that leaves by itself a minute later, as by a late poll, and comes back is an incident of its own."""
+    """A newcomer that leaves by itself a minute later, as by a poll timeout, and comes back is its own incident."""
     fleet = Fleet(4, library="librdkafka")
     for number in (1, 2, 3, 4):
         fleet.restart(number, 2 * S)
         fleet.run(6 * S)
     fleet.start(5)
-    fleet.run(40 * S)
+    fleet.run(65 * S)
     fleet[5].stop_polling()
     fleet.world.at(15 * S, fleet[5].poll_again)
     fleet.rest(60 * S)
@@ -115,7 +116,7 @@ def test_who_came_after_a_deployment_had_begun_is_none_of_those_that_it_replaced
     headline = "'app-5' (10.0.1.5) left, and came back 15.0 s later, on the same connection: ..."
     expect(late, "poll-timeout", "inferred", headline, "app-5")
     older = of_kind(fleet.told(OLDER), "restart")
-    headline = "'app-5' (10.0.1.5) left, then came back 15.0 s later: a restart or a poll time-out"
+    headline = "'app-5' (10.0.1.5) left, then came back 15.0 s later: a restart or a poll timeout"
     expect(older, "restart", "inferred", headline, "app-5")
     for each in (late, older):
         assert any("its max.poll.interval.ms is 1 min" in advice for advice in each.advice), shown(each)
@@ -484,3 +485,33 @@ def test_who_comes_after_one_of_the_first_has_left_is_of_no_start() -> None:
         ("scale-down", 1),
         ("scale-up", 1),
     ]
+
+
+def test_of_two_restarts_of_a_process_the_one_in_the_wave_belongs_to_the_deployment() -> None:
+    """One was restarted alone half a minute before all were replaced one after another, and it first or last."""
+    for order in ((1, 2, 3, 4), (2, 3, 4, 1)):
+        fleet = Fleet(4, static=2)
+        fleet.restart(1, 1 * S)
+        fleet.run(40 * S)
+        alone_ms = fleet.wall_ms - 20 * S
+        for number in order:
+            fleet.restart(number, 2 * S)
+            fleet.run(8 * S)
+        fleet.rest(60 * S)
+        told = fleet.told()
+        alone, deployment = of_kind(told, "restart"), of_kind(told, "deployment")
+        assert wall_ms_of(alone.started_at) < alone_ms
+        assert all(wall_ms_of(each.at) > alone_ms for each in deployment.chain if each.at is not None)
+        expect(deployment, "deployment", "inferred", "4 processes of 4 ...", "app-1", "app-2", "app-3", "app-4")
+
+
+def test_two_deployments_in_a_row_keep_their_own_restarts() -> None:
+    """However near the second one's first is to the first one's last."""
+    fleet = Fleet(3, static=3)
+    for gap_ms in (40 * S, 5 * S):
+        for number in (1, 2, 3):
+            fleet.restart(number, 2 * S)
+            fleet.run(gap_ms)
+    fleet.rest(60 * S)
+    first, second = [each for each in fleet.told() if each.kind == "deployment"]
+    assert max(each.at or "" for each in first.chain) < min(each.at or "" for each in second.chain)

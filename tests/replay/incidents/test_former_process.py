@@ -13,7 +13,7 @@ from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, o
 
 S = 1_000
 ALIKE = (
-    "'app-2' (10.0.1.2) came under a new member id, and kept its partitions: a restart, a late poll, or a second"
+    "'app-2' (10.0.1.2) came under a new member id, and kept its partitions: a restart, a poll timeout, or a second"
     " process with its instance id"
 )
 
@@ -120,7 +120,7 @@ def test_a_process_that_was_answered_while_it_waited_in_a_join_phase_is_in_no_ev
     restart = later(fleet)
     assert restart.grade == "inferred"
     assert restart.headline.endswith(
-        "came under a new member id: a restart, a late poll, or a second process with its instance id"
+        "came under a new member id: a restart, a poll timeout, or a second process with its instance id"
     )
 
 
@@ -129,7 +129,7 @@ def test_nobody_was_there_to_fence_it_while_the_coordinator_was_away() -> None:
     fleet = taken(heard_s=1.5)
     fleet.run(S)
     fleet.away(10 * S)
-    assert later(fleet).headline.endswith("a late poll, or a second process with its instance id")
+    assert later(fleet).headline.endswith("a poll timeout, or a second process with its instance id")
 
 
 def test_what_is_not_heard_while_the_coordinator_stands_still_is_no_silence() -> None:

@@ -45,7 +45,8 @@ def test_removed_members_are_told_with_who_asked(reason: str, says: str, level: 
     fleet.rest(20 * S)
     incident = fleet.only(level)
     who = "'app-2' (10.0.1.2) and 'app-3' (10.0.1.3) were removed"
-    expect(incident, "removed-by-admin", "recorded", f"{who}, {BY_ADMIN}{says}", "app-2", "app-3")
+    expect(incident, "removed-by-admin", "recorded", f"{who}, {BY_ADMIN}{says}", "admin-1")
+    assert [each.client_id for each in incident.affected] == ["app-2", "app-3"]
     assert f"'app-2' (10.0.1.2) was removed, {BY_ADMIN}" in said(incident, "recorded")
     assert "left the group" not in said(incident)
 

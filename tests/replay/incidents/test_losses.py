@@ -305,7 +305,7 @@ def test_a_client_that_says_that_it_polled_too_late_is_believed(level: int) -> N
 
 def test_a_client_that_only_leaves_may_have_been_restarted() -> None:
     """librdkafka, kafka-python and aiokafka, where it is not recorded that it came back on the same connection."""
-    headline = "'app-2' (10.0.1.2) left, then came back 40.0 s later: a restart or a poll time-out"
+    headline = "'app-2' (10.0.1.2) left, then came back 40.0 s later: a restart or a poll timeout"
     expect(late_poll("aiokafka").only(OLDER), "restart", "inferred", headline, "app-2")
 
 
@@ -317,7 +317,7 @@ def test_a_static_member_that_polls_late_and_rejoins_is_one_incident() -> None:
         "restart",
         "inferred",
         "'app-2' (10.0.1.2) was not heard from for its session timeout of 10 s, and came back 41.0 s after its"
-        " last sign of life: a restart, a late poll, or it stood still or was cut off",
+        " last sign of life: a restart, a poll timeout, or it stood still or was cut off",
         "app-2",
     )
     assert len(incident.rebalances) == 2
@@ -338,8 +338,8 @@ def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
             "the consumer unsubscribed from all topics",
             ' and came back 20.0 s later; the client says: "the consumer unsubscribed from all topics"',
         ),
-        ("group is already rebalancing", ", then came back 20.0 s later: a restart or a poll time-out"),
-        (None, ", then came back 20.0 s later: a restart or a poll time-out"),
+        ("group is already rebalancing", ", then came back 20.0 s later: a restart or a poll timeout"),
+        (None, ", then came back 20.0 s later: a restart or a poll timeout"),
     ],
 )
 def test_a_clients_reason_is_quoted_where_it_says_something(reason: str | None, ending: str) -> None:

@@ -1,6 +1,6 @@
 """The scenarios, by what they are about; importing this registers them.
 
-losses.py           crashes, restarts, loops of them, poll time-outs, network cuts, duels
+losses.py           crashes, restarts, loops of them, poll timeouts, network cuts, duels
 replacing.py        deployments, scaling, start and shutdown
 slowness.py         slow members, slow leaders, ids that are never used
 changes.py          subscriptions, partitions, assignors, rebalances that were asked for

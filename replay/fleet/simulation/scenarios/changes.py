@@ -112,9 +112,10 @@ def enforced_again_and_again(stage: Stage) -> None:
     """The leader's application asks three times in words of its own, the first time soon after a newcomer."""
     newcomer(stage)
     stage.rest(stage.random.randint(3 * SECOND, 8 * SECOND))
+    leader = stage.world.leader()
+    story = stage.world.story("enforced", culprits=[leader.name])
     for number in range(3):
-        leader = stage.world.leader()
-        leader.story = stage.world.story("enforced", culprits=[leader.name])
+        leader.story = story
         stage.note(f"{leader.name}, the leader, asks for a rebalance in words of its own")
         leader.rejoin_soon(f"triggered followup rebalance scheduled for {number}")
         stage.rest(stage.random.randint(4 * SECOND, 20 * SECOND))

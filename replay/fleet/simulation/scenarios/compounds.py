@@ -126,7 +126,7 @@ def deployment_then_scale_up(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, size_max=12, styles=TELLING))
+@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, size_max=12, styles=TELLING, rebalance_max_ms=60_000))
 def late_poll_after_deployment(stage: Stage) -> None:
     """All are replaced, one more comes, and soon that one polls too late: it is none of those that were replaced."""
     deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])

@@ -1,9 +1,10 @@
-"""Processes that are lost: crashes, restarts, loops of them, poll time-outs, network cuts, duels."""
+"""Processes that are lost: crashes, restarts, loops of them, poll timeouts, network cuts, duels."""
 
 from collections.abc import Sequence
 
 from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
-from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
+from muster.replay.fleet.simulation.scenarios.slowness import newcomer
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Style, Wanted
 from muster.replay.fleet.simulation.world.outages import cut, heal
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
@@ -80,6 +81,7 @@ def late_poll(stage: Stage, process: Process, longest_ms: int = 8 * MINUTE) -> N
     identity = stage.identity(process, returned=True)
     if not says_so or identity is Knowable.UNKNOWABLE:
         story.infer(max(identity, Knowable.INFERRED, key=list(Knowable).index))
+    stage.run(max(0, process.came_ms + process.setup.rebalance_ms - stage.world.now_ms))  # it polled when it joined
     away_ms = stage.random.randint(silent_ms(stage), longest_ms)
     stage.note(f"{process.name} does not poll for {away_ms / SECOND:.1f} s more than it may")
     process.story = story
@@ -95,8 +97,7 @@ def poll_timeout_with_reason(stage: Stage) -> None:
     poll_timeout(stage)
 
 
-def _unsubscribe(stage: Stage, knowable: Knowable) -> None:
-    process = stage.one()
+def _unsubscribe(stage: Stage, knowable: Knowable, process: Process) -> None:
     story = stage.world.story("unsubscribe", culprits=[process.name], knowable=knowable)
     story.infer(stage.identity(process, returned=True))
     away_ms = stage.random.choice((stage.random.randint(500, 5 * SECOND), stage.random.randint(SECOND, 5 * MINUTE)))
@@ -111,13 +112,44 @@ def _unsubscribe(stage: Stage, knowable: Knowable) -> None:
 @scenario(ScenarioSort.PLAIN, Wanted(static=1.0, libraries=("librdkafka",)))
 def unsubscribe_of_static(stage: Stage) -> None:
     """A static member's application unsubscribes and subscribes again: its client sends LeaveGroup without a reason."""
-    _unsubscribe(stage, Knowable.INFERRED)
+    _unsubscribe(stage, Knowable.INFERRED, stage.one())
 
 
 @scenario(ScenarioSort.PLAIN, Wanted(static=0.0, libraries=("java",), version_min=9))
 def unsubscribe_with_reason(stage: Stage) -> None:
     """The same of a dynamic member, whose client says so."""
-    _unsubscribe(stage, Knowable.RECORDED)
+    _unsubscribe(stage, Knowable.RECORDED, stage.one())
+
+
+@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, libraries=("librdkafka", "kafka-python"), rebalance_min_ms=300_000))
+def unsubscribe_soon(stage: Stage) -> None:
+    """A dynamic member says nothing when it is unsubscribed: it has not been there for its max.poll.interval.ms yet."""
+    stage.run(QUIET_MS)
+    newcomer(stage)
+    stage.rest(stage.random.randint(10 * SECOND, MINUTE))
+    _unsubscribe(stage, Knowable.INFERRED, stage.processes[-1])
+
+
+@scenario(ScenarioSort.PLAIN, Wanted(static=1.0, libraries=("librdkafka",), rebalance_min_ms=300_000))
+def frozen_soon(stage: Stage) -> None:
+    """A static member stands still, and comes back on its connection as a new member: too soon for a late poll."""
+    stage.run(QUIET_MS)
+    newcomer(stage)
+    stage.rest(stage.random.randint(10 * SECOND, MINUTE))
+    stand_still(stage, stage.processes[-1], "restart")
+
+
+def stand_still(stage: Stage, process: Process, *kinds: str) -> None:
+    """SIGSTOP, for longer than its session."""
+    story = stage.world.story(*kinds, culprits=[process.name], knowable=Knowable.INFERRED)
+    story.infer(stage.identity(process, returned=True))
+    freeze_ms = stage.session_ms + stage.random.randint(4 * SECOND, 60 * SECOND)
+    stage.note(f"{process.name} stands still for {freeze_ms} ms")
+    process.story = story
+    story.act(stage.world.wall_ms)
+    process.freeze()
+    stage.world.at(freeze_ms, process.thaw)
+    stage.rest(freeze_ms + 5 * SECOND)
 
 
 @scenario(ScenarioSort.PLAIN, Wanted(size_max=8))

@@ -1,10 +1,9 @@
 """Incidents that are nearly another kind: on the other side of a window or a limit."""
 
 from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
-from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
+from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms, stand_still
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
-from muster.replay.fleet.simulation.world.truth import Knowable
 
 TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
 
@@ -160,14 +159,4 @@ def overlapping_restart(stage: Stage) -> None:
 @scenario(ScenarioSort.NEAR_MISS)
 def frozen(stage: Stage) -> None:
     """A process stands still for longer than its session: the table has no word of its own for it but `restart`."""
-    process = stage.one()
-    story = stage.world.story("restart", "poll-timeout", culprits=[process.name])
-    story.infer(Knowable.INFERRED)
-    story.infer(stage.identity(process, returned=True))
-    freeze_ms = stage.session_ms + stage.random.randint(4 * SECOND, 60 * SECOND)
-    stage.note(f"{process.name} stands still for {freeze_ms} ms")
-    process.story = story
-    story.act(stage.world.wall_ms)
-    process.freeze()
-    stage.world.at(freeze_ms, process.thaw)
-    stage.rest(freeze_ms + 5 * SECOND)
+    stand_still(stage, stage.one(), "restart", "poll-timeout")

@@ -81,6 +81,8 @@ class Process:
         self.backlog: list[Callable[[], None]] = []
         self.member_id = UNKNOWN_MEMBER_ID
         self.generation_id = -1
+        self.came_ms = world.now_ms
+        """When it was let in under the member id that it has."""
         self.owned: Owned = frozenset()
         self.next_heartbeat_ms = NEVER
         self.last_heard_ms = world.now_ms
@@ -152,7 +154,7 @@ class Process:
         )
 
     def stop_polling(self) -> None:
-        """Leave at the poll time-out, as clients do by themselves; a static one falls silent."""
+        """Leave at the poll timeout, as clients do by themselves; a static one falls silent."""
         if not self.is_static:
             self.leave("consumer poll timeout has expired.")
         self.is_stalled = True
@@ -309,6 +311,8 @@ class Process:
 
     def _begin_generation(self, outcome: JoinGroupOutcome) -> None:
         self.motive = None
+        if self.generation_id == -1:
+            self.came_ms = self.world.now_ms
         self.member_id, self.generation_id = outcome.member_id, outcome.generation_id
         self.next_heartbeat_ms = self.world.now_ms + self.setup.heartbeat_ms
         if not outcome.members or outcome.skip_assignment:
