@@ -1,9 +1,15 @@
-"""SQLite's errors as the log's: the disk may recover, another program has the file, it is damaged. Pure."""
+"""SQLite's errors as the log's: the disk may recover, another program has the file, it is damaged.
+
+A reader of a damaged file reads around the damage (`read_around`). A page of the file has some tens of records, and a
+damaged one takes these along, or all below it.
+"""
 
 import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from muster.events.log.base import LogDamaged, LogError, LogUnavailable
+from muster.events.records import StoredRecord
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _NO_TEXT = "Could not decode to UTF-8"  # the module's own error, without a code
@@ -57,3 +63,33 @@ def failure_of(error: sqlite3.Error, path: Path, what: str) -> LogError:
             f" that has begun a transaction (lsof {path} names it); it goes on when that one has ended"
         )
     return LogUnavailable(f"the event log {path} cannot be {what}: {error}")
+
+
+_LARGEST = 4_096
+_SKIPPED_ONE_BY_ONE = 256
+
+ReadRange = Callable[[int, int], Awaitable[Sequence[StoredRecord]]]
+"""Reads the first records between two offsets (the second exclusive), perhaps none. Raises LogDamaged."""
+
+
+async def read_around(read_range: ReadRange, start: int, end: int) -> AsyncIterator[Sequence[StoredRecord]]:
+    """Read chunks of the readable records, in order; a range that fails is halved and tried again."""
+    size, skipped, step = end, 0, 1
+    while start < end:
+        until = min(start + size, end)
+        try:
+            chunk = await read_range(start, until)
+        except LogDamaged:
+            if size > 1:
+                size = min(size // 8, _LARGEST) or 1
+                continue
+            start += step
+            skipped += 1
+            step = step * 2 if skipped > _SKIPPED_ONE_BY_ONE else 1
+            continue
+        size, skipped, step = size * 8, 0, 1
+        if chunk:
+            yield chunk
+            start = chunk[-1].offset + 1
+        else:
+            start = until

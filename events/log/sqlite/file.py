@@ -31,13 +31,16 @@ from typing import Any, Generic, TypeVar
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.disk_thread import DiskThread
 from muster.events.log.sqlite.failures import failure_of
-from muster.events.log.sqlite.file_identity import Identity, check_same_file, identities, identity_of_read
 from muster.events.log.sqlite.open import (
     FileLock,
+    Identity,
+    check_same_file,
     connect_for_reading,
     connect_for_writing,
     connect_to_salvage,
     connected,
+    identities,
+    identity_of_read,
     look_at,
 )
 from muster.events.log.sqlite.permissions import refuse_unusable

@@ -30,12 +30,12 @@ from muster.events.log.base import (
     SignOfLife,
 )
 from muster.events.log.limits import BATCH_BYTES_MAX, verdict_on
-from muster.events.log.sqlite import ends, statements, write_ahead
 from muster.events.log.sqlite import schema as sqlite_schema
+from muster.events.log.sqlite import statements
 from muster.events.log.sqlite import trim as sqlite_trim
-from muster.events.log.sqlite.ends import Ends
+from muster.events.log.sqlite.failures import read_around
 from muster.events.log.sqlite.file import SqliteFile
-from muster.events.log.sqlite.salvage import read_around
+from muster.events.log.sqlite.missing_records import Ends, encode_note, note_closed, note_in_use, read_ends, say_missing
 from muster.events.log.sqlite.schema import Meta
 from muster.events.log.sqlite.trim import Trimmed
 from muster.events.log.wall_clock import wall_clock_ms
@@ -116,22 +116,18 @@ class SqliteEventLog:
 
     @property
     def trouble(self) -> str | None:
-        """See EventLog: the disk does not answer."""
-        return self.file.trouble
+        return self.file.trouble  # the disk does not answer
 
     def stored_by(self, _partition: int) -> str:
-        """See EventLog: the file."""
         return f"the disk of {self.location}"
 
     @property
     def can_be_taken_over(self) -> bool:
-        """No: the file is locked while it is open for writing."""
-        return False
+        return False  # the file is locked while it is open for writing
 
     @property
     def claim_renewal_ms(self) -> int | None:
-        """None: epochs are kept in the file."""
-        return None
+        return None  # epochs are kept in the file
 
     @property
     def meta(self) -> Meta:
@@ -156,24 +152,20 @@ class SqliteEventLog:
             meta = sqlite_schema.check(connection, location, partitions=partitions)
             missing = self._lacks(meta, connection)
         meta = sqlite_schema.prepare(connection, location, partitions=partitions, audit_window_ms=self._audit_window_ms)
-        self._ends = ends.ends_of(connection, meta)
+        self._ends = read_ends(connection, meta)
         if self._exclusive:  # else another owner may have it open when this one closes it
-            write_ahead.note_in_use(connection)
+            note_in_use(connection)
         return meta, missing
 
     def _lacks(self, meta: Meta, connection: sqlite3.Connection) -> str | None:
-        if not self._exclusive:
-            return None
-        path = self.file.path
-        note = ends.noted(path)  # first, as an owner may be appending
-        return write_ahead.missing(connection, path) or ends.missing(path, note, ends.ends_of(connection, meta))
+        return say_missing(connection, meta, self.file.path) if self._exclusive else None
 
     async def check_in_place(self) -> None:
         """See ReplaceableLog."""
         await self.file.check_in_place()
 
     async def close(self) -> None:
-        await self.file.close(write_ahead.note_closed if self._exclusive else None)
+        await self.file.close(note_closed if self._exclusive else None)
 
     async def raise_format_level(self) -> None:
         await self.file.write(sqlite_schema.upgrade)
@@ -194,7 +186,7 @@ class SqliteEventLog:
 
     def _note_end(self, partition: int, end: int) -> bytes:
         self._ends.offsets[partition] = end
-        return ends.encoded(self._ends)
+        return encode_note(self._ends)
 
     async def restore(self, records: Sequence[StoredRecord]) -> None:
         """Store records with the offsets and times that they have already. Of a log that no owner has claimed."""

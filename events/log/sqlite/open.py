@@ -1,4 +1,4 @@
-"""Opening a SQLite file for writing or for reading, and the lock that keeps a second writing process out.
+"""Opens a SQLite file for writing or for reading; the lock that keeps a second writer out; whether it is in its place.
 
 Reading needs no permission to write as long as a writer lives, or when the last writer closed the file in good
 order. In between stands a file whose writer was killed: what it wrote last is in the `-wal` file beside it, and
@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -138,8 +138,8 @@ class FileLock:
     """The lock of the writing process on a file, until the process ends, however it ends.
 
     It is a lock on a file beside it, `NAME.lock`, which holds the process id of the holder, and a note of its own
-    (ends.py), and is never removed: SQLite's own locks must not be disturbed, and removing a locked file would let two
-    holders in.
+    (missing_records.py), and is never removed: SQLite's own locks must not be disturbed, and removing a locked file
+    would let two holders in.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,3 +185,49 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+# ---- whether it is in its place ------------------------------------------------------------------------
+
+Identity = tuple[int, int]
+"""The device and inode of a file."""
+
+
+def identities(path: Path) -> dict[Path, Identity]:
+    """Return the identities of the file and of its write-ahead log, if any. Call it right after opening."""
+    real = path.resolve()  # SQLite names its own files after this one
+    found = {}
+    for file in (path, real.with_name(real.name + "-wal")):
+        identity = _identity(file)
+        if identity is not None:
+            found[file] = identity
+    return found
+
+
+def identity_of_read(path: Path) -> dict[Path, Identity]:
+    """Return the identity of a file that is only read: its write-ahead log comes and goes with its owner."""
+    identity = _identity(path)
+    return {} if identity is None else {path: identity}
+
+
+def check_same_file(path: Path, opened: Mapping[Path, Identity], *, read_only: bool = False) -> None:
+    """Check that the paths still name the files that were opened. Raises LogMismatch, with the way out."""
+    for file, identity in opened.items():
+        found = _identity(file)
+        if found != identity:
+            what = "is gone" if found is None else "is another file now"
+            if read_only:
+                raise LogMismatch(f"the event log {path} {what}: what was read was the file that stood there before")
+            raise LogMismatch(
+                f"{file} {what}, while the event log {path} was in use: nothing more is appended to it. Put back what"
+                f" stood there, {path.name} and {path.name}-wal together, or restore a backup, and start again"
+            )
+
+
+def _identity(file: Path) -> Identity | None:
+    """Return the identity of the file at a path; None without one."""
+    try:
+        status = file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino

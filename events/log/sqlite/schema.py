@@ -1,7 +1,7 @@
 """The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
 
     meta     one row a setting: log_id, partitions, format_level, audit_window_ms; the last sign_of_life, in JSON; and
-             in_use, while an owner has the file open (see write_ahead.py)
+             in_use, while an owner has the file open (see missing_records.py)
     records  the log itself; (partition, offset) is the key that the rows are stored by, there is no other index
     owners   the epoch of each partition's latest writer
     trimmed  how far each partition has been trimmed (see trim.py)

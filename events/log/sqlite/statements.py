@@ -12,7 +12,6 @@ import msgspec
 from muster.events.keys import KEY_HEADER
 from muster.events.log.base import Deposed, SignOfLife
 from muster.events.log.limits import CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX
-from muster.events.log.sqlite import write_ahead
 from muster.events.log.sqlite.failures import corrupt
 from muster.events.records import StoredRecord, Transition
 
@@ -31,6 +30,10 @@ _LACKING = (
     " SELECT max(0, ?3 - start)"
     " - (SELECT count(*) FROM records WHERE partition = ?1 AND offset >= start AND offset < ?3) FROM kept"
 )
+_RENEW_NOTE = (
+    "UPDATE meta SET value = (SELECT schema_version FROM pragma_schema_version)"
+    " WHERE name = 'in_use' AND value <> (SELECT schema_version FROM pragma_schema_version)"
+)
 _IN_ORDER = " ORDER BY offset LIMIT ?"
 _COLUMN_TYPES = (frozenset({int}), frozenset({int}), frozenset({bytes}), frozenset({bytes, type(None)}))
 """The types of what `_READ` gives. SQLite gives others where a page was overwritten in part."""
@@ -39,8 +42,13 @@ _COLUMN_TYPES = (frozenset({int}), frozenset({int}), frozenset({bytes}), frozens
 def claim(partition: int, connection: sqlite3.Connection) -> int:
     """Raise the epoch of the partition's writer, and return it."""
     epoch: int = connection.execute(_CLAIM, (partition,)).fetchone()[0]
-    write_ahead.renew_note(connection)
+    renew_note(connection)
     return epoch
+
+
+def renew_note(connection: sqlite3.Connection) -> None:
+    """Keep the note that the file is in use (missing_records.py), after a table for offsets was added."""
+    connection.execute(_RENEW_NOTE)
 
 
 def append(
@@ -71,7 +79,7 @@ def restore(records: Iterable[StoredRecord], connection: sqlite3.Connection) -> 
 def leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:
     """Put a sign of life in place of the last one."""
     connection.execute(_LEAVE_SIGN, (msgspec.json.encode(sign).decode(),))
-    write_ahead.renew_note(connection)
+    renew_note(connection)
 
 
 def last_sign(connection: sqlite3.Connection) -> dict[str, int]:

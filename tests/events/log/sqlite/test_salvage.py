@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from muster.events.log.base import LogDamaged
+from muster.events.log.sqlite.failures import read_around
 from muster.events.log.sqlite.log import SqliteEventLog
-from muster.events.log.sqlite.salvage import read_around
 from muster.events.records import Record, StoredRecord
 
 RECORDS = 1_000

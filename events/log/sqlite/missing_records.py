@@ -1,0 +1,175 @@
+"""Finds out what a SQLite file lacks, which SQLite itself takes for a whole and older one.
+
+*The write-ahead log is missing, or cut off within a frame.* SQLite folds it (`NAME-wal`) into the file now and then,
+and deletes it when the file is closed. So the owner notes in the table `meta` that the file is in use, folds that note
+in, and deletes it when it closes the file. A file that has the note but no write-ahead log lacks its last transactions.
+The note is the number of changes to the schema (`schema_version`): a copy made by SQLite itself, as by `.backup`, is
+whole, has the note too, and counts its own changes, so the note says nothing there.
+
+*The write-ahead log was cut off between two transactions or overwritten, or the last rows are gone.* After each append
+the owner writes the ends of the partitions into the file of its lock, `NAME.lock`, behind the process id. It does not
+sync that: after a loss of power the note may be older than what is durable, and is never newer. An owner that opens the
+file takes it as it is, and its first append writes the ends anew.
+
+What cannot be known: what a copy lacks that was made without these files, and that nothing is missing where another
+program has folded the write-ahead log in after the owner was killed.
+"""
+
+import sqlite3
+import time
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.events.log.sqlite import statements
+from muster.events.log.sqlite.failures import is_damage
+from muster.events.log.sqlite.open import NOTE_AT, lock_of
+from muster.events.log.sqlite.schema import Meta
+
+_NOTE = (
+    "INSERT OR REPLACE INTO meta VALUES ('in_use', (SELECT schema_version FROM pragma_schema_version))",
+    "PRAGMA wal_checkpoint(PASSIVE)",
+)
+_TAKE_BACK = "DELETE FROM meta WHERE name = 'in_use'"
+_HAS_NOTE = "SELECT 1 FROM meta, pragma_schema_version WHERE name = 'in_use' AND value = schema_version"
+
+_WAL_MODE: Final = 2
+_MODE_AT: Final = 18
+"""The byte of the file's header that says how it is written (sqlite.org/fileformat.html)."""
+
+_HEADER_BYTES: Final = 32
+_FRAME_HEADER_BYTES: Final = 24
+_WRITE_TIMEOUT_S: Final = 0.1
+"""A frame that is being written is whole, or has grown, after this time."""
+
+
+def note_in_use(connection: sqlite3.Connection) -> None:
+    """Note that the file is in use, outside of any transaction."""
+    for statement in _NOTE:
+        connection.execute(statement).fetchall()
+
+
+def note_closed(connection: sqlite3.Connection) -> None:
+    """Take the note back, as the last thing before the connection is closed."""
+    connection.execute(_TAKE_BACK)
+
+
+def say_missing(connection: sqlite3.Connection, meta: Meta, path: Path) -> str | None:
+    """Say what may be missing from the file, for people; None: nothing is known to be."""
+    note = read_note(path)  # first, as an owner may be appending
+    return say_missing_wal(connection, path) or say_missing_records(path, note, read_ends(connection, meta))
+
+
+def say_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
+    """Say what may be missing from the file, for people; None: nothing is known to be.
+
+    The connection keeps an owner that ends meanwhile from deleting its write-ahead log.
+    """
+    if connection.execute(_HAS_NOTE).fetchone() is None or not _is_in_wal_mode(connection, path):
+        return None
+    real = path.resolve()
+    wal = real.with_name(real.name + "-wal")
+    if _size_of(wal) == 0:
+        wrong = "missing"
+    elif _is_cut_off(wal, connection):
+        wrong = "cut off"
+    else:
+        return None
+    return (
+        f"the event log {path} was not closed in good order, and {wal.name}, which has what was written last, is"
+        f" {wrong}: this may be an older state. Put the two files beside each other as they were (to copy the log of a"
+        f" running muster serve: sqlite3 {path} '.backup copy.db')"
+    )
+
+
+def _is_in_wal_mode(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has a write-ahead log; a connection to the file alone is told of none.
+
+    Closing the file takes SQLite's locks on it from this whole process (sqlite.org/howtocorrupt.html, 2.2), and another
+    program that closes it would delete the write-ahead log. So it is opened only where the connection has no locks.
+    """
+    if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+        return True
+    with path.open("rb") as file:
+        file.seek(_MODE_AT)
+        return file.read(1) == bytes([_WAL_MODE])
+
+
+def _size_of(wal: Path) -> int:
+    try:
+        return wal.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _is_cut_off(wal: Path, connection: sqlite3.Connection) -> bool:
+    """Whether it ends within a frame, and goes on doing so."""
+    frame = _FRAME_HEADER_BYTES + connection.execute("PRAGMA page_size").fetchone()[0]
+
+    def ends_within(size: int) -> bool:
+        return size < _HEADER_BYTES or (size - _HEADER_BYTES) % frame not in (0, _FRAME_HEADER_BYTES)
+
+    before = _size_of(wal)
+    if not ends_within(before):
+        return False
+    time.sleep(_WRITE_TIMEOUT_S)
+    return _size_of(wal) == before
+
+
+# ---- the ends of the partitions -------------------------------------------------------------------------
+
+_NOTE_BYTES_MAX: Final = 1024 * 1024
+"""The note of 10,000 partitions, the most that a log may have, has some 270 kB with the largest offsets."""
+
+
+class Ends(msgspec.Struct, frozen=True, kw_only=True):
+    """The offset after the last record of each partition of a log."""
+
+    log_id: str
+    offsets: dict[int, int]
+
+
+def encode_note(ends: Ends) -> bytes:
+    """Encode a note, with a checksum: it may be read while it is written."""
+    text = msgspec.json.encode(ends)
+    return b"%08x%s\n" % (zlib.crc32(text), text)
+
+
+def read_note(path: Path) -> Ends | None:
+    """Read the note beside a file, before the file itself; None without one that is whole."""
+    try:
+        with lock_of(path).open("rb") as lock:
+            lock.seek(NOTE_AT)
+            line = lock.read(_NOTE_BYTES_MAX).partition(b"\n")[0]
+        return msgspec.json.decode(line[8:], type=Ends) if line[:8] == b"%08x" % zlib.crc32(line[8:]) else None
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def read_ends(connection: sqlite3.Connection, meta: Meta) -> Ends:
+    """Read the ends of a file, as far as they can be read."""
+    offsets = {}
+    for partition in range(meta.partitions):
+        try:
+            offsets[partition] = statements.end_offset(partition, connection)
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+    return Ends(log_id=meta.log_id, offsets=offsets)
+
+
+def say_missing_records(path: Path, note: Ends | None, found: Ends) -> str | None:
+    """Say what the file lacks of what its owner had written, for people; None: nothing, as far as is known."""
+    if note is None or note.log_id != found.log_id:
+        return None
+    lacks = {each: note.offsets.get(each, 0) - end for each, end in found.offsets.items()}
+    lacking = [f"{lack:,} of partition {partition}" for partition, lack in lacks.items() if lack > 0]
+    if not lacking:
+        return None
+    return (
+        f"the event log {path} lacks the last records that its owner had written, {', '.join(lacking)}: {path.name}-wal"
+        f" is cut off, or one of the two is older than {path.name}.lock, which tells of them. Put the three files"
+        " beside each other as they were"
+    )
