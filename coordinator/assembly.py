@@ -44,6 +44,7 @@ from muster.coordinator.runtime.partition.owner import Owner, ignore_partition
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.partition.waiting_limit import WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.runtime.unassigned_watch import PartitionCounts, UnassignedWatch
 from muster.coordinator.service import Cancel, Groups, Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.certificates import Certificates
@@ -247,6 +248,23 @@ def watch_log_settings(
     watch = LogSettingsWatch(event_log, event_log.location, event_log.warnings)
     parts.log_flaws = lambda: watch.flaws
     looking = asyncio.create_task(watch.keep_looking(), name="log-settings")
+    looking.add_done_callback(on_failure(lost))
+    stack.callback(looking.cancel)
+
+
+def watch_unassigned(
+    runtime: Runtime,
+    counts: PartitionCounts,
+    clock: Clock,
+    parts: StatusParts,
+    stack: AsyncExitStack,
+    *,
+    lost: Callable[[Exception], None],
+) -> None:
+    """Look for partitions that groups have assigned to nobody, until the stack is left."""
+    watch = UnassignedWatch(runtime, counts, runtime.slices, clock.monotonic_ms)
+    parts.unassigned = lambda: watch.unassigned
+    looking = asyncio.create_task(watch.keep_looking(), name="unassigned")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 

@@ -32,6 +32,7 @@ from muster.coordinator.assembly import (
     watch_files,
     watch_log_settings,
     watch_loop,
+    watch_unassigned,
 )
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster, new_cluster
@@ -54,7 +55,7 @@ from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.standalone.missing_topics import MissingTopics
 from muster.coordinator.standalone.server import Server, ServerSettings
-from muster.coordinator.topics import BadTopic
+from muster.coordinator.topics import BadTopic, DeclaredPartitions
 from muster.coordinator.wire.registry import APIS, load_messages_of_members
 from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.log.base import Deposed, LogDamaged, LogError
@@ -203,6 +204,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         await sharing.begin(runtime, service, stack, readiness, parts, lost=lost, stop_listening=stop_listening)
     keep_trimmed(owner, stack, lost=lost)
     watch_log_settings(settings, event_log, parts, stack, lost=lost)
+    watch_unassigned(runtime, DeclaredPartitions(lambda: service.cluster.topics), clock, parts, stack, lost=lost)
     log.info("serving", listen=listen, log=settings.log)
 
 

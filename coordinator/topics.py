@@ -4,6 +4,7 @@ A declared topic exists in Metadata, holds no data and can be fetched from for e
 name, so that it is the same after every restart and on every machine.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
@@ -46,3 +47,18 @@ def is_topic_name(name: str) -> bool:
 def topic_id(name: str) -> UUID:
     """The id of a declared topic, for ever the same for one name."""
     return uuid5(_TOPIC_IDS, name)
+
+
+class DeclaredPartitions:
+    """The numbers of partitions of declared topics, which are known without asking."""
+
+    def __init__(self, topics: Callable[[], Mapping[str, Topic]]) -> None:
+        self._topics = topics
+
+    def want(self, topics: Sequence[str]) -> None:
+        """All are known anyway."""
+
+    def of(self, topic: str) -> int | None:
+        """Return how many partitions the topic has; None: it is not declared."""
+        declared = self._topics().get(topic)
+        return None if declared is None else declared.partitions

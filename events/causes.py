@@ -39,6 +39,7 @@ class Cause(StrEnum):
     STANDBY_UNFIT = "standby-unfit"
     REBALANCE_REQUESTED = "rebalance-requested"
     GROUP_RELEASED = "group-released"
+    PARTITIONS_UNASSIGNED = "partitions-unassigned"
 
     # How a running rebalance goes on.
     REJOINED = "rejoined"
@@ -57,6 +58,7 @@ class Cause(StrEnum):
     STANDBY_CALLED = "standby-called"
     STANDBY_TOOK_OVER = "standby-took-over"
     INACTIVE_MEMBER_REJOINED = "held-member-rejoined"
+    PARTITIONS_ASSIGNED = "partitions-assigned"
 
     # What was planned.
     INSTANCES_REGISTERED = "instances-registered"
@@ -124,9 +126,10 @@ PLANNED_TRIGGERS = frozenset(
         Cause.STANDBY_UNFIT,
         Cause.REBALANCE_REQUESTED,
         Cause.GROUP_RELEASED,
+        Cause.PARTITIONS_UNASSIGNED,
     }
 )
-"""The causes beyond Kafka that start a rebalance: an administrator planned it, or asked for it."""
+"""The causes beyond Kafka that start a rebalance: an administrator planned it, asked for it, or configured it."""
 
 TRIGGERS = KAFKAS_TRIGGERS | PLANNED_TRIGGERS
 
@@ -160,6 +163,7 @@ TEXTS = {
     Cause.STANDBY_UNFIT: "the standby {member} could not take the lost leader's place: its client is too old for that",
     Cause.REBALANCE_REQUESTED: "an administrator asked for a rebalance",
     Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
+    Cause.PARTITIONS_UNASSIGNED: "Muster asked the group to rebalance, since partitions were assigned to nobody",
     Cause.REJOINED: "{member} rejoined",
     Cause.STATIC_REPLACEMENT_DURING_JOIN: "{member} came back under a new member id during the join phase",
     Cause.NOT_REJOINED: "{member} did not rejoin in time and was dropped",
@@ -174,6 +178,7 @@ TEXTS = {
     Cause.STANDBY_CALLED: "the standby {member} was given a lost member's partitions; nobody else was disturbed",
     Cause.STANDBY_TOOK_OVER: "the standby {member} took a lost member's partitions over",
     Cause.INACTIVE_MEMBER_REJOINED: "{member}, a learner or standby, rejoined and moved nothing",
+    Cause.PARTITIONS_ASSIGNED: "the partitions for which Muster asked the group to rebalance are assigned",
     Cause.INSTANCES_REGISTERED: "an administrator registered instances that are to come",
     Cause.REGISTRATION_WITHDRAWN: "an administrator withdrew the registration of instances",
     Cause.MEMBERS_RETIRED: "an administrator retired members",

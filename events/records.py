@@ -10,10 +10,10 @@ EventsError
 
 import msgspec
 
-FORMAT_LEVEL = 6
+FORMAT_LEVEL = 7
 """The highest format level that this version writes and reads.
 
-Levels 1, 2, 4, 5 and 6 are the folders of `schemas/`. Level 3 has no schemas of its own: its records carry the header
+Levels 1, 2 and 4 to 7 are the folders of `schemas/`. Level 3 has no schemas of its own: its records carry the header
 `muster` in a Kafka topic (see log/kafka/marks.py), which an older version would neither write nor ask for. A log is
 made at the highest level and stays at its own, which older versions can go on with, until `muster log upgrade`.
 """

@@ -154,8 +154,19 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     registered_ms: int
 
 
+class TopicSize(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic and the number of its partitions; 0: not known."""
+
+    topic: str
+    partitions: int
+
+
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configs of one group; None: not set. Names, defaults and limits: `coordinator/group/configs.py`."""
+    """The configs of one group; None: not set. Names, defaults and limits: `coordinator/group/configs.py`.
+
+    `rebalanced_for` is no config: the topics for which Muster asked the group to rebalance by
+    `unassigned_rebalance_delay_ms`, until they are assigned; so that it asks once, at the next owner too.
+    """
 
     target_group_size: int | None = None
     expansion_delay_ms: int | None = None
@@ -163,6 +174,8 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     registration_timeout_ms: int | None = None
     retirement_timeout_ms: int | None = None
     coordinator: str | None = None
+    unassigned_rebalance_delay_ms: int | None = None
+    rebalanced_for: tuple[TopicSize, ...] = ()
 
 
 NOT_CONFIGURED = GroupConfig()

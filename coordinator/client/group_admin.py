@@ -41,6 +41,7 @@ from muster.coordinator.group.configs import (
     RETIRED,
     RETIREMENT_TIMEOUT,
     TARGET_GROUP_SIZE,
+    UNASSIGNED_DELAY,
 )
 from muster.coordinator.group.outcomes import GroupDamage, ListedMember, Standing
 from muster.events.kafka.exchange import Exchange
@@ -172,6 +173,10 @@ class GroupAdmin(GroupRequests):
     async def set_expansion_delay(self, group_id: str, delay_ms: int | None) -> None:
         """Set how long joins of new members are gathered; None: not at all."""
         await self.alter_group_config(group_id, {EXPANSION_DELAY: _text(delay_ms)})
+
+    async def set_unassigned_rebalance_delay(self, group_id: str, delay_ms: int | None) -> None:
+        """Set how long partitions may be assigned to nobody before Muster asks for a rebalance; None: for ever."""
+        await self.alter_group_config(group_id, {UNASSIGNED_DELAY: _text(delay_ms)})
 
     async def set_learner_timeout(self, group_id: str, timeout_ms: int | None) -> None:
         """Set how long new members are learners before they are promoted; None: there are no learners."""

@@ -22,6 +22,7 @@
     move_text.py               the progress of a release or an adoption, for people
     release.py repair.py rewriting.py    releasing a group upstream; recreating a damaged one; writing records again
     timeouts.py retention.py   timeouts that have elapsed; expired offsets and groups
+    unassigned.py              partitions that are assigned to nobody, and the rebalance for them
     extensions.py              extending deadlines by the time that Muster itself was slow
     takeover.py                soft state after a log was read; failing parked requests when a partition is given up
 

@@ -42,6 +42,7 @@ from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from muster.events.near_names import did_you_mean
+from muster.events.records import FORMAT_LEVEL
 from muster.events.state import Group, GroupState, Member
 
 REGISTERED_INSTANCE_ID_LENGTH_MAX = 249
@@ -93,6 +94,12 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
     membership_change = MembershipChange(config=group.config)
     for change in changes:
         definition = GROUP_CONFIGS[change.name]
+        if turn.moment.format_level < definition.format_level:
+            text = (
+                f"{change.name}: the event log has format level {turn.moment.format_level}, which cannot keep it; stop"
+                f" serving and run `muster log upgrade`, which raises it to {FORMAT_LEVEL}"
+            )
+            raise ChangeRefused(ErrorCode.invalid_config, text)
         if definition.type is ConfigType.LIST:
             membership_change = _with_list(turn, membership_change, change)
         elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):

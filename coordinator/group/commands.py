@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.keys import RecordKey
-from muster.events.state import Protocol
+from muster.events.state import Protocol, TopicSize
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +228,12 @@ class CheckCapacity(Command, frozen=True, kw_only=True):
     """After a takeover, rebalance a group over group.max.size, so that the surplus is refused (X8)."""
 
 
+class RebalanceUnassigned(Command, frozen=True, kw_only=True):
+    """Rebalance for those of these topics that are still unassigned (see `unassigned.py`), and settle the others."""
+
+    topics: tuple[TopicSize, ...]
+
+
 class RewriteEntities(Command, frozen=True, kw_only=True):
     """Write these entities again, since the last records under their keys are strangers'.
 
@@ -274,6 +280,6 @@ AnyRequest = (
 AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold | EndMemberSync
 AnyGroupDeadline = EndJoinPhase | EndSyncPhase | EndRegistration | EndExpansion | EndRetirement | PromoteLearners
 AnyDeadline = AnyMemberDeadline | AnyGroupDeadline
-AnyUpkeep = RejectAssignment | CheckCapacity | RewriteEntities
+AnyUpkeep = RejectAssignment | CheckCapacity | RebalanceUnassigned | RewriteEntities
 """Commands of the runtime itself, which no client sent."""
 AnyCommand = AnyRequest | AnyDeadline | AnyUpkeep | ExpireOffsets

@@ -33,6 +33,7 @@ RETIRED = "members.retired"
 RETIREMENT_TIMEOUT = "members.retirement.timeout.ms"
 REBALANCE = "members.rebalance"
 COORDINATOR = "members.coordinator"
+UNASSIGNED_DELAY = "members.unassigned.rebalance.delay.ms"
 COORDINATOR_TIMEOUT = "members.coordinator.timeout.ms"
 """The timeout of a move; given in one request with COORDINATOR alone, never stored, and so not in the table."""
 MOVE = "members.move"
@@ -60,7 +61,10 @@ class ConfigType(IntEnum):
 
 
 class GroupConfigDef(msgspec.Struct, frozen=True, kw_only=True):
-    """One config. `field`: where `GroupConfig` stores it; lists and verbs have none. A default of "" means off."""
+    """One config. `field`: where `GroupConfig` stores it; lists and verbs have none. A default of "" means off.
+
+    `format_level`: the lowest one of a log that can keep it.
+    """
 
     name: str
     type: ConfigType
@@ -69,6 +73,7 @@ class GroupConfigDef(msgspec.Struct, frozen=True, kw_only=True):
     field: str | None = None
     minimum: int = 0
     maximum: int = INT32_MAX
+    format_level: int = 0
 
 
 _ALL = (
@@ -151,6 +156,16 @@ _ALL = (
         field="coordinator",
         documentation="In a sidecar: `upstream` releases the group to the cluster upstream, for good; `muster` adopts "
         "a group whose members are there, and are connected here.",
+    ),
+    GroupConfigDef(
+        name=UNASSIGNED_DELAY,
+        type=ConfigType.INT,
+        default="0",
+        field="unassigned_rebalance_delay_ms",
+        maximum=DAY_MS,
+        format_level=7,
+        documentation="How long partitions of subscribed topics may be assigned to nobody in a stable group; then it "
+        "is asked to rebalance, once. 0: never.",
     ),
 )
 

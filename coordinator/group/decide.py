@@ -27,6 +27,7 @@ from muster.coordinator.group.commands import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    RebalanceUnassigned,
     RejectAssignment,
     ReleaseGroup,
     Request,
@@ -74,6 +75,7 @@ from muster.coordinator.group.soft_state import Session, SoftState
 from muster.coordinator.group.sync import reject_assignment, sync_group
 from muster.coordinator.group.timeouts import run_deadline
 from muster.coordinator.group.turn import Moment, Turn
+from muster.coordinator.group.unassigned import rebalance_unassigned
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent, GroupCreated, GroupDeleted
 from muster.events.evolve import is_gone
@@ -132,7 +134,7 @@ def _decide(
         case SyncGroup() | LeaveGroup() | DeleteGroup() | ReleaseGroup() | AlterGroupConfig():
             if group is None or not (command.group_id or isinstance(command, DeleteGroup)):
                 return _answer(command, _without_group(command), group, soft)
-        case Deadline() | RejectAssignment() | CheckCapacity() | RewriteEntities():
+        case Deadline() | RejectAssignment() | CheckCapacity() | RebalanceUnassigned() | RewriteEntities():
             pass
         case _:
             assert_never(command)
@@ -163,6 +165,8 @@ def _take(
             reject_assignment(turn, command.sync, command.error)
         case CheckCapacity():
             _check_capacity(turn)
+        case RebalanceUnassigned():
+            rebalance_unassigned(turn, command)
         case RewriteEntities():
             rewrite_entities(turn, command)
         case _:

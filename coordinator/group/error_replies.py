@@ -21,6 +21,7 @@ from muster.coordinator.group.commands import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    RebalanceUnassigned,
     RejectAssignment,
     ReleaseGroup,
     Request,
@@ -71,7 +72,14 @@ def error_replies(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
             outcome = msgspec.structs.replace(describe(None), error=error)
         case Request():
             outcome = _ERROR_ALONE[type(command)](error=error)
-        case Deadline() | RejectAssignment() | CheckCapacity() | RewriteEntities() | ExpireOffsets():
+        case (
+            Deadline()
+            | RejectAssignment()
+            | CheckCapacity()
+            | RebalanceUnassigned()
+            | RewriteEntities()
+            | ExpireOffsets()
+        ):
             return ()
         case _:
             assert_never(command)

@@ -42,8 +42,11 @@ def apply_change(turn: Turn, change: MembershipChange) -> tuple[ReleasedMember, 
     Returns the former members if the group was released to the cluster upstream, which comes last.
     """
     before, asked = turn.group.config, turn.why
-    if change.config != before:
-        turn.record_config(change.config)
+    config = change.config
+    if config.unassigned_rebalance_delay_ms != before.unassigned_rebalance_delay_ms:
+        config = msgspec.structs.replace(config, rebalanced_for=())  # whoever sets it means what is unassigned now
+    if config != before:
+        turn.record_config(config)
         _after_configured(turn, before)
     _register(turn, change, asked)
     _retire(turn, change, asked)

@@ -38,6 +38,7 @@ from muster.events.events import (
 )
 from muster.events.evolve import apply
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.records import FORMAT_LEVEL
 from muster.events.state import Group, GroupConfig, GroupState, Member, Registration
 
 SILENCE = frozenset({Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT, Cause.FIRST_JOIN_TIMED_OUT})
@@ -64,6 +65,8 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     owner_epoch: int
     incarnation: int
     """The incarnation that a group made by this decision gets."""
+    format_level: int = FORMAT_LEVEL
+    """The event log's, which does not keep what a higher level has brought."""
 
     def wall_of(self, then_ms: float) -> int:
         """The wall time of a monotonic time."""

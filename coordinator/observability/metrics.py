@@ -120,6 +120,11 @@ SUBSCRIPTIONS_NOT_ASSIGNED = PrometheusCounter(
     "Static members that came back with another subscription and kept their assignments: nobody rebalances",
     registry=REGISTRY,
 )
+UNASSIGNED_PARTITIONS = Gauge(
+    "muster_unassigned_partitions",
+    "Partitions of subscribed topics that are assigned to nobody for six minutes in stable groups: see muster status",
+    registry=REGISTRY,
+)
 TOPICS_NOT_DECLARED = PrometheusCounter(
     "muster_topics_not_declared",
     "Times that a client asked a standalone server for a topic that is not declared (--topic)",

@@ -101,6 +101,28 @@ class MissingShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
+class UnassignedStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions of a topic that members of a Stable group subscribe, and nobody is assigned, for so long.
+
+    `numbers`: which, for people; `partitions`: how many.
+    """
+
+    group_id: str
+    topic: str
+    partitions: int
+    numbers: str
+    unassigned_ms: int
+    way_out: str
+
+
+class NotTakenStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that clients joined within the last minutes and that is not Muster's, since upstream has it."""
+
+    group_id: str
+    reason: str
+    way_out: str
+
+
 class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The shadows in the cluster upstream; `missing` names some of `missing_count`."""
 
@@ -148,6 +170,11 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     not_well: str | None
     log_flaws: Sequence[str] = ()
     """The flaws of the event topic, each with the way out."""
+    unassigned: Sequence[UnassignedStatus] = ()
+    """Some of them; `unassigned_count` are all topics of all groups."""
+    unassigned_count: int = 0
+    not_taken: Sequence[NotTakenStatus] = ()
+    """Some of them."""
     ownership: OwnershipStatus = OwnershipStatus()
     elsewhere: Sequence[ElsewhereStatus] = ()
     peers: Sequence[PeerStatus] = ()
@@ -172,6 +199,8 @@ class StatusParts:
     def __init__(self) -> None:
         self.ownership: Callable[[], OwnershipStatus] = OwnershipStatus
         self.log_flaws: Callable[[], Sequence[str]] = tuple
+        self.unassigned: Callable[[], Sequence[UnassignedStatus]] = tuple
+        self.not_taken: Callable[[], Sequence[NotTakenStatus]] = tuple
         self.elsewhere: Callable[[], Sequence[ElsewhereStatus]] = tuple
         self.peers: Callable[[], Sequence[PeerStatus]] = tuple
         self.links: Callable[[], LinksStatus] = LinksStatus
@@ -208,7 +237,7 @@ class StatusReport:
             return self._made
 
     def _report(self, now_s: float) -> ProcessStatus:
-        identity = self._identity
+        identity, unassigned = self._identity, self._parts.unassigned()
         return ProcessStatus(
             version=identity.version,
             mode=identity.mode,
@@ -220,6 +249,9 @@ class StatusReport:
             not_ready=self._not_ready(),
             not_well=self._not_well(),
             log_flaws=self._parts.log_flaws(),
+            unassigned=unassigned[:NAMED_MAX],
+            unassigned_count=len(unassigned),
+            not_taken=self._parts.not_taken(),
             ownership=self._parts.ownership(),
             elsewhere=self._parts.elsewhere(),
             peers=self._parts.peers(),

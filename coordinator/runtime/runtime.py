@@ -6,12 +6,12 @@ The handlers of `wire/` know `Runtime` as `Groups`. Partitions are taken over, l
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, RebalanceUnassigned, SyncGroup
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
@@ -273,6 +273,17 @@ class Runtime:
                 ownership.renew()  # in the background
 
     # ---- the Groups of the handlers ------------------------------------------------------------------
+
+    def groups(self) -> Iterator[Group]:
+        """The durable groups, partition by partition; partitions may come and go meanwhile."""
+        for ownership in list(self._owned.values()):
+            yield from ownership.partition.groups()
+
+    def rebalance_unassigned(self, command: RebalanceUnassigned) -> None:
+        """Have the group's partition decide this, if it is still served here."""
+        ownership = self._ownership_of(command.group_id)
+        if ownership is not None:
+            ownership.partition.rebalance_unassigned(command)
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         """Queue the command in the partition of its group."""

@@ -31,6 +31,7 @@ from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
 from muster.coordinator.sidecar.groups.move_log import log_lost
 from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.not_taken import NotTaken
 from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import Reachability
@@ -85,6 +86,7 @@ class GroupParts:
         self.moves = self._moves()
         self._let_go = let_go_of(self.shadows, self.moves, event_log)
         self.in_flight = InFlightCommits()
+        self.not_taken = NotTaken(clock.monotonic_ms)
         self.service = self._service(new_waiting_quota(settings, metrics))
 
     def observe(self, parts: StatusParts) -> None:
@@ -96,6 +98,7 @@ class GroupParts:
             ShadowMetrics(shadows.census),
         ):
             collect(collector, self._stack)
+        parts.not_taken = self.not_taken.status
         parts.ownership, parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
 
     async def remove_stray_shadows(self) -> None:

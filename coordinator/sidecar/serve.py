@@ -27,6 +27,7 @@ from muster.coordinator.assembly import (
     watch_files,
     watch_log_settings,
     watch_loop,
+    watch_unassigned,
 )
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.net.kept_sockets import KeptSockets
@@ -38,7 +39,7 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.settings.sidecar import OWNER
+from muster.coordinator.settings.sidecar import EDGE, OWNER
 from muster.coordinator.sidecar.apis.registry import handled_apis
 from muster.coordinator.sidecar.forwarding.assembly import Forwarding
 from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership
@@ -54,6 +55,7 @@ from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.upstream_cluster import UpstreamCluster
 from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.partition_counts import UpstreamPartitionCounts
 from muster.coordinator.upstream.shadows import ShadowName
 from muster.coordinator.wire.registry import load_messages_of_members
 from muster.events.kafka.known_brokers import KnownBrokers
@@ -146,6 +148,9 @@ class _Sidecar:
             await self._share(forwarding, parts, listening)
         keep_trimmed(parts.owner, stack, lost=self.lost)
         watch_log_settings(settings, event_log, self.status, stack, lost=self.lost)
+        if settings.role != EDGE:
+            counts = UpstreamPartitionCounts(self.link)
+            watch_unassigned(parts.runtime, counts, self.clock, self.status, stack, lost=self.lost)
         where = {"role": OWNER} if listen is None else {"listen": listen}
         log.info("serving", **where, upstream=settings.upstream, log=settings.log)
 
@@ -169,6 +174,7 @@ class _Sidecar:
                 in_flight=parts.in_flight,
                 list_owned=list_owned,
                 would_refuse=parts.runtime.would_refuse,
+                not_taken=parts.not_taken,
             )
 
         return handled_by

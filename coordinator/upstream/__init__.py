@@ -3,6 +3,7 @@
 security.py           how the cluster is reached: TLS and SASL
 link.py               brokers, group coordinators, retries
 errors.py             what a retry does not mend, and what a connection's failure means
+partition_counts.py   how many partitions topics have
 coordinators.py       the coordinator of each group, and when that broker was last away
 cluster_outage.py     that no broker answers: why, since when, and what is logged meanwhile
 reachability.py       whether a group's members can reach its coordinator upstream

@@ -43,6 +43,8 @@ Brokers = Mapping[int, tuple[str, int]]
 """The live brokers: (host, port) by node id."""
 TopicIds = Mapping[str, UUID | ErrorCode]
 """Topic ids by name, or the error instead of one (`none` from brokers that know no ids)."""
+TopicSizes = Mapping[str, int | None]
+"""How many partitions topics have, by name; None: an error instead."""
 ErrorOf = Callable[[R], ErrorCode]
 """Returns the top-level error of an answer."""
 
@@ -102,6 +104,8 @@ class UpstreamLink(ClusterLink):
         self._watchers: list[Callable[[Brokers], None]] = []
         self._watched_topics: tuple[str, ...] = ()
         self._tell_ids: Callable[[TopicIds], None] = ignore_topic_ids
+        self._counted_topics: Callable[[], Sequence[str]] = tuple
+        self._tell_counts: Callable[[TopicSizes], None] = ignore_counts
         self._monotonic_ms = monotonic_ms
         self._coordinators = GroupCoordinators(monotonic_ms)
         self.heard, self.learn_coordinator = self._coordinators.heard, self._coordinators.learn
@@ -146,6 +150,10 @@ class UpstreamLink(ClusterLink):
         self._watched_topics = tuple(topics)
         self._tell_ids = tell
 
+    def on_partitions(self, topics: Callable[[], Sequence[str]], tell: Callable[[TopicSizes], None]) -> None:
+        """Name these topics in each Metadata request, too, and call `tell` with their numbers of partitions."""
+        self._counted_topics, self._tell_counts = topics, tell
+
     async def refresh(self) -> None:
         """Ask for Metadata now, and return when it was answered. Raises TryAgain."""
         self._refreshed.clear()
@@ -157,7 +165,7 @@ class UpstreamLink(ClusterLink):
             raise TryAgain(f"no broker answers Metadata: {self.asked_at}") from error
 
     def _topics(self) -> Collection[str]:
-        return self._watched_topics
+        return {*self._watched_topics, *self._counted_topics()}
 
     async def _periodic_refresh(self) -> None:
         self.outage.asks()
@@ -172,7 +180,10 @@ class UpstreamLink(ClusterLink):
         self.outage.answered()
         before = self._view.brokers
         self._view.learn_brokers(answer)
-        self._tell_ids({str(topic.name): topic_id_of(topic) or topic.error_code for topic in answer.topics})
+        topics = {str(topic.name): topic for topic in answer.topics}
+        watched = [topics[name] for name in self._watched_topics if name in topics]
+        self._tell_ids({str(topic.name): topic_id_of(topic) or topic.error_code for topic in watched})
+        self._tell_counts({name: None if each.error_code else len(each.partitions) for name, each in topics.items()})
         self._refreshed.set()
         if self._view.brokers != before:
             for tell in self._watchers:
@@ -325,6 +336,10 @@ class UpstreamLink(ClusterLink):
 
 def ignore_topic_ids(_ids: TopicIds) -> None:
     """The listener until `on_topic_ids` is called."""
+
+
+def ignore_counts(_counts: TopicSizes) -> None:
+    """The listener until `on_partitions` is called."""
 
 
 def _count(error: LinkError) -> None:

@@ -45,7 +45,7 @@ KINDS_OF: Final[Mapping[Family, tuple[str, ...]]] = {
         "assignor-change",
         "subscription-change",
         "unsubscribe",
-        "unread-topic",
+        "unassigned-topic",
         "partitions-changed",
         "metadata-changed",
         "cooperative-round",

@@ -58,7 +58,7 @@ TAKEOVER_MS: Final = 2_000
 OUTAGE_AFTERMATH_MS: Final = 2_000
 """Consequences of an outage come within the session timeout after its end, and this."""
 
-UNREAD_MS: Final = 10_000
+UNASSIGNED_MS: Final = 10_000
 """A topic that nobody is assigned is told from this time on: a leader may learn of its topics late."""
 
 SAME_DUEL_MS: Final = 60_000

@@ -12,7 +12,6 @@ standbys.py     A standby that takes the place of a lost member, from its call t
 takeovers.py    A takeover in words: who took over from whom, and why.
 timeline.py     History -> rebalances: what started each, what was folded in, how long it took, what moved, what
                 started none.
-unread.py       Topics that a group subscribes and that nobody was assigned.
 wording.py      Every English phrase about members and causes, so that all outputs say the same thing in the same
                 words.
 """

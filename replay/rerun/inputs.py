@@ -23,6 +23,7 @@ from muster.coordinator.group.commands import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    RebalanceUnassigned,
     RejectAssignment,
     RewriteEntities,
     SyncGroup,
@@ -32,6 +33,7 @@ from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
     AnyMemberEvent,
+    GroupConfigured,
     GroupCreated,
     GroupDeleted,
     GroupEmptied,
@@ -51,7 +53,7 @@ from muster.events.events import (
 )
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.keys import key_of
-from muster.events.state import Group, Member, Protocol
+from muster.events.state import Group, Member, Protocol, TopicSize
 from muster.events.tables import TableSet
 from muster.replay.rerun.leavers import leave, pending_leaver
 from muster.replay.rerun.membership_inputs import derive_planned, last_arrival, put_arrivals_back
@@ -61,6 +63,7 @@ from muster.replay.rerun.situation import PATIENCE_MS, PHANTOM, Situation, calle
 _JOIN_GROUP = 11
 _KNOWN_ID_SINCE = 4  # JoinGroup v4: KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup v9: KIP-814
+_OF_UNASSIGNED = frozenset({Cause.PARTITIONS_UNASSIGNED, Cause.PARTITIONS_ASSIGNED})
 _PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
 
 
@@ -70,6 +73,8 @@ def derive(situation: Situation) -> AnyCommand | None:
     if event.why.cause is Cause.RECORD_OVERWRITTEN:
         again = tuple(map(key_of, situation.until_group_event()))
         return RewriteEntities(group_id=situation.group_id, entities=again)
+    if isinstance(event, GroupConfigured) and event.why.cause in _OF_UNASSIGNED:
+        return _rebalance_unassigned(situation, event)
     put_arrivals_back(situation)
     planned = derive_planned(situation)
     if planned is not None:
@@ -93,6 +98,16 @@ def derive(situation: Situation) -> AnyCommand | None:
     if isinstance(event, _PHASE_ENDS):
         return _end_of_join_phase(situation, event.why)
     return None
+
+
+def _rebalance_unassigned(situation: Situation, event: GroupConfigured) -> RebalanceUnassigned:
+    """Name the topics that the group was asked to rebalance for, and those that are settled, as without partitions."""
+    before = () if situation.group is None else situation.group.config.rebalanced_for
+    after = event.config.rebalanced_for
+    named = {each.topic for each in after}
+    settled = (TopicSize(topic=each.topic, partitions=0) for each in before if each.topic not in named)
+    asked = (each for each in after if each not in before)
+    return RebalanceUnassigned(group_id=situation.group_id, topics=(*asked, *settled))
 
 
 def _of_member(situation: Situation, event: AnyMemberEvent) -> AnyCommand | None:

@@ -44,7 +44,7 @@ BRIEFS_MAX: Final = 100_000
 """How many incidents are looked at for storms."""
 
 OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
-UNSERVED: Final = frozenset({"refused", "unread-topic"})
+UNSERVED: Final = frozenset({"refused", "unassigned-topic"})
 OF_PROCESSES: Final = frozenset(
     {"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout", "stopped"}
 )

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.group.configs import values_set
+from muster.coordinator.group.unassigned import shares_of
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from muster.events.events import AnyEvent, GroupEmptied, GroupStabilized, JoinPhaseCompleted
 from muster.events.evolve import apply
@@ -16,7 +17,6 @@ from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime
 from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
-from muster.replay.rebalances.unread import unread_topics
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import Instant, instant
 
@@ -166,7 +166,7 @@ def state_of(group: Group, log: str, at_ms: int, coordinator: str | None, notes:
         leader_id=image.leader_id,
         coordinator=coordinator,
         members=tuple(_member(group, member) for member in members),
-        notes=(*notes, *_unread(group)),
+        notes=(*notes, *_unassigned(group)),
         registrations=tuple(
             RegistrationState(group_instance_id=instance, registered_at=instant(each.registered_ms))
             for instance, each in sorted(group.registrations.items())
@@ -175,10 +175,10 @@ def state_of(group: Group, log: str, at_ms: int, coordinator: str | None, notes:
     )
 
 
-def _unread(group: Group) -> Iterator[str]:
+def _unassigned(group: Group) -> Iterator[str]:
     """A note on topics that members subscribe and nobody is assigned."""
-    topics = sorted(unread_topics(group))
-    if topics:
+    shares = shares_of(group)
+    if shares is not None and (topics := sorted(shares.unassigned_topics)):
         yield f"subscribed by members and assigned to nobody: {', '.join(topics)}"
 
 

@@ -101,7 +101,8 @@ LEVEL_6 = {
     "RegistrationEnded": "1cf38c33c087e965",
     "StaticMemberReplaced": "b328aa1cf67b9640",
 }
-FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4, 5: LEVEL_5, 6: LEVEL_6}
+LEVEL_7 = {"GroupConfigured": "fe70dd72f6da17c5"}
+FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4, 5: LEVEL_5, 6: LEVEL_6, 7: LEVEL_7}
 """As they stand in logs. Released: a change here makes every existing log unreadable."""
 
 CAUSES = (Cause, HandedOutIdOutcome, OwnershipEndCause, ConnectionEnd)
@@ -132,6 +133,7 @@ DEFAULTS = {
     "returned": [],
     "offered_protocols": [],
     "returned_more": 0,
+    "rebalanced_for": [],
 }
 """Beside null, which every optional field has."""
 

@@ -41,7 +41,7 @@ KINDS = {
     "stopped",
     "subscription-change",
     "unknown",
-    "unread-topic",
+    "unassigned-topic",
     "unsubscribe",
     "unused-id",
 }

@@ -92,6 +92,7 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
             said = f"it has no connection to node {peer.node_id} at {peer.address}"
             yield _finding(note, address, said, "without one that node's end is noticed only when its session is over")
     yield from _of_log(address, status)
+    yield from _of_groups(address, status)
     yield from _of_links(address, status)
     yield from _of_shadows(address, status)
 
@@ -100,6 +101,19 @@ def _of_log(address: str, status: ProcessStatus) -> Iterator[Finding]:
     for flaw in status.log_flaws:
         way_out = "docs/runbook.md#mustereventlogflaws says what comes of it"
         yield _finding(Severity.PROBLEM, address, flaw, way_out)
+
+
+def _of_groups(address: str, status: ProcessStatus) -> Iterator[Finding]:
+    """Find partitions that nobody consumes, and groups that upstream has."""
+    for each in status.unassigned:
+        what = "partition" if each.partitions == 1 else "partitions"
+        minutes = each.unassigned_ms // 60_000
+        said = f"group {each.group_id}: {what} {each.numbers} of {each.topic} are assigned to nobody, for {minutes} min"
+        yield _finding(Severity.PROBLEM, address, said, each.way_out)
+    if (more := status.unassigned_count - len(status.unassigned)) > 0:
+        yield _finding(Severity.PROBLEM, address, f"so are partitions of {more} topics more", "its log names some")
+    for group in status.not_taken:
+        yield _finding(Severity.NOTE, address, f"group {group.group_id} is not Muster's: {group.reason}", group.way_out)
 
 
 def _of_links(address: str, status: ProcessStatus) -> Iterator[Finding]:

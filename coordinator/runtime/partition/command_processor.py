@@ -158,6 +158,7 @@ class CommandProcessor:
             wall_ms=wall_ms,
             owner_epoch=self.epoch,
             incarnation=max(wall_ms, self.incarnation_max + 1),
+            format_level=self._format_level,
         )
 
     def note_moment(self) -> Moment:

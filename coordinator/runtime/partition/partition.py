@@ -15,6 +15,7 @@ from muster.coordinator.group.commands import (
     CheckCapacity,
     Heartbeat,
     JoinGroup,
+    RebalanceUnassigned,
     RewriteEntities,
     SyncGroup,
 )
@@ -191,6 +192,12 @@ class Partition:
                 context = self._contexts[command.group_id] = new_context(command.group_id)
             if context.busy and isinstance(command, Heartbeat):
                 self._waiting.answer_without_lease(command)
+            self._processor.enqueue(context, command)
+
+    def rebalance_unassigned(self, command: RebalanceUnassigned) -> None:
+        """Have it decided behind what is queued in the group."""
+        context = self._contexts.get(command.group_id)
+        if context is not None and self._closed_with is None:
             self._processor.enqueue(context, command)
 
     def rewrite(self, entities: Iterable[RecordKey]) -> None:

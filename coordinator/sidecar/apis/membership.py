@@ -5,37 +5,26 @@ the client has READ on it (G1).
 """
 
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 import structlog
-from cachetools import TTLCache
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.log_throttle import SILENT_FOR_MS, LogThrottle, NamesThrottle
 from muster.coordinator.not_served import loading_reply
-from muster.coordinator.observability.metrics import GROUPS_NOT_TAKEN
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
 from muster.coordinator.sidecar.groups.moves import Moves
+from muster.coordinator.sidecar.groups.not_taken import NotTaken
 from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
-from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
+from muster.coordinator.upstream.group_probe import ForeignShadow
 from muster.coordinator.upstream.shadows import ShadowUnavailable
 from muster.coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from muster.coordinator.wire.api import Api, Fields
 from muster.coordinator.wire.authorized_operations import READ
-from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-GROUPS_COUNTED_MAX = 10_000
-"""Limit of groups counted in log lines: left to another Muster, or without READ for ours."""
-
-
-_REASONS: Final = {ForeignShadow: "another-muster", NotPermitted: "not-permitted"}
-"""The labels of a metric; any other reason is that upstream has members in the group."""
 
 
 class MembershipApi:
@@ -48,18 +37,15 @@ class MembershipApi:
         moves: Moves,
         would_refuse: Callable[[JoinGroup], bool],
         is_reserved: Callable[[str], bool] = lambda _: False,
+        *,
+        not_taken: NotTaken | None = None,
     ) -> None:
         self._service = service
         self._router = router
         self._moves = moves
         self._would_refuse = would_refuse
         self._is_reserved = is_reserved
-        self._throttle = LogThrottle(service.monotonic_ms)
-        self._trouble = NamesThrottle(service.monotonic_ms)
-        self._troubled: dict[type[KeptUpstream], TTLCache[GroupId, None]] = {
-            kind: TTLCache(GROUPS_COUNTED_MAX, SILENT_FOR_MS, timer=service.monotonic_ms)
-            for kind in (ForeignShadow, NotPermitted)
-        }
+        self._not_taken = NotTaken(service.monotonic_ms) if not_taken is None else not_taken
 
     def apis(self) -> tuple[SidecarApi, ...]:
         """The registrations."""
@@ -112,27 +98,15 @@ class MembershipApi:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
                     # As the broker refuses it. Relayed, it could leave a member id upstream that is never used, for
                     # which that Muster's shadow would have to wait (P4, P7).
-                    self._log_not_taken("group not taken: another Muster has it", group_id, theirs)
+                    self._not_taken.note(group_id, theirs)
                     refusal = ErrorCode.inconsistent_group_protocol
                 elif theirs is not None:
-                    self._log_not_taken("group not taken: upstream has it", group_id, theirs)
+                    self._not_taken.note(group_id, theirs)
                     request.relay()
                     return
+                else:
+                    self._not_taken.forget(group_id)
         self._handle(api, request, refusal)
-
-    def _log_not_taken(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
-        GROUPS_NOT_TAKEN.labels(_REASONS.get(type(theirs), "members")).inc()
-        troubled = self._troubled.get(type(theirs))
-        if troubled is not None:  # usually many groups have the same trouble
-            troubled[group_id] = None
-            suppressed = self._trouble.due(type(theirs), group_id)
-            if suppressed is not None:
-                groups = len(troubled)
-                log.warning(event, group_id=group_id, reason=theirs.reason, groups=groups, others_since=suppressed)
-            return
-        suppressed = self._throttle.due((group_id, theirs.reason))
-        if suppressed is not None:
-            log.info(event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
 
     def _would_fail(self, api: Api, request: ClientRequest) -> bool:
         context = request.context

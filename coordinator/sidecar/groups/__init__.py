@@ -3,6 +3,7 @@
 routing.py             decides whether a group's request is handled here, relayed, or has to wait for an answer
 owned_groups.py        the groups of this process, for ListGroups
 recent_members.py      members of upstream's groups whose requests were relayed here within the last minute
+not_taken.py           groups that clients join and that stay upstream's: what is told of them
 groups_layer.py        base of the two layers in front of the runtime's groups
 shadow_fence.py        answers no SyncGroup before the group's shadow has its generation bumped upstream
 movable_groups.py      the group config `members.coordinator`, by which an administrator moves a group

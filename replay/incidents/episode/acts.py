@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.coordinator.group.members import supported_by_all
+from muster.coordinator.group.unassigned import shares_of
 from muster.events.causes import PLANNED_TRIGGERS, Cause
 from muster.events.connection import LastConnection
 from muster.events.consumer_protocol import subscribed_topics
@@ -40,7 +41,6 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.history.transitions import Transition
-from muster.replay.rebalances.unread import unread_topics
 from muster.replay.rebalances.wording import is_of_another
 
 
@@ -201,20 +201,34 @@ class JoinNotLetIn(Act, frozen=True, kw_only=True):
     common: tuple[str, ...]
 
 
-class TopicsUnread(Act, frozen=True, kw_only=True):
+class TopicsUnassigned(Act, frozen=True, kw_only=True):
     """From here on nobody is assigned these topics, which members subscribe."""
 
     topics: frozenset[str]
 
 
+class RebalancedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic for which Muster asked the group to rebalance. `partitions`: as many as it has; 0: not known.
+
+    `assigned`: how many of them were assigned then; None: not known. `is_subscribed`: by a member.
+    """
+
+    topic: str
+    partitions: int
+    assigned: int | None
+    is_subscribed: bool
+
+
 class AskedFor(Act, frozen=True, kw_only=True):
-    """An administrator, or a plan of theirs, asked for a rebalance or changed the group's plans.
+    """An administrator, a plan of theirs, or Muster by the group's configs asked for a rebalance, or changed the plans.
 
     `is_upstream`: whether the group's configs leave it to the cluster upstream from then on; None: nothing was set.
+    `topics`: those for which Muster asked.
     """
 
     cause: Cause
     is_upstream: bool | None = None
+    topics: tuple[RebalancedTopic, ...] = ()
 
 
 class Called(Act, frozen=True, kw_only=True):
@@ -238,7 +252,7 @@ class Phase(Act, frozen=True, kw_only=True):
 
 
 AnyAct = (
-    Came | CameBack | Went | Rejoined | Duelled | JoinNotLetIn | TopicsUnread | AskedFor | Called | TookOver | Phase
+    Came | CameBack | Went | Rejoined | Duelled | JoinNotLetIn | TopicsUnassigned | AskedFor | Called | TookOver | Phase
 )
 
 _PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.REGISTRATION_COMPLETE})
@@ -257,27 +271,28 @@ def acts_of(step: Transition) -> list[AnyAct]:
             acts.append(act)
     if not isinstance(step.event, GroupAdvanced):  # most are
         acts += _of_group(step)
-    unread = _unread(step, acts)
-    return acts if unread is None else [*acts, unread]
+    unassigned = _unassigned(step, acts)
+    return acts if unassigned is None else [*acts, unassigned]
 
 
-def _unread(step: Transition, acts: Iterable[AnyAct]) -> TopicsUnread | None:
+def _unassigned(step: Transition, acts: Iterable[AnyAct]) -> TopicsUnassigned | None:
     """The topics that nobody is assigned, where an assignment was made, or a member came back to its old one."""
     came_back = next((act for act in acts if isinstance(act, CameBack) and act.absorbed and act.changed_topics), None)
     if came_back is None and not isinstance(step.event, GroupStabilized):
         return None
-    topics, event = unread_topics(step.after), step.event
+    shares, event = shares_of(step.after), step.event
+    topics = frozenset[str]() if shares is None else shares.unassigned_topics
     if not topics:
         return None
     seq = event.seq if came_back is None else came_back.seq
-    return TopicsUnread(seq=seq, at_ms=event.why.decided_ms, why=event.why, topics=topics)
+    return TopicsUnassigned(seq=seq, at_ms=event.why.decided_ms, why=event.why, topics=topics)
 
 
 def _of_group(step: Transition) -> Iterator[AnyAct]:
     event = step.event
     seq, at_ms, why = event.seq, event.why.decided_ms, event.why
     if isinstance(event, RebalanceStarted) and why.cause in PLANNED_TRIGGERS:
-        yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=why.cause)
+        yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=why.cause, topics=tuple(_rebalanced_for(step)))
     if isinstance(event, MemberFenced):
         is_duel = why.cause is Cause.INSTANCE_DUEL
         yield Duelled(seq=seq, at_ms=at_ms, why=why, is_duel=is_duel, times=1 + event.suppressed, event=event)
@@ -321,7 +336,22 @@ def _took_over(part: MemberRoleChanged, _step: Transition) -> TookOver | None:
     return TookOver(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member)
 
 
-def _asked_for(part: GroupConfigured, _step: Transition) -> AskedFor:
+def _rebalanced_for(step: Transition) -> Iterator[RebalancedTopic]:
+    """The topics that are new among those that Muster asked for."""
+    shares, before = shares_of(step.before), step.before.config.rebalanced_for
+    for each in step.after.config.rebalanced_for:
+        if each not in before:
+            yield RebalancedTopic(
+                topic=each.topic,
+                partitions=each.partitions,
+                assigned=None if shares is None else len(shares.assigned.get(each.topic, ())),
+                is_subscribed=shares is None or each.topic in shares.subscribed,
+            )
+
+
+def _asked_for(part: GroupConfigured, _step: Transition) -> AskedFor | None:
+    if part.why.cause in (Cause.PARTITIONS_UNASSIGNED, Cause.PARTITIONS_ASSIGNED):
+        return None  # of the rebalance that it belongs to, or what came of that
     is_upstream = part.config.coordinator is not None
     why = part.why
     return AskedFor(seq=part.seq, at_ms=why.decided_ms, why=why, cause=why.cause, is_upstream=is_upstream)

@@ -26,7 +26,7 @@ scale_up.py             Processes that came, and replaced nobody.
 scale_down.py           Processes that left, and nobody came for them.
 group_end.py            The end of a group.
 refused.py              Consumers that were refused.
-unread_topic.py         Topics that nobody was assigned.
+unassigned_topic.py         Topics that nobody was assigned.
 replaced.py             What the kinds that are about replaced processes share.
 changed.py              What the kinds about members that came with something else share.
 docs_tables.py          The tables of docs/incidents.md.
@@ -57,7 +57,7 @@ from muster.replay.incidents.kinds import (
     slow_member,
     stopped,
     subscription_change,
-    unread_topic,
+    unassigned_topic,
     unsubscribe,
     unused_id,
 )
@@ -89,7 +89,7 @@ PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
     (scale_down.find, (scale_down.DOWN, scale_down.SHUTDOWN)),
     (group_end.find, (group_end.DELETED, group_end.EXPIRED)),
     (refused.find, (refused.KIND,)),
-    (unread_topic.find, (unread_topic.KIND,)),
+    (unassigned_topic.find, (unassigned_topic.KIND,)),
 )
 """The functions that find incidents, each with the kinds that it tells."""
 

@@ -19,8 +19,9 @@ from muster.replay.times import duration, instant
 
 ENFORCED = Kind(
     "enforced",
-    "A member's application (enforceRebalance) or an administrator asked for a rebalance.",
-    "the member that asked; none if it was an administrator",
+    "A member's application (enforceRebalance), an administrator, or Muster itself, by the group's config, asked for a"
+    " rebalance.",
+    "the member that asked; else none",
 )
 ROUND = Kind(
     "cooperative-round",

@@ -1,11 +1,23 @@
-"""Rebalances that administrators asked for, plans of theirs, and groups that are full."""
+"""Rebalances that administrators, or Muster itself, asked for, plans of administrators, and groups that are full."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Final
 
+from muster.coordinator.group.configs import UNASSIGNED_DELAY
 from muster.events.causes import Cause
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, Departure, JoinNotLetIn, Phase, Went
+from muster.replay.incidents.episode.acts import (
+    AnyAct,
+    AskedFor,
+    Came,
+    Departure,
+    JoinNotLetIn,
+    Phase,
+    RebalancedTopic,
+    Went,
+)
+from muster.replay.incidents.evidence.naming import NAMED_MAX
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.asked_for import ENFORCED
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
@@ -25,6 +37,9 @@ CAPACITY = Kind(
 )
 
 
+_ENFORCED: Final = frozenset({Cause.REBALANCE_REQUESTED, Cause.PARTITIONS_UNASSIGNED})
+
+
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     yield from _asked_for(view)
     yield from _over_capacity(view)
@@ -33,10 +48,28 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 def _asked_for(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(AskedFor):
-        if act.cause is not Cause.REBALANCE_REQUESTED:
-            continue
-        text = cause_text(act.why, [])
-        yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(), grade=Grade.RECORDED, headline=text)
+        if act.cause in _ENFORCED:
+            text = cause_text(act.why, []) if act.cause is Cause.REBALANCE_REQUESTED else _by_muster(act)
+            yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(), grade=Grade.RECORDED, headline=text)
+
+
+def _by_muster(act: AskedFor) -> str:
+    """'Muster asked the group to rebalance, since orders grew from 6 to 8 partitions (members.unassigned...)'."""
+    found = [_found(each) for each in act.topics[:NAMED_MAX]]
+    if len(act.topics) > NAMED_MAX:
+        found.append(f"so it was with {plural(len(act.topics) - NAMED_MAX, 'other topic')}")
+    since = "; ".join(found) or "partitions were assigned to nobody"
+    return f"Muster asked the group to rebalance ({UNASSIGNED_DELAY}), since {since}"
+
+
+def _found(each: RebalancedTopic) -> str:
+    if not each.is_subscribed:
+        return f"a member that does not subscribe {each.topic} had partitions of it"
+    if not each.assigned:
+        return f"{each.topic} was subscribed, and none of its {plural(each.partitions, 'partition')} was assigned"
+    if each.assigned < each.partitions:
+        return f"{each.topic} grew from {each.assigned} to {plural(each.partitions, 'partition')}"
+    return f"members that do not subscribe {each.topic} had partitions of it"
 
 
 def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -62,7 +95,7 @@ def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:
     """One plan: what was asked for, and who came and went by it. A group has few plans at a time."""
-    asked = [act for act in view.free(AskedFor) if act.cause is not Cause.REBALANCE_REQUESTED]
+    asked = [act for act in view.free(AskedFor) if act.cause not in _ENFORCED]
     went = [act for act in view.free(Went) if act.how is Departure.PLANNED]
     came = [act for act in view.free(Came) if act.planned]
     back = view.returns()

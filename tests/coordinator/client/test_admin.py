@@ -121,6 +121,10 @@ async def test_members_are_one_batch(
         (lambda admin: admin.set_target_group_size("orders", 6), [change("target.group.size", SET, "6")]),
         (lambda admin: admin.set_target_group_size("orders", None), [change("target.group.size", DELETE, None)]),
         (lambda admin: admin.set_expansion_delay("orders", 5), [change("members.expansion.delay.ms", SET, "5")]),
+        (
+            lambda admin: admin.set_unassigned_rebalance_delay("orders", 5),
+            [change("members.unassigned.rebalance.delay.ms", SET, "5")],
+        ),
         (lambda admin: admin.set_learner_timeout("orders", 7), [change("members.learner.timeout.ms", SET, "7")]),
         (
             lambda admin: admin.alter_group_config("orders", {"target.group.size": "2", "members.learners": None}),

@@ -19,6 +19,7 @@ from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
+from tests.coordinator.group.test_unassigned import configured, rejoin, report
 from tests.events.histories import PARTITION
 from tests.replay.memberships import unfinished
 from tests.replay.played import alive, stable
@@ -54,6 +55,7 @@ def story() -> list[StoredRecord]:
         _not_ascii(),
         _plans_and_what_came_of_them(),
         _plans_on_their_way(),
+        _grown(),
         _of_partition(CoordinatorStopped(partition=PARTITION, owner_epoch=0, owner=OWNER, stopped_ms=3, uptime_ms=10)),
         _of_partition(
             CoordinatorReady(
@@ -198,6 +200,16 @@ def _plans_and_what_came_of_them() -> list[StoredRecord]:
         ("members.registration.timeout.ms", ConfigOperation.DELETE, None),
         ("target.group.size", ConfigOperation.DELETE, None),
     )
+    return h.records
+
+
+def _grown() -> list[StoredRecord]:
+    """Topics that grew: one for which the group was asked to rebalance, and that is assigned; one that is not."""
+    h, a, b = configured()
+    report(h, orders=8)
+    rejoin(h, a, b, partitions=8)
+    report(h, orders=8)
+    report(h, orders=9)
     return h.records
 
 

@@ -71,7 +71,7 @@ def test_topics_that_came_shrank_or_went_are_told(partitions: dict[str, int], ki
     fleet.world.leader().rejoin_soon()
     fleet.rest(5 * S)
     culprits = ("app-2",) if kind == "enforced" else ()
-    told = [each for each in fleet.told() if each.kind != "unread-topic"]  # of what is gone nobody has anything now
+    told = [each for each in fleet.told() if each.kind != "unassigned-topic"]  # of what is gone nobody has anything now
     expect(told[0], kind, "inferred", headline, *culprits)
     assert len(told) == 1
 

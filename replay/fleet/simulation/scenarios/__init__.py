@@ -10,7 +10,7 @@ compounds.py        two things at a time
 near_misses.py      what is nearly another kind
 quiet.py            nothing, or nothing that matters
 refusals.py         consumers that never become members
-unread_topics.py    topics that are assigned to nobody
+unassigned_topics.py    topics that are assigned to nobody
 """
 
 from muster.replay.fleet.simulation.scenarios import (
@@ -24,7 +24,7 @@ from muster.replay.fleet.simulation.scenarios import (
     refusals,
     replacing,
     slowness,
-    unread_topics,
+    unassigned_topics,
 )
 
 __all__ = [
@@ -38,5 +38,5 @@ __all__ = [
     "refusals",
     "replacing",
     "slowness",
-    "unread_topics",
+    "unassigned_topics",
 ]

@@ -25,6 +25,7 @@ from muster.coordinator.observability.status import (
     LinksStatus,
     LinkStatus,
     MissingShadowStatus,
+    NotTakenStatus,
     OwnedStatus,
     OwnershipStatus,
     PeerStatus,
@@ -32,6 +33,7 @@ from muster.coordinator.observability.status import (
     QuarantinedStatus,
     ShadowStatus,
     StandbyStatus,
+    UnassignedStatus,
     WaitingPartition,
 )
 from tests.brokers.broker import HOST
@@ -130,6 +132,11 @@ def test_processes_of_two_logs_are_looked_at_apart() -> None:
     assert told(process(), process(ownership=other)) == []
 
 
+UNASSIGNED = UnassignedStatus(
+    group_id="orders", topic="orders", partitions=2, numbers="6 to 7", unassigned_ms=430_000, way_out="rebalance it"
+)
+
+
 @pytest.mark.parametrize(
     ("changed", "severity", "what"),
     [
@@ -159,6 +166,16 @@ def test_processes_of_two_logs_are_looked_at_apart() -> None:
             {"shadows": ShadowStatus(present=1, missing_count=1, missing=MISSING)},
             "problem",
             "group a has no shadow upstream: no",
+        ),
+        (
+            {"unassigned": [UNASSIGNED], "unassigned_count": 1},
+            "problem",
+            "group orders: partitions 6 to 7 of orders are assigned to nobody, for 7 min",
+        ),
+        (
+            {"not_taken": [NotTakenStatus(group_id="bills", reason="upstream it has 1 member", way_out="adopt it")]},
+            "note",
+            "group bills is not Muster's: upstream it has 1 member",
         ),
         (
             {"ownership": waited_for(ownership_of(0, 1), 400_000, "orders")},

@@ -1,26 +1,33 @@
 """The log lines about groups that are left to others."""
 
-from typing import cast
-
 import pytest
 import structlog
 
-from muster.coordinator.load.answer_memory import HELD_BYTES_MAX
-from muster.coordinator.sidecar.apis.membership import MembershipApi
-from muster.coordinator.sidecar.groups.moves import Moves
-from muster.coordinator.sidecar.groups.routing import GroupRouter
+from muster.coordinator.sidecar.groups.not_taken import KEPT_MS, NotTaken
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.events.ids import GroupId
-from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
-from tests.coordinator.sidecar.relaying import parks_joins
 
 
 @pytest.mark.parametrize("theirs", [ForeignShadow("another Muster", is_unnamed=False), NotPermitted("no right")])
 def test_a_line_counts_the_groups_with_the_same_trouble(theirs: KeptUpstream) -> None:
     """Each group once: another Muster, or a right that is missing, is seldom one group's trouble alone."""
-    service = new_service(ScriptedGroups(parks_joins), ManualTimers(), held_bytes_max=HELD_BYTES_MAX)
-    api = MembershipApi(service, cast("GroupRouter", None), cast("Moves", None), lambda _: False)
+    not_taken = NotTaken(lambda: 0)
     with structlog.testing.capture_logs() as lines:
         for group_id in ("orders", "bills", "bills"):
-            api._log_not_taken("group not taken: another Muster has it", GroupId(group_id), theirs)
+            not_taken.note(GroupId(group_id), theirs)
     assert [(line["group_id"], line["groups"]) for line in lines] == [("orders", 1), ("bills", 2)]
+
+
+def test_the_status_names_them_for_a_while_with_the_way_out_until_they_are_ours() -> None:
+    now_ms = [0]
+    not_taken = NotTaken(lambda: now_ms[0])
+    not_taken.note(GroupId("orders"), KeptUpstream("upstream it has 2 members (type consumer)"))
+    not_taken.note(GroupId("bills"), NotPermitted("no right"))
+    bills, orders = not_taken.status()
+    assert (orders.group_id, orders.reason) == ("orders", "upstream it has 2 members (type consumer)")
+    assert "muster adopt orders; give clients of another kind a group.id of their own" in orders.way_out
+    assert bills.way_out == "docs/sidecar.md#what-can-go-wrong-and-what-it-says has what to do"
+    not_taken.forget(GroupId("bills"))
+    assert [each.group_id for each in not_taken.status()] == ["orders"]
+    now_ms[0] += KEPT_MS
+    assert not_taken.status() == []

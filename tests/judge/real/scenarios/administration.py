@@ -104,7 +104,7 @@ def static_restart_with_topics(stage: RealStage) -> None:
         given = msgspec.structs.replace(process.given, more_topics=(stage.service.payments,))
         stage.until_noted(stage.start(given, restart), What.ASSIGNED, 1)
     if stage.generation == before:
-        unread = stage.story("unread-topic", culprits=[process.name])
+        unread = stage.story("unassigned-topic", culprits=[process.name])
         unread.act(begun_ms, wall_ms())
 
 

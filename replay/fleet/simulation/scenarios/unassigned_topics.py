@@ -13,17 +13,17 @@ UNREAD_FROM_MS = 15 * SECOND
 def restart_with_topics(stage: Stage, topics: tuple[str, ...]) -> Story:
     """Some static members are restarted with another subscription, one after another, each within its session."""
     restarted = stage.some(stage.random.randint(1, stage.size))
-    unread = stage.world.story("unread-topic", culprits=[each.name for each in restarted])
+    unassigned = stage.world.story("unassigned-topic", culprits=[each.name for each in restarted])
     restarts = stage.world.story("restart", "deployment", culprits=None, is_optional=True)
     for each in restarted:
         stage.stop(each, restarts)
         setup = stage.restarted(each.setup.but(topics=topics))
         stage.note(f"{each.name} will subscribe {', '.join(topics)}")
         stage.run(stage.random.randint(100, 2 * SECOND))
-        unread.act(stage.world.wall_ms)
+        unassigned.act(stage.world.wall_ms)
         stage.start(setup, restarts)
         stage.run(stage.random.randint(SECOND, 5 * SECOND))
-    return unread
+    return unassigned
 
 
 def rebalance(stage: Stage) -> Story:
@@ -45,11 +45,11 @@ def static_restart_with_topics(stage: Stage) -> None:
     """Static members come back with one topic more, and nobody rebalances; it ends with a rebalance that is asked for,
     or not at all."""
     stage.world.partitions["payments"] = 6
-    unread = restart_with_topics(stage, ("orders", "payments"))
+    unassigned = restart_with_topics(stage, ("orders", "payments"))
     stage.run(UNREAD_FROM_MS)
     if stage.random.random() < 0.7:
         rebalance(stage)
-        unread.act(stage.world.view.rebalances[-1].ends_after(stage.world.view.rebalances[-1])[0])
+        unassigned.act(stage.world.view.rebalances[-1].ends_after(stage.world.view.rebalances[-1])[0])
 
 
 @scenario(ScenarioSort.NEAR_MISS, Wanted(static=1.0, size_max=12))
@@ -70,11 +70,11 @@ def static_restart_with_topics_healed(stage: Stage) -> None:
 def unknown_topic(stage: Stage) -> None:
     """Newcomers subscribe a topic that does not exist, beside the group's own."""
     scale_up = stage.world.story("scale-up")
-    unread = stage.world.story("unread-topic", knowable=Knowable.INFERRED)
+    unassigned = stage.world.story("unassigned-topic", knowable=Knowable.INFERRED)
     setup = stage.setup("new").but(topics=("orders", "odrers"))
     scale_up.blame(setup.name)
     stage.start(setup, scale_up)
     stage.rest(SECOND)
     ends_ms = [each.ends_after(each)[0] for each in scale_up.must]  # two rounds of a cooperative assignor
-    unread.act(ends_ms[0], ends_ms[-1])
+    unassigned.act(ends_ms[0], ends_ms[-1])
     stage.run(UNREAD_FROM_MS)

@@ -38,22 +38,22 @@ def test_a_static_member_that_comes_back_with_another_topic_is_told(level: int) 
     restart_with(fleet, 2, "orders", "payments")
     fleet.run(60 * S)
     told = fleet.told(level)
-    assert sorted(each.kind for each in told) == ["restart", "unread-topic"]
-    unread = of_kind(told, "unread-topic")
+    assert sorted(each.kind for each in told) == ["restart", "unassigned-topic"]
+    unassigned = of_kind(told, "unassigned-topic")
     expect(
-        unread,
-        "unread-topic",
+        unassigned,
+        "unassigned-topic",
         "recorded",
         "'app-2' (10.0.1.2) came back with another subscription, and nobody rebalanced: payments is assigned to nobody"
         " so far",
         "app-2",
     )
-    assert said(unread) == (
+    assert said(unassigned) == (
         "'app-2' (10.0.1.2) came back subscribed to orders, payments instead of orders, and was given the assignment"
         " that it had"
     )
-    assert "muster members rebalance orders" in unread.advice[0]
-    assert unread.rebalances == ()
+    assert "muster members rebalance orders" in unassigned.advice[0]
+    assert unassigned.rebalances == ()
 
 
 def test_the_state_of_the_group_has_a_note_until_it_is_assigned() -> None:
@@ -75,19 +75,19 @@ def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:
     restart_with(fleet, 2, "orders", "payments")
     fleet.run(55 * S)
     rebalance(fleet)
-    unread = of_kind(fleet.told(), "unread-topic")
-    assert unread.headline.endswith("payments is assigned to nobody, for 1 min 01 s, until the next assignment")
+    unassigned = of_kind(fleet.told(), "unassigned-topic")
+    assert unassigned.headline.endswith("payments is assigned to nobody, for 1 min 01 s, until the next assignment")
 
 
 def test_a_deployment_with_another_subscription_is_told_once() -> None:
-    """All members come back with it: a deployment, and what it left unread."""
+    """All members come back with it: a deployment, and what it left unassigned."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
     for number in (1, 2, 3):
         restart_with(fleet, number, "orders", "payments")
     fleet.run(60 * S)
-    unread = of_kind(fleet.told(), "unread-topic")
-    assert {each.group_instance_id for each in unread.culprits} == {"app-1", "app-2", "app-3"}
+    unassigned = of_kind(fleet.told(), "unassigned-topic")
+    assert {each.group_instance_id for each in unassigned.culprits} == {"app-1", "app-2", "app-3"}
 
 
 def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign() -> None:
@@ -96,15 +96,15 @@ def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign()
     fleet.start(4, fleet.setup(4).but(topics=("orders", "odrers")))
     fleet.rest(5 * S)
     fleet.run(60 * S)
-    unread = of_kind(fleet.told(), "unread-topic")
+    unassigned = of_kind(fleet.told(), "unassigned-topic")
     expect(
-        unread,
-        "unread-topic",
+        unassigned,
+        "unassigned-topic",
         "inferred",
         "odrers is subscribed and assigned to nobody so far: there is no such topic, or the leader's client does not"
         " know of it",
     )
-    assert said(unread, "recorded") == "the leader's assignment has no partition of odrers"
+    assert said(unassigned, "recorded") == "the leader's assignment has no partition of odrers"
 
 
 @pytest.mark.parametrize("topics", [("orders",), ("orders", "payments")])
@@ -119,7 +119,7 @@ def test_topics_that_somebody_has_are_not_told(topics: tuple[str, ...]) -> None:
     other = next(number for number in (1, 2, 3) if fleet[number] is not leader)
     restart_with(fleet, other, *topics)
     fleet.run(60 * S)
-    assert "unread-topic" not in {each.kind for each in fleet.told()}
+    assert "unassigned-topic" not in {each.kind for each in fleet.told()}
 
 
 def test_a_topic_that_is_assigned_within_seconds_is_not_told() -> None:
@@ -129,4 +129,4 @@ def test_a_topic_that_is_assigned_within_seconds_is_not_told() -> None:
     restart_with(fleet, 2, "orders", "payments")
     fleet.start(4)
     fleet.rest(5 * S)
-    assert "unread-topic" not in {each.kind for each in fleet.told()}
+    assert "unassigned-topic" not in {each.kind for each in fleet.told()}

@@ -1,0 +1,83 @@
+"""Groups that clients join and that stay upstream's: log lines, a metric, and what `muster status` says of them.
+
+What belongs here: what is told. What it must not know: requests, and how it is found out whose a group is.
+"""
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+from cachetools import TTLCache
+
+from muster.coordinator.log_throttle import SILENT_FOR_MS, LogThrottle, NamesThrottle
+from muster.coordinator.observability.metrics import GROUPS_NOT_TAKEN
+from muster.coordinator.observability.status import NAMED_MAX, NotTakenStatus
+from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
+from muster.events.ids import GroupId
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+GROUPS_COUNTED_MAX: Final = 10_000
+"""Limit of groups counted in log lines: left to another Muster, or without READ for ours."""
+KEPT_MS: Final = 600_000
+"""For how long the status names a group after the last join of it."""
+
+_REASONS: Final = {ForeignShadow: "another-muster", NotPermitted: "not-permitted"}
+"""The labels of a metric; any other reason is that upstream has members in the group."""
+
+
+class NotTaken:
+    """See the module."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._throttle = LogThrottle(monotonic_ms)
+        self._trouble = NamesThrottle(monotonic_ms)
+        self._troubled: dict[type[KeptUpstream], TTLCache[GroupId, None]] = {
+            kind: TTLCache(GROUPS_COUNTED_MAX, SILENT_FOR_MS, timer=monotonic_ms)
+            for kind in (ForeignShadow, NotPermitted)
+        }
+        self._kept: dict[GroupId, tuple[int, NotTakenStatus]] = {}
+        """The entries of the status, each with the time of the last join, in that order."""
+
+    def note(self, group_id: GroupId, theirs: KeptUpstream) -> None:
+        """Count and report a join of the group."""
+        GROUPS_NOT_TAKEN.labels(_REASONS.get(type(theirs), "members")).inc()
+        self._kept.pop(group_id, None)
+        self._kept[group_id] = self._monotonic_ms(), _told(group_id, theirs)
+        if len(self._kept) > NAMED_MAX:
+            del self._kept[next(iter(self._kept))]
+        event = f"group not taken: {'another Muster' if isinstance(theirs, ForeignShadow) else 'upstream'} has it"
+        troubled = self._troubled.get(type(theirs))
+        if troubled is not None:  # usually many groups have the same trouble
+            troubled[group_id] = None
+            suppressed = self._trouble.due(type(theirs), group_id)
+            if suppressed is not None:
+                groups = len(troubled)
+                log.warning(event, group_id=group_id, reason=theirs.reason, groups=groups, others_since=suppressed)
+            return
+        suppressed = self._throttle.due((group_id, theirs.reason))
+        if suppressed is not None:
+            log.info(event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
+
+    def forget(self, group_id: GroupId) -> None:
+        """Note that the group is Muster's now."""
+        self._kept.pop(group_id, None)
+
+    def status(self) -> Sequence[NotTakenStatus]:
+        """Return those of the last minutes, the newest first. Any thread may ask."""
+        since_ms = self._monotonic_ms() - KEPT_MS
+        newest = reversed(list(self._kept.values()))  # list() of a dictionary is not interrupted
+        return [told for joined_ms, told in newest if joined_ms > since_ms]
+
+
+def _told(group_id: GroupId, theirs: KeptUpstream) -> NotTakenStatus:
+    way_out = "docs/sidecar.md#what-can-go-wrong-and-what-it-says has what to do"
+    if type(theirs) is KeptUpstream:
+        way_out = (
+            "it becomes Muster's when nobody is in it there: stop its members, or muster adopt"
+            f" {shlex.quote(group_id)};"
+            " give clients of another kind a group.id of their own"
+        )
+    return NotTakenStatus(group_id=group_id, reason=theirs.reason, way_out=way_out)

@@ -1,0 +1,43 @@
+"""The numbers of partitions of topics upstream, from the Metadata that the link asks for anyway.
+
+Each of its requests names TOPICS_AT_ONCE of the topics at most, the next ones in turn, so that the cluster gets no
+request more than without this. A topic that Muster's principal may not DESCRIBE, or that is not there, is not counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from muster.coordinator.upstream.link import UpstreamLink
+
+TOPICS_AT_ONCE: Final = 200
+
+
+class UpstreamPartitionCounts:
+    """See the module."""
+
+    def __init__(self, link: UpstreamLink) -> None:
+        self._wanted: tuple[str, ...] = ()
+        self._next = 0
+        self._counts: dict[str, int] = {}
+        link.on_partitions(self._asked, self._learn)
+
+    def want(self, topics: Sequence[str]) -> None:
+        self._wanted = tuple(topics)
+        wanted = frozenset(topics)
+        self._counts = {topic: count for topic, count in self._counts.items() if topic in wanted}
+
+    def of(self, topic: str) -> int | None:
+        return self._counts.get(topic)
+
+    def _asked(self) -> Sequence[str]:
+        """Return the topics of the next request."""
+        first = self._next if self._next < len(self._wanted) else 0
+        self._next = first + TOPICS_AT_ONCE
+        return self._wanted[first : self._next]
+
+    def _learn(self, counts: Mapping[str, int | None]) -> None:
+        for topic, count in counts.items():
+            if count is None:
+                self._counts.pop(topic, None)
+            else:
+                self._counts[topic] = count

@@ -1,0 +1,95 @@
+"""Real clients whose partitions are assigned to nobody, and the group config by which Muster asks for a rebalance."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.admin import GroupAdmin
+from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
+from tests.clients.test_refused_clients import configured, told
+from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.waiting import until_so
+
+pytestmark = pytest.mark.clients
+
+GROUP = "grown"
+KNOWN_WITHIN_MS = 2_000
+SOON_MS = 5_000
+"""Longer than that: a leader that asks for no Metadata when it joins would not know the new partitions yet."""
+WITHIN_S = 120
+FRESH: Mapping[type[RunningConsumer], dict[str, Any]] = {
+    Aiokafka: {"metadata_max_age_ms": KNOWN_WITHIN_MS},
+    KafkaPython: {"metadata_max_age_ms": KNOWN_WITHIN_MS},
+    Confluent: {"topic.metadata.refresh.interval.ms": KNOWN_WITHIN_MS},
+}
+
+
+def two_static(muster: MusterProcess, library: type[RunningConsumer]) -> tuple[RunningConsumer, RunningConsumer]:
+    """The first one leads: it is there before the second."""
+    one = library(muster.bootstrap, GROUP, "orders", instance="one").start()
+    until_so(lambda: len(one.assigned) == 6, lambda: repr(one.error))
+    two = library(muster.bootstrap, GROUP, "orders", instance="two").start()
+    until_so(lambda: len(one.assigned) == len(two.assigned) == 3, lambda: repr((one.error, two.error)))
+    return one, two
+
+
+def configure(muster: MusterProcess) -> None:
+    async def set_delay() -> None:
+        async with GroupAdmin(muster.bootstrap) as admin:
+            await admin.set_unassigned_rebalance_delay(GROUP, SOON_MS)
+
+    asyncio.run(set_delay())
+
+
+def incidents(muster: MusterProcess, kind: str) -> list[str]:
+    return [each["headline"] for each in told(muster, GROUP) if each["kind"] == kind]
+
+
+def test_a_topic_that_grew_behind_a_restarted_static_leader_is_consumed_with_the_config(
+    tmp_path: Path, library: type[RunningConsumer]
+) -> None:
+    """The leader may not know that it leads (KIP-345); whoever of them notices first, all eight have a consumer."""
+    with running_muster(log=sqlite_log(tmp_path), topics=["orders:6"]) as muster:
+        fresh = configured(library, FRESH[library])
+        one, two = two_static(muster, fresh)
+        configure(muster)
+        one.close()
+        one = fresh(muster.bootstrap, GROUP, "orders", instance="one").start()
+        until_so(lambda: one.assignments > 0, lambda: repr(one.error))
+        muster.restart(topics=["orders:8"])
+        until_so(
+            lambda: one.assigned | two.assigned == set(range(8)), lambda: muster.output[-2_000:], within_s=WITHIN_S
+        )
+        one.close()
+        two.close()
+        if library is not Confluent:  # librdkafka's leader knows that it leads
+            asked_for = "Muster asked the group to rebalance (members.unassigned.rebalance.delay.ms), since orders grew"
+            assert incidents(muster, "enforced") == [f"{asked_for} from 6 to 8 partitions"]
+
+
+def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for_with_the_config(
+    tmp_path: Path, library: type[RunningConsumer]
+) -> None:
+    """None of the client families asks for it; without the config it is told (test_refused_clients.py)."""
+    with running_muster(log=sqlite_log(tmp_path), topics=["orders:6", "payments:2"]) as muster:
+        one, two = two_static(muster, library)
+        configure(muster)
+        two.close()
+        both = configured(library, {}, ("orders", "payments"))
+        two = both(muster.bootstrap, GROUP, "orders", instance="two").start()
+        until_so(lambda: len(two.assigned) > 0, lambda: repr(two.error))
+        asked_for = (
+            "Muster asked the group to rebalance (members.unassigned.rebalance.delay.ms), since payments was"
+            " subscribed, and none of its 2 partitions was assigned"
+        )
+        until_so(
+            lambda: incidents(muster, "enforced") == [asked_for], lambda: muster.output[-2_000:], within_s=WITHIN_S
+        )
+        until_so(lambda: two.assignments > 1, lambda: repr(two.error), within_s=WITHIN_S)
+        (unassigned,) = incidents(muster, "unassigned-topic")
+        assert unassigned.endswith("until the next assignment")
+        two.close()
+        one.close()

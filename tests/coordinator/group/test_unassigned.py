@@ -1,0 +1,179 @@
+"""Partitions that are assigned to nobody: which they are, and the one rebalance that a group is asked for."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.commands import ConfigOperation, RebalanceUnassigned
+from muster.coordinator.group.configs import UNASSIGNED_DELAY
+from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome
+from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.unassigned import shares_of
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import encode_assignment
+from muster.events.events import GroupAdvanced, GroupConfigured, RebalanceStarted
+from muster.events.state import GroupState, TopicSize
+from tests.coordinator.group.client import Client, protocols, subscription
+from tests.coordinator.group.harness import Harness, story
+from tests.replay.played import history_of
+from tests.replay.whole import rerun
+
+BOTH_TOPICS = protocols(metadata=subscription("orders", "payments"))
+ASKED = [(GroupConfigured, Cause.PARTITIONS_UNASSIGNED), (RebalanceStarted, Cause.PARTITIONS_UNASSIGNED)]
+SETTLED = [(GroupConfigured, Cause.PARTITIONS_ASSIGNED), (GroupAdvanced, Cause.PARTITIONS_ASSIGNED)]
+
+
+def sync(h: Harness, *clients: Client, partitions: int = 6, topic: str = "orders") -> None:
+    """All sync; the leader gives each of the partitions to one of them, in turn."""
+    ids = [client.member_id for client in clients]
+    shares = {
+        member_id: encode_assignment({topic: range(place, partitions, len(ids))}) for place, member_id in enumerate(ids)
+    }
+    for client in sorted(clients, key=lambda client: client.is_leader):
+        client.sync(shares if client.is_leader else None)
+    assert h.state is GroupState.STABLE
+
+
+def configured(delay_ms: str = "60000") -> tuple[Harness, Client, Client]:
+    """Two static members with the six partitions of orders, in a group with the config."""
+    h = Harness(group_id="grown")
+    a, b = h.form(h.static("a"), h.static("b"))
+    sync(h, a, b)
+    h.set(members_unassigned_rebalance_delay_ms=delay_ms)
+    return h, a, b
+
+
+def report(h: Harness, **topics: int) -> Decision:
+    named = tuple(TopicSize(topic=topic, partitions=partitions) for topic, partitions in topics.items())
+    return h.send(RebalanceUnassigned(group_id=h.group_id, topics=named))
+
+
+def rejoin(h: Harness, *clients: Client, partitions: int = 6) -> None:
+    for client in clients:
+        client.join()
+    sync(h, *clients, partitions=partitions)
+
+
+def rebalanced_for(h: Harness) -> dict[str, int]:
+    return {each.topic: each.partitions for each in h.live.config.rebalanced_for}
+
+
+def test_a_group_is_asked_to_rebalance_once_for_a_topic_that_has_grown() -> None:
+    """Its leader does not assign them even so: it is not asked again, also by the next owner."""
+    h, a, b = configured()
+    assert story(report(h, orders=8).events) == ASKED
+    rejoin(h, a, b)
+    assert not report(h, orders=8).events
+    h.takeover()
+    assert rebalanced_for(h) == {"orders": 8}
+    assert not report(h, orders=8).events
+    assert story(report(h, orders=9).events) == ASKED
+
+
+def test_what_is_assigned_again_is_forgotten_so_that_the_next_growth_counts() -> None:
+    """A topic may be deleted, and grow to the same number once more."""
+    h, a, b = configured()
+    report(h, orders=8)
+    rejoin(h, a, b, partitions=8)
+    assert story(report(h, orders=8).events) == SETTLED
+    assert rebalanced_for(h) == {}
+    assert not report(h, orders=4).events
+    (a if a.is_leader else b).join()
+    rejoin(h, a, b, partitions=4)
+    assert story(report(h, orders=8).events) == ASKED
+
+
+def test_a_topic_that_shrinks_lacks_nothing() -> None:
+    h, _, _ = configured()
+    assert not report(h, orders=3).events
+
+
+def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for() -> None:
+    """Kafka absorbs its restart (ST11), and the topic has no consumer."""
+    h, _, b = configured()
+    b = b.restarted(protocols=BOTH_TOPICS)
+    b.join()
+    assert h.state is GroupState.STABLE
+    assert story(report(h, orders=6, payments=2).events) == ASKED
+    assert rebalanced_for(h) == {"payments": 2}
+
+
+def test_a_static_member_that_came_back_without_its_topic_is_rebalanced_for() -> None:
+    """It keeps partitions that it does not subscribe; how many the topic has need not be known."""
+    h, _, b = configured()
+    b.restarted(protocols=protocols(metadata=subscription("payments"))).join()
+    assert story(report(h, orders=0).events) == ASKED
+    assert not report(h, orders=0).events
+
+
+def test_a_topic_that_nobody_subscribes_is_nobodys_fault() -> None:
+    h, _, _ = configured()
+    assert not report(h, audit=12).events
+
+
+@pytest.mark.parametrize("delay_ms", [None, "0"])
+def test_a_group_without_the_config_is_left_alone(delay_ms: str | None) -> None:
+    h, _, _ = configured(delay_ms or "60000")
+    if delay_ms is None:
+        h.alter((UNASSIGNED_DELAY, ConfigOperation.DELETE, None))
+    assert not report(h, orders=8).events
+
+
+def test_a_group_that_rebalances_or_is_quarantined_from_it_by_plan_is_left_alone() -> None:
+    """While it rebalances, and while retired members have left partitions on purpose."""
+    h, a, b = configured()
+    leader, follower = (a, b) if a.is_leader else (b, a)
+    h.alter(("members.retired", ConfigOperation.SET, "a,b"))
+    follower.leave()
+    h.leave_instance(str(follower.instance))
+    assert h.live.image.departures_gathered
+    assert not report(h, orders=6).events
+    h.alter(("members.retired", ConfigOperation.SET, ""))
+    leader.join()
+    assert h.state is not GroupState.STABLE
+    assert not report(h, orders=8).events
+
+
+def test_bytes_that_are_no_assignment_say_nothing() -> None:
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_unassigned_rebalance_delay_ms="60000")
+    assert shares_of(h.live) is None
+    assert not report(h, orders=8).events
+
+
+def test_setting_the_config_anew_gives_another_chance() -> None:
+    h, a, b = configured()
+    report(h, orders=8)
+    rejoin(h, a, b)
+    h.set(members_unassigned_rebalance_delay_ms="30000")
+    assert rebalanced_for(h) == {}
+    assert story(report(h, orders=8).events) == ASKED
+
+
+def test_a_log_that_cannot_keep_the_config_refuses_it() -> None:
+    """An older format level: it would be forgotten at the next takeover."""
+    h, _, _ = configured()
+    call = h.alter((UNASSIGNED_DELAY, ConfigOperation.SET, "5000"))
+    old = Moment(now_ms=h.now_ms, wall_ms=h.wall_ms, owner_epoch=0, incarnation=1, format_level=6)
+    (reply,) = decide(call.command, h.group, h.soft, old, h.settings).replies
+    assert isinstance(reply.outcome, AlterGroupConfigOutcome)
+    assert reply.outcome.error is ErrorCode.invalid_config
+    assert reply.outcome.message is not None
+    assert "the event log has format level 6, which cannot keep it" in reply.outcome.message
+    assert "`muster log upgrade`" in reply.outcome.message
+
+
+def test_the_rules_give_again_what_was_recorded() -> None:
+    """`muster replay verify` derives the command from the events."""
+    h, a, b = configured()
+    report(h, orders=8)
+    rejoin(h, a, b, partitions=8)
+    report(h, orders=8)
+    again = rerun(history_of(h, h.settings))
+    assert again.differences == []
+    named = [each.command for each in again.inputs if isinstance(each.command, RebalanceUnassigned)]
+    assert [each.topics for each in named] == [
+        (TopicSize(topic="orders", partitions=8),),
+        (TopicSize(topic="orders", partitions=0),),
+    ]

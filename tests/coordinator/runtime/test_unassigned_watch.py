@@ -1,0 +1,117 @@
+"""The watch over partitions that are assigned to nobody: since when, what is told, and when a group is asked."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from muster.coordinator.group.commands import RebalanceUnassigned
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.runtime.unassigned_watch import TELL_AFTER_MS, UnassignedWatch
+from muster.events.state import Group
+from tests.coordinator.group.harness import Harness
+from tests.coordinator.group.test_unassigned import BOTH_TOPICS, configured, rejoin
+
+MINUTE_MS = 60_000
+
+
+class Stage:
+    """A group, its topics, and a clock that stands until it is moved."""
+
+    def __init__(self, h: Harness, **topics: int) -> None:
+        self.h = h
+        self.topics = topics
+        self.wanted: Sequence[str] = ()
+        self.now_ms = 0
+        self.watch = UnassignedWatch(self, self, Slices(), lambda: self.now_ms)
+
+    def want(self, topics: Sequence[str]) -> None:
+        self.wanted = topics
+
+    def of(self, topic: str) -> int | None:
+        return self.topics.get(topic)
+
+    def groups(self) -> list[Group]:
+        return [self.h.live]
+
+    def rebalance_unassigned(self, command: RebalanceUnassigned) -> None:
+        self.h.send(command)
+
+    def look(self, *, after_ms: int = 0) -> list[Any]:
+        """Look, and return the lines of the log."""
+        self.now_ms += after_ms
+        with capture_logs() as lines:
+            asyncio.run(self.watch.look())
+        return lines
+
+
+def test_without_the_config_it_is_told_once_and_nobody_is_asked() -> None:
+    """After longer than clients take to notice by themselves."""
+    h, _, _ = configured("0")
+    stage = Stage(h, orders=9)
+    assert stage.look() == []
+    assert stage.look(after_ms=TELL_AFTER_MS - 1) == []
+    (line,) = stage.look(after_ms=1)
+    assert (line["group_id"], line["topic"], line["partitions"]) == ("grown", "orders", "6 to 8")
+    assert line["way_out"].startswith("muster members rebalance grown, or set members.unassigned.rebalance.delay.ms")
+    assert stage.look(after_ms=MINUTE_MS) == []
+    (status,) = stage.watch.unassigned
+    assert (status.partitions, status.numbers, status.unassigned_ms) == (3, "6 to 8", TELL_AFTER_MS + MINUTE_MS)
+    assert h.events[-1].why.cause.value == "group-configured"
+
+
+def test_with_the_config_the_group_is_asked_once_and_what_is_still_unassigned_is_told() -> None:
+    h, a, b = configured(str(MINUTE_MS))
+    stage = Stage(h, orders=8)
+    stage.look()
+    stage.look(after_ms=MINUTE_MS - 1)
+    assert h.state == "Stable"
+    stage.look(after_ms=1)
+    assert h.state == "PreparingRebalance"
+    rejoin(h, a, b)  # the leader has not noticed even so
+    generation_id = h.live.generation_id
+    stage.look()
+    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    assert "the leader did not assign them: restart the leader" in line["way_out"]
+    assert h.live.generation_id == generation_id
+    assert h.state == "Stable"
+
+
+def test_what_is_assigned_again_is_settled_in_the_log() -> None:
+    h, a, b = configured(str(MINUTE_MS))
+    stage = Stage(h, orders=8)
+    stage.look()
+    stage.look(after_ms=MINUTE_MS)
+    rejoin(h, a, b, partitions=8)
+    assert h.live.config.rebalanced_for
+    stage.look()
+    assert not h.live.config.rebalanced_for
+    assert stage.watch.unassigned == ()
+
+
+def test_a_rebalance_of_their_own_begins_the_time_anew() -> None:
+    """The leader had another chance, and may need its next Metadata."""
+    h, a, b = configured(str(MINUTE_MS))
+    stage = Stage(h, orders=8)
+    stage.look()
+    (a if a.is_leader else b).join()
+    rejoin(h, a, b)
+    stage.look(after_ms=MINUTE_MS)
+    assert h.state == "Stable"
+    stage.look(after_ms=MINUTE_MS)
+    assert h.state == "PreparingRebalance"
+
+
+def test_the_topics_that_members_subscribe_are_counted_and_unknown_ones_lack_nothing() -> None:
+    h, _, b = configured("1")
+    b.restarted(protocols=BOTH_TOPICS).join()
+    stage = Stage(h, orders=6)
+    stage.look()
+    stage.look(after_ms=TELL_AFTER_MS)
+    assert set(stage.wanted) == {"orders", "payments"}
+    assert h.state == "Stable"
+    stage.topics["payments"] = 2
+    stage.look()
+    stage.look(after_ms=MINUTE_MS)
+    assert h.state == "PreparingRebalance"
