@@ -34,7 +34,7 @@ SHARING = [
     " --log kafka://kafka-1:9092/groups"
     for node in (1, 2)
 ]
-ELSEWHERE = {"make demo", "pip install .", SIDECAR, *SHARING}
+ELSEWHERE = {"make demo", "pip install .", "docker compose up --build", SIDECAR, *SHARING}
 
 
 def commands_of(page: str) -> list[str]:
