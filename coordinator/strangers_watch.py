@@ -1,6 +1,6 @@
 """Strangers' records in the event log and in the offsets topic: logged once, and what they overwrote is rewritten.
 
-What belongs here: the owner's reaction. The log finds out which records are strangers' (`StoredRecord.stranger`);
+What belongs here: the owner's reaction. The log finds out which records are strangers' (`StoredRecord.is_foreign`);
 `coordinator/group/rewriting.py` rewrites an entity, `coordinator/offsets/topic.py` an offset.
 
 A takeover finds them all as it reads (`events/loading.py`). A partition that is served is not read; but an append
@@ -17,9 +17,9 @@ import structlog
 from muster.coordinator.not_served import way_out
 from muster.coordinator.observability.metrics import STRANGERS_RECORDS
 from muster.coordinator.tasks import on_failure
+from muster.events.foreign_records import ForeignRecords
 from muster.events.log.base import EventLog, LogUnavailable
 from muster.events.records import BrokenRecord
-from muster.events.strangers import Strangers
 
 log = structlog.get_logger(__name__)
 
@@ -36,11 +36,11 @@ class StrangersSeen:
     def __init__(self) -> None:
         self._counted_to: dict[int, int] = {}
 
-    def reading(self, partition: int) -> Strangers:
+    def reading(self, partition: int) -> ForeignRecords:
         """Make the counter for the records of a reading."""
-        return Strangers(counted_to=self._counted_to.get(partition, 0))
+        return ForeignRecords(counted_to=self._counted_to.get(partition, 0))
 
-    def report(self, strangers: Strangers, location: str) -> None:
+    def report(self, strangers: ForeignRecords, location: str) -> None:
         """Count what a reading has found, and log the first record of each partition."""
         for partition, offset in strangers.first.items():
             if partition not in self._counted_to:
@@ -136,7 +136,7 @@ class StrangersWatch:
         strangers, overwritten, records = self._seen.reading(self._partition), set[bytes](), 0
         async for chunk in self._log.read(self._partition, start=gap.start):
             for record in chunk:
-                if record.stranger:
+                if record.is_foreign:
                     strangers.note(record)
                     overwritten.add(record.key)
                 else:

@@ -58,7 +58,7 @@ class DamageSurvey:
     def read(self, chunk: Iterable[StoredRecord]) -> None:
         """Take in the next records, in offset order."""
         for record in chunk:
-            if record.stranger:
+            if record.is_foreign:
                 continue
             try:
                 entity = entity_of(record)

@@ -36,11 +36,11 @@ import msgspec
 
 from muster.events.avro.codec import decode, event_type_of
 from muster.events.events import PartitionEvent
+from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key, encode_key
 from muster.events.projector import Projector, entity_of
 from muster.events.records import BrokenRecord, StoredRecord, UndecodableKey
-from muster.events.strangers import Strangers
 
 RECORDS_PER_STEP = 32
 """Some 0.5 ms of work."""
@@ -76,9 +76,9 @@ class Loading:
     on; so can a `fold` that was not gone through, whose rest another call does.
     """
 
-    def __init__(self, strangers: Strangers | None = None) -> None:
+    def __init__(self, strangers: ForeignRecords | None = None) -> None:
         self.projector = Projector()
-        self.strangers = Strangers() if strangers is None else strangers
+        self.strangers = ForeignRecords() if strangers is None else strangers
         self.last: LastRead | None = None
         """The last record that was read, whoever wrote it."""
         self._overwritten: set[bytes] = set()
@@ -104,7 +104,7 @@ class Loading:
         *,
         last: LastRead | None,
         overwritten: Iterable[RecordKey] = (),
-        strangers: Strangers | None = None,
+        strangers: ForeignRecords | None = None,
     ) -> "Loading":
         """Make a reading that goes on where this projector is; `last` and `overwritten` are of the reading before."""
         loading = cls(strangers)
@@ -161,7 +161,7 @@ class Loading:
         for record in chunk:
             self._next_offset = record.offset + 1
             key = record.key
-            if record.stranger:
+            if record.is_foreign:
                 self.strangers.note(record)
                 if key in values:
                     self._overwritten.add(key)
@@ -190,7 +190,7 @@ class Loading:
     def _follow(self, record: StoredRecord) -> None:
         """Feed a record behind those that are folded. Raises MustReadAnew, LogTooNew and BrokenRecord."""
         projector = self.projector
-        if record.stranger:
+        if record.is_foreign:
             self.strangers.note(record)
             if (entity := _entity_or_none(record.key)) is not None and projector.has(entity):
                 self._overwritten.add(record.key)

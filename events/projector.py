@@ -70,7 +70,7 @@ class Projector:
     def feed(self, record: StoredRecord) -> None:
         """Take in the next record. Raises UndecodableKey and LogTooNew."""
         self.next_offset = record.offset + 1
-        if record.stranger:
+        if record.is_foreign:
             return
         key = entity_of(record)
         if record.value is None:

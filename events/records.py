@@ -39,8 +39,8 @@ Transition = tuple[Record, ...]
 class StoredRecord(msgspec.Struct, frozen=True):
     """A record as stored in a log. `timestamp_ms` is the wall clock of its append.
 
-    `stranger`: no owner wrote it, so it is skipped. The log finds that out as it reads, and drops the value, and a key
-    that is none of ours.
+    `is_foreign`: no owner wrote it, so readers skip it. The log finds that out as it reads, and drops the value, and a
+    key that is none of ours.
     """
 
     partition: int
@@ -48,7 +48,7 @@ class StoredRecord(msgspec.Struct, frozen=True):
     timestamp_ms: int
     key: bytes
     value: bytes | None
-    stranger: bool = False
+    is_foreign: bool = False
 
 
 class RawRecord(msgspec.Struct, frozen=True):

@@ -22,13 +22,13 @@ import msgspec
 
 from muster.events.avro.codec import decode, encode
 from muster.events.events import AnyPartitionEvent, PartitionEvent
+from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.keys import RecordKey
 from muster.events.loading import LastRead, Loading
 from muster.events.projector import Projector
 from muster.events.records import FORMAT_LEVEL, BrokenRecord
 from muster.events.state import Group, GroupConfig, GroupImage, Member, Registration
-from muster.events.strangers import Strangers
 from muster.events.tables import Table
 
 MEANING: Final = 1
@@ -263,7 +263,7 @@ class Unpacking:
         self._projector.resume_group(group, has_own_record=part.has_own_record)
         return group
 
-    def loading(self, strangers: Strangers) -> Loading:
+    def loading(self, strangers: ForeignRecords) -> Loading:
         """Return the reading, which goes on behind the snapshot. Raises UnusableSnapshot."""
         head, projector = self._head, self._projector
         projector.last_partition_event = _event(head.last_event)

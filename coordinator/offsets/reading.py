@@ -19,10 +19,10 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.codec import offset_at, take
 from muster.coordinator.offsets.memory import OffsetCache
 from muster.coordinator.reading import Standby
+from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.loading import LastRead
 from muster.events.records import BrokenRecord, StoredRecord
-from muster.events.strangers import Strangers
 
 
 class OffsetsReading:
@@ -32,7 +32,7 @@ class OffsetsReading:
     """Some 1 ms of work."""
     is_being_folded: Final = False
 
-    def __init__(self, location: str, strangers: Strangers) -> None:
+    def __init__(self, location: str, strangers: ForeignRecords) -> None:
         self._location = location
         self.strangers = strangers
         self.offsets = OffsetCache()
@@ -75,7 +75,7 @@ class OffsetsReading:
 
     def _take(self, record: StoredRecord) -> None:
         key = record.key
-        if record.stranger:
+        if record.is_foreign:
             self.strangers.note(record)
             if offset_at(key, self.offsets) is not None:  # there may be millions of others
                 self._overwritten.add(key)

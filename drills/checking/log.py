@@ -8,10 +8,10 @@ import msgspec
 
 from muster.drills.names import Names
 from muster.events.events import AnyPartitionEvent
+from muster.events.foreign_records import ForeignRecords
 from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.base import EventLog
 from muster.events.records import StoredRecord
-from muster.events.strangers import Strangers
 from muster.replay.history.items import Coordinated, Item, PassedOver, Told, with_gaps
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_record
@@ -81,7 +81,7 @@ class DrilledLog:
         return [told[1].event for told in found if told is not None and isinstance(told[1], Coordinated)]
 
     async def _records(self, partition: int, start: int) -> AsyncIterator[StoredRecord]:
-        strangers = Strangers()
+        strangers = ForeignRecords()
         async for chunk in self._log.read(partition, start=start):
             for record in strangers.without(chunk):
                 yield record

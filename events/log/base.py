@@ -262,7 +262,7 @@ class EventLog(Protocol):
     def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read chunks of records in offset order, from `start` up to `end` (exclusive; default: the end at the call).
 
-        Records that no owner wrote are among them, and say so (`StoredRecord.stranger`): `events.strangers` skips them.
+        Foreign records are among them, and say so (`StoredRecord.is_foreign`): `foreign_records.py` skips them.
         Offsets may have gaps where compaction removed records. Reading disturbs no writer.
         """
         ...

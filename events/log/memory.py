@@ -145,7 +145,7 @@ class MemoryEventLog:
 
     async def has_owners_record(self, partition: int) -> bool:
         self._check_open()
-        return any(not record.stranger for record in self.storage.records[partition])
+        return any(not record.is_foreign for record in self.storage.records[partition])
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- the caller has one
         await self._answer_about_signs()

@@ -4,8 +4,8 @@ What belongs here: the one check of a claim's renewal, for events and for offset
 appends may have been deposed meanwhile, by one that has gone again, whose records it does not know.
 """
 
+from muster.events.foreign_records import ForeignRecords
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
-from muster.events.strangers import Strangers
 
 
 async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogWriter) -> None:
@@ -18,7 +18,7 @@ async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogW
         raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append stands")
     if start >= end - 1:
         return  # right behind it: nothing to read
-    strangers = Strangers()
+    strangers = ForeignRecords()
     async for chunk in log.read(number, start=start, end=end - 1):
         for record in strangers.without(chunk):
             raise LogUnavailable(

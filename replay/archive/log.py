@@ -202,5 +202,5 @@ def _stored(record: RawRecord, marks: Marks | None) -> StoredRecord:
         producer_id=record.producer_id,
         transactional=bool(record.transactional),
     ):
-        return StoredRecord(record.partition, record.offset, record.timestamp_ms, key, None, stranger=True)
+        return StoredRecord(record.partition, record.offset, record.timestamp_ms, key, None, is_foreign=True)
     return StoredRecord(record.partition, record.offset, record.timestamp_ms, key, record.value)

@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.keys import prefix_of
 from muster.events.log.base import (
@@ -17,7 +18,6 @@ from muster.events.log.base import (
 )
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
-from muster.events.strangers import Strangers
 from muster.replay.history.items import Broken
 from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, LogWait
 from muster.replay.progress import Watch, unwatched
@@ -32,7 +32,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     log: EventLog
     watch: Watch = unwatched
-    strangers: Strangers = msgspec.field(default_factory=Strangers)
+    strangers: ForeignRecords = msgspec.field(default_factory=ForeignRecords)
     lost: list[str] = msgspec.field(default_factory=list)
     unreadable: dict[tuple[int, int], Broken] = msgspec.field(default_factory=dict)
     """The records that the answer needs and that cannot be read, by partition and offset."""

@@ -52,7 +52,7 @@ class Verification:
             self._end_partition()
             check = self._check = PartitionCheck(record.partition, self._partitions, self._window, self._wanted)
         self._records += 1
-        if record.stranger:
+        if record.is_foreign:
             self._strangers += 1
             check.skip(record)
             return

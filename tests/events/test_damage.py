@@ -54,7 +54,7 @@ def test_a_strangers_record_and_one_without_a_readable_key_are_no_damage() -> No
     """They belong to no group."""
     h = history("3")
     last = stored(BROKEN, b"broken", offset=41)
-    foreign = StoredRecord(3, 42, 0, encode_key(BROKEN), b"a stranger's", stranger=True)
+    foreign = StoredRecord(3, 42, 0, encode_key(BROKEN), b"a stranger's", is_foreign=True)
     unreadable = stored(b"no key of ours", None, offset=43)
     survey = DamageSurvey(projected(*h.records, last))
     survey.read([*h.records, last, foreign, unreadable])

@@ -41,8 +41,8 @@ def partition(histories: Sequence[Sequence[Step]], dice: random.Random) -> list[
     keys = [b"", b"foreign", *{record.key for record in owners}]
     records: list[StoredRecord] = []
 
-    def append(record: Record | StoredRecord, *, stranger: bool = False) -> None:
-        records.append(StoredRecord(3, len(records), len(records), record.key, record.value, stranger))
+    def append(record: Record | StoredRecord, *, is_foreign: bool = False) -> None:
+        records.append(StoredRecord(3, len(records), len(records), record.key, record.value, is_foreign))
 
     for epoch, record in enumerate(owners, start=1):
         if dice.random() < 0.05:
@@ -50,14 +50,14 @@ def partition(histories: Sequence[Sequence[Step]], dice: random.Random) -> list[
                 append(each)
         append(record)
         if dice.random() < 0.1:
-            append(Record(dice.choice(keys), None), stranger=True)
+            append(Record(dice.choice(keys), None), is_foreign=True)
     return records
 
 
 def kept(records: Sequence[StoredRecord], before: int, drops: Callable[[bytes], bool]) -> list[StoredRecord]:
     """The records that compaction leaves of the owners' before an offset; strangers' are left where they are."""
-    of_owners = compacted([record for record in records if not record.stranger], before, drops)
-    return sorted([*of_owners, *(record for record in records if record.stranger)], key=lambda record: record.offset)
+    of_owners = compacted([record for record in records if not record.is_foreign], before, drops)
+    return sorted([*of_owners, *(record for record in records if record.is_foreign)], key=lambda record: record.offset)
 
 
 def state(loading: Loading) -> dict[str, object]:
@@ -161,7 +161,7 @@ def test_where_a_record_cannot_be_read_it_says_the_same_or_that_it_must_begin_an
         record = records[at]
         value = dice.choice((*BROKEN, (record.value or b"x")[:-1]))
         key = dice.choice((record.key, record.key, b"no key"))
-        records[at] = msgspec.structs.replace(record, key=key, value=value, stranger=False)
+        records[at] = msgspec.structs.replace(record, key=key, value=value, is_foreign=False)
     try:
         whole = exact_state(read_first(records))
     except BrokenRecord:

@@ -137,9 +137,9 @@ def test_strangers_among_the_records_change_nothing(histories: list[list[Step]],
     for record in owners:
         mixed.append(record)
         if dice.random() < 0.2:
-            mixed.append(StoredRecord(0, 0, 0, dice.choice(keys), None, stranger=True))
+            mixed.append(StoredRecord(0, 0, 0, dice.choice(keys), None, is_foreign=True))
     mixed = [msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(mixed)]
-    alone = [record for record in mixed if not record.stranger]
+    alone = [record for record in mixed if not record.is_foreign]
 
     assert loaded(mixed).groups == fed(mixed).groups == fed(alone).groups
     assert facts(loaded(mixed))[:4] == facts(loaded(alone))[:4]
@@ -155,7 +155,7 @@ def test_an_entity_whose_last_record_is_a_strangers_is_told() -> None:
     }
     group = encode_key(RecordKey("orders", EntityKind.GROUP, ""))
     strangers = [
-        StoredRecord(0, 0, 0, key, None, stranger=True)
+        StoredRecord(0, 0, 0, key, None, is_foreign=True)
         for key in (b"", b"foreign", member["a"], member["b"], member["c"], group)
     ]
     again = [record for record in h.records if record.key == member["b"]][-1]

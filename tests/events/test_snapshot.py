@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.avro.codec import records_of
+from muster.events.foreign_records import ForeignRecords
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.loading import Loading
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
@@ -23,7 +24,6 @@ from muster.events.snapshot import (
     usable_head,
     written,
 )
-from muster.events.strangers import Strangers
 from tests.events.test_compaction_law import HISTORIES, Step, history
 from tests.events.test_following import (
     SEEDS,
@@ -55,7 +55,7 @@ def resumed(data: bytes, *, of: SnapshotOf = OF, wall_ms: int = AT_END_MS, kept_
     unpacking = Unpacking(usable_head(head, of, wall_ms=wall_ms, deletions_kept_ms=kept_ms))
     for frame in groups:
         unpacking.add(frame)
-    return unpacking.loading(Strangers())
+    return unpacking.loading(ForeignRecords())
 
 
 def counted_anew(loading: Loading) -> dict[str, object]:
@@ -126,7 +126,7 @@ def test_an_overwritten_entity_is_remembered() -> None:
     h = history("orders", [])
     h.stable_group(h.static("a"))
     key = encode_key(RecordKey("orders", EntityKind.STATIC_MEMBER, "a"))
-    loading = read_first([*h.records, StoredRecord(3, len(h.records), 0, key, None, stranger=True)])
+    loading = read_first([*h.records, StoredRecord(3, len(h.records), 0, key, None, is_foreign=True)])
     assert resumed(saved(loading)).overwritten == loading.overwritten != []
 
 

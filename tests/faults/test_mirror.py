@@ -56,7 +56,7 @@ async def test_records_of_another_clusters_owner_are_strangers() -> None:
         assert (await second.commit(1)).error is not ErrorCode.coordinator_load_in_progress
 
         async def is_ours_again() -> bool:
-            return not [each for each in await read_all(second.kafka) if each.key == GROUPS_OWN][-1].stranger
+            return not [each for each in await read_all(second.kafka) if each.key == GROUPS_OWN][-1].is_foreign
 
         await until(is_ours_again, "it is written again")
 
@@ -82,7 +82,7 @@ async def test_a_topic_that_holds_nothing_else_is_somebody_elses() -> None:
         await ProcessOnKafka(cluster.bootstrap).start()
     reader = ProcessOnKafka(cluster.bootstrap, read_only=True).kafka
     await reader.open()
-    assert [each.stranger for each in await read_all(reader, PARTITION)] == [False]
+    assert [each.is_foreign for each in await read_all(reader, PARTITION)] == [False]
     await reader.close()
 
 
@@ -98,5 +98,5 @@ async def test_in_a_copy_the_first_mark_counts_not_what_was_noted_elsewhere() ->
         cluster.partition(TOPIC, PARTITION).append(batch)
     reader = ProcessOnKafka(cluster.bootstrap, read_only=True).kafka
     await reader.open()
-    assert [each.stranger for each in await read_all(reader, PARTITION)] == [False, False]
+    assert [each.is_foreign for each in await read_all(reader, PARTITION)] == [False, False]
     await reader.close()

@@ -103,7 +103,7 @@ async def test_a_topic_that_was_restored_is_gone_on_with() -> None:
         assert process.offsets.committed(GROUP)["orders", 0].offset == committed
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
         assert (await process.commit(101, told["a"])).error is ErrorCode.none
-        assert not any(each.stranger for each in await read_all(process.kafka, PARTITION))
+        assert not any(each.is_foreign for each in await read_all(process.kafka, PARTITION))
         await process.stop()
 
 

@@ -199,8 +199,8 @@ def test_strangers_are_counted_and_take_their_offsets() -> None:
     h = played()
     records = stored(events_of(h))
     middle = len(records) // 2
-    stranger = StoredRecord(0, 0, 0, encode_key(RecordKey(h.group_id, EntityKind.GROUP, "")), None, stranger=True)
-    mixed = [*records[:middle], stranger, *records[middle:]]
+    foreign = StoredRecord(0, 0, 0, encode_key(RecordKey(h.group_id, EntityKind.GROUP, "")), None, is_foreign=True)
+    mixed = [*records[:middle], foreign, *records[middle:]]
     result = verified([msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(mixed)])
     assert (result.findings, result.strangers, result.compacted) == ((), 1, ())
 

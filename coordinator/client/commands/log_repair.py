@@ -92,7 +92,7 @@ async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, Lost
     found: dict[bytes, LostRecord] = {}
     async for chunk in log.read(partition):
         for record in chunk:
-            if record.stranger:
+            if record.is_foreign:
                 continue
             found.pop(record.key, None)
             broken = None if record.value is None else unreadable_offset(record, log.location)
@@ -135,7 +135,7 @@ class _Reading:
 
     def take(self, record: StoredRecord) -> None:
         """Read the next record."""
-        if record.stranger:
+        if record.is_foreign:
             return
         if self.found:
             self.found.pop(record.key, None)

@@ -41,7 +41,7 @@ async def look_at(log: EventLog) -> LogState:
 
 def _partition_event(record: StoredRecord) -> AnyPartitionEvent | None:
     """Decode an event of the partition itself; None for all else, and for one that cannot be read."""
-    if record.stranger or record.value is None:
+    if record.is_foreign or record.value is None:
         return None
     try:
         event = decode(record.value) if entity_of(record).kind is EntityKind.PARTITION else None

@@ -49,7 +49,7 @@ async def first_elected(event_log: EventLog, writer: LogWriter, *, start: int) -
 
 
 def _decoded(record: StoredRecord) -> AnyRecordedEvent | None:
-    if record.stranger or record.value is None:
+    if record.is_foreign or record.value is None:
         return None
     with suppress(EventsError):
         return decode(record.value)

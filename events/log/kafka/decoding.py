@@ -133,13 +133,13 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
                 piece = [StoredRecord(partition, r.offset, r.timestamp, r.key or b"", r.value) for r in some]
             else:
                 piece = [_stored(record, partition, marks, batch) for record in some]
-            is_owners = is_owners or not all(record.stranger for record in piece)
+            is_owners = is_owners or not all(record.is_foreign for record in piece)
             yield piece, after
     except _CANNOT_BE_READ as error:
         if is_owners or marks.since is None or batch.base_offset < marks.since:
             reason = f"the batch cannot be read: {error or type(error).__name__}"
             raise BrokenBatch(reason, partition=partition, offset=batch.base_offset) from error
-        yield [StoredRecord(partition, max(start, after), 0, b"", None, stranger=True)], after + 1
+        yield [StoredRecord(partition, max(start, after), 0, b"", None, is_foreign=True)], after + 1
 
 
 def decode_raw(
@@ -189,7 +189,7 @@ def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) 
     key, offset = record.key or b"", record.offset
     if is_strangers(offset, record.headers, marks, producer_id=batch.producer[0], transactional=batch.is_transactional):
         key = key if len(key) <= _STRANGERS_KEY_BYTES_MAX else b""
-        return StoredRecord(partition, offset, record.timestamp, key, None, stranger=True)
+        return StoredRecord(partition, offset, record.timestamp, key, None, is_foreign=True)
     return StoredRecord(partition, offset, record.timestamp, key, record.value)
 
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from muster.events.foreign_records import ForeignRecords
 from muster.events.keys import EntityKind, decode_key
 from muster.events.log.kafka.marks import Marks, is_strangers
 from muster.events.records import StoredRecord, UndecodableKey
-from muster.events.strangers import Strangers
 from muster.replay.archive.segment import SCHEMA, Segment, read_batches
 from muster.replay.history.items import Read
 from muster.replay.logs.sources import read_record
@@ -64,12 +64,12 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     value_bytes: int
     groups: set[str]
     shared: dict[int, list[Read]]
-    strangers: Strangers
+    strangers: ForeignRecords
 
 
 def survey(pieces: Sequence[Piece], watch: Watch) -> Survey:
     """Look over pieces that stand in the order of their offsets. Raises OSError, pyarrow's errors, LogTooNew."""
-    found = Survey(pieces=tuple(pieces), records=0, value_bytes=0, groups=set(), shared={}, strangers=Strangers())
+    found = Survey(pieces=tuple(pieces), records=0, value_bytes=0, groups=set(), shared={}, strangers=ForeignRecords())
     records = value_bytes = 0
     total = sum(piece.end - piece.start for piece in pieces)
     done = 0
@@ -123,7 +123,7 @@ def _value_bytes(path: Path) -> int:
 
 def of_groups(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
     """The records of groups, RECORDS, in the order of the pieces. Raises OSError and pyarrow's errors."""
-    nobody = Strangers()
+    nobody = ForeignRecords()
     for piece in pieces:
         for read in _batches(piece, COLUMNS):
             some = _of_owners(read, piece.marks, nobody)
@@ -167,7 +167,7 @@ def _group_of(key: bytes) -> str | None:
 # ---- strangers ----------------------------------------------------------------------------------
 
 
-def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: Strangers) -> pa.RecordBatch:
+def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: ForeignRecords) -> pa.RecordBatch:
     """The records that an owner wrote; notes the others. `marks` is written when the first mark is met."""
     if marks is None:
         return batch
@@ -177,7 +177,7 @@ def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: Strangers)
     for row, is_owners in enumerate(told):
         if not is_owners:
             partition, offset = batch.column("partition")[row].as_py(), batch.column("offset")[row].as_py()
-            strangers.note(StoredRecord(partition, offset, 0, b"", None, stranger=True))
+            strangers.note(StoredRecord(partition, offset, 0, b"", None, is_foreign=True))
     return batch.filter(pa.array(told, pa.bool_()))
 
 

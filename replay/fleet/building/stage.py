@@ -11,9 +11,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from muster.events.foreign_records import ForeignRecords
 from muster.events.log.base import EventLog
 from muster.events.records import StoredRecord
-from muster.events.strangers import Strangers
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.archive.segment import SCHEMA
 from muster.replay.fleet.building.pieces import COLUMNS, Piece
@@ -31,7 +31,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     """The pieces, in the order of offsets, and what was left out: strangers' records, and what cannot be read."""
 
     pieces: tuple[Piece, ...]
-    strangers: Strangers
+    strangers: ForeignRecords
     damage: tuple[str, ...]
 
 
@@ -52,8 +52,8 @@ async def stage(
             for partition, end in ends.items()
             for segment, marks in log.segments(partition, start=since.get(partition, 0), end=end)
         )
-        return Staged(pieces=tuple(found), strangers=Strangers(), damage=tuple(_expired_unread(log, since)))
-    reading = Reading(log=log, strangers=Strangers())
+        return Staged(pieces=tuple(found), strangers=ForeignRecords(), damage=tuple(_expired_unread(log, since)))
+    reading = Reading(log=log, strangers=ForeignRecords())
     total = sum(end - since.get(partition, 0) for partition, end in ends.items())
     staging = _Staging(folder)
     done = 0

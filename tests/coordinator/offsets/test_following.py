@@ -16,12 +16,12 @@ from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.reading import Standby, folded, read_on
+from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.loading import MustReadAnew
 from muster.events.log.base import AppendRefused, LogUnavailable
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import BrokenRecord, EventsError, StoredRecord, Transition
-from muster.events.strangers import Strangers
 from tests.coordinator.offsets.test_offset_stores import commit
 
 LOCATION = "memory"
@@ -127,20 +127,20 @@ class Topic:
 
     async def stranger_writes(self) -> None:
         key = self.dice.choice([b"", b"foreign", *(record.key for record in self.records)])
-        self._append(key, self.dice.choice([None, b"x"]), stranger=True)
+        self._append(key, self.dice.choice([None, b"x"]), is_foreign=True)
 
     async def something_unreadable_comes(self) -> None:
         if self.dice.random() < BROKEN_SHARE and self.records:
-            key = self.dice.choice([b"no key", *(record.key for record in self.records if not record.stranger)])
+            key = self.dice.choice([b"no key", *(record.key for record in self.records if not record.is_foreign)])
             self._append(key, b"\xff no value")
             if self.dice.random() < 0.8:
                 await self.follows()
                 self._append(key, None)  # as `muster log repair` does
             self.owner = None
 
-    def _append(self, key: bytes, value: bytes | None, *, stranger: bool = False) -> None:
+    def _append(self, key: bytes, value: bytes | None, *, is_foreign: bool = False) -> None:
         at = self.storage.end_offset(0)
-        self.records.append(StoredRecord(0, at, self.clock(), key, value, stranger))
+        self.records.append(StoredRecord(0, at, self.clock(), key, value, is_foreign))
 
     async def is_compacted(self) -> None:
         """Up to somewhere, of some keys; deletions of late stay, strangers' records and the last one too."""
@@ -150,12 +150,12 @@ class Topic:
         if up_to:
             self.compacted_to = max(self.compacted_to, self.records[up_to - 1].offset + 1)
         read_to = 0 if self.standby is None else self.standby.loading.next_offset
-        last = {record.key: record.offset for record in self.records[:up_to] if not record.stranger}
+        last = {record.key: record.offset for record in self.records[:up_to] if not record.is_foreign}
         left = {key for key in sorted(last) if self.dice.random() < 0.3}
         self.records[: max(up_to - 1, 0)] = [
             record
             for record in self.records[: max(up_to - 1, 0)]
-            if record.stranger
+            if record.is_foreign
             or record.key in left
             or (last[record.key] == record.offset and (record.value is not None or record.offset >= read_to))
         ]
@@ -227,7 +227,7 @@ class Topic:
         await self.follower.give_up(0)
 
     def _holds(self, *, broken: bool) -> None:
-        (whole,) = [OffsetsReading(LOCATION, Strangers())]
+        (whole,) = [OffsetsReading(LOCATION, ForeignRecords())]
         whole.read(self.records)
         if broken:
             with pytest.raises(BrokenRecord):
@@ -350,7 +350,7 @@ async def test_a_partition_that_is_given_up_leaves_no_offsets_behind() -> None:
 def test_an_unreadable_record_counts_at_once_behind_a_first_reading() -> None:
     """In a first one it counts at its end, if no other of its key has come."""
     broken, repaired = StoredRecord(0, 0, 0, b"no key", b"x"), StoredRecord(0, 1, 0, b"no key", None)
-    reading = OffsetsReading(LOCATION, Strangers())
+    reading = OffsetsReading(LOCATION, ForeignRecords())
     reading.read([broken])
     with pytest.raises(BrokenRecord):
         list(reading.fold())

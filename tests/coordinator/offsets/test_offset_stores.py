@@ -234,15 +234,15 @@ class TestTopicOffsetStore(OffsetStoreContract):
         foreign_keys = (b"garbage", key, key.replace(b"orders", b"nobody"), b"", key.replace(b"orders", b"\xff"))
         for foreign in foreign_keys:
             end = storage.end_offset(PARTITION)
-            storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, foreign, None, stranger=True))
+            storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, foreign, None, is_foreign=True))
 
         again = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(again)
 
         assert again.committed(ORDERS) == {("t", 0): kept(1), ("t", 1): kept(2)}
         last = [record for record in storage.records[PARTITION] if record.key == key][-1]
-        assert not last.stranger
-        assert [record.stranger for record in storage.records[PARTITION]][-7:] == [True] * 5 + [False] * 2
+        assert not last.is_foreign
+        assert [record.is_foreign for record in storage.records[PARTITION]][-7:] == [True] * 5 + [False] * 2
         end = storage.end_offset(PARTITION)
         await claimed(TopicOffsetStore(lambda: MemoryEventLog(storage)))
         assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
@@ -252,7 +252,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         end = storage.end_offset(PARTITION)
-        storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, b"x", None, stranger=True))
+        storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, b"x", None, is_foreign=True))
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
 
         def watching() -> list[str]:
@@ -272,7 +272,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         records = storage.records[PARTITION]
         ours = [record.key for record in records if b"orders" in record.key]
         for key in [*ours, *(ours[0].replace(b"orders", b"%d" % n) for n in range(OF_NOBODY))]:
-            records.append(StoredRecord(PARTITION, len(records), 0, key, None, stranger=True))
+            records.append(StoredRecord(PARTITION, len(records), 0, key, None, is_foreign=True))
         written = CountedAppends(storage)
         again = TopicOffsetStore(lambda: written)
         with longest_callback() as longest:
@@ -291,13 +291,13 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("t", 1, 2)))])
         key = storage.records[PARTITION][-2].key
         end = storage.end_offset(PARTITION)
-        storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, key, b"x", stranger=True))
+        storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, key, b"x", is_foreign=True))
         if by == "a renewal":
             await store.renew(PARTITION, lambda step: step())
         else:
             await store.write([OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 3),))])
         async with asyncio.timeout(20):
-            while [each for each in storage.records[PARTITION] if each.key == key][-1].stranger:  # noqa: ASYNC110 -- nobody tells
+            while [each for each in storage.records[PARTITION] if each.key == key][-1].is_foreign:  # noqa: ASYNC110 -- nobody tells
                 await asyncio.sleep(0)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 4),))])
         await store.close()

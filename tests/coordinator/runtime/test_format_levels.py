@@ -175,7 +175,7 @@ def test_batches_of_level_3_are_read_as_owners_and_gone_on_with_at_that_level() 
         pieces = decode_batches(fetched, partition, start=0, end=100, marks=marks)
         records = [record for piece, _ in pieces for record in piece]
         assert records
-        assert not any(record.stranger for record in records)
+        assert not any(record.is_foreign for record in records)
         projected_by_level_3(records)
         ((written, _),) = writers_of(fetched, end=100, home="here")
         assert written is not None

@@ -85,7 +85,7 @@ def in_topic(peer: OffsetsPeer) -> Offsets:
     return {
         group_id: each
         for records in storage.records
-        for group_id, each in offsets_of([record for record in records if not record.stranger]).items()
+        for group_id, each in offsets_of([record for record in records if not record.is_foreign]).items()
     }
 
 

@@ -143,7 +143,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
     )
     (claimed,) = records_of([elected], FORMAT_LEVEL)
     storage.records[number].append(
-        StoredRecord(number, storage.end_offset(number), 0, claimed.key, claimed.value, stranger=True)
+        StoredRecord(number, storage.end_offset(number), 0, claimed.key, claimed.value, is_foreign=True)
     )
     second = await SimulatedProcess(storage).start()
     read = first.log.read

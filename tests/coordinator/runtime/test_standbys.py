@@ -102,7 +102,7 @@ async def ended(*peers: Peer) -> None:
 def last_ready(storage: MemoryStorage) -> Any:
     """The newest one of any partition, by its time."""
     key = EntityKind.PARTITION, "ready"
-    records = [record for records in storage.records for record in records if not record.stranger]
+    records = [record for records in storage.records for record in records if not record.is_foreign]
     of_ready = [r for r in records if r.value and (decode_key(r.key).kind, decode_key(r.key).entity_id) == key]
     return decode(max(of_ready, key=lambda record: (record.timestamp_ms, record.offset)).value or b"")
 

@@ -35,7 +35,7 @@ def append(storage: MemoryStorage, *keys: bytes, partition: int = PARTITION) -> 
     """As a stranger does, past whoever owns the partition."""
     for key in keys:
         storage.records[partition].append(
-            StoredRecord(partition, storage.end_offset(partition), 0, key, None, stranger=True)
+            StoredRecord(partition, storage.end_offset(partition), 0, key, None, is_foreign=True)
         )
 
 
@@ -83,7 +83,7 @@ async def test_what_a_stranger_overwrote_is_written_again_at_a_takeover() -> Non
 
     second = await SimulatedProcess(storage).start()
     assert (await second.heartbeat(told["a"])).error is ErrorCode.none
-    await until(lambda: not last_of(storage, GROUPS_OWN).stranger, "it is written again")
+    await until(lambda: not last_of(storage, GROUPS_OWN).is_foreign, "it is written again")
     again = last_of(storage, MEMBER)
     assert again.value is not None
     assert isinstance(decode(again.value), MemberRoleChanged)
@@ -105,7 +105,7 @@ async def test_what_a_stranger_overwrites_meanwhile_is_written_again_with_the_ne
     told = await process.stable_group("a", "b")
     append(storage, MEMBER, b"x")
     await process.leave(told["b"].member_id)
-    await until(lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=1)
+    await until(lambda: not last_of(storage, MEMBER).is_foreign, "it is written again", within_s=1)
     await process.runtime.stop()
 
 
@@ -142,7 +142,7 @@ async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() ->
         await asyncio.sleep(10)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
     assert process.lost == []
-    await until(lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=2 * PAUSE_S)
+    await until(lambda: not last_of(storage, MEMBER).is_foreign, "it is written again", within_s=2 * PAUSE_S)
     await process.runtime.stop()
 
 
@@ -161,8 +161,8 @@ async def test_what_a_stranger_overwrites_while_a_claim_is_renewed_is_written_ag
         return writer
 
     process.log.claim = claim_meanwhile  # type: ignore[method-assign]
-    await until(lambda: last_of(storage, MEMBER).stranger, "a claim is renewed")
-    await until(lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=3)
+    await until(lambda: last_of(storage, MEMBER).is_foreign, "a claim is renewed")
+    await until(lambda: not last_of(storage, MEMBER).is_foreign, "it is written again", within_s=3)
     await process.runtime.stop()
 
 
@@ -322,6 +322,6 @@ async def test_what_a_stranger_overwrites_while_a_takeover_reads_offsets_is_writ
 
     second = await SimulatedProcess(storage, offsets=SlowlyClaimedOffsets(overwrite)).start()
     await until(
-        lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=5
+        lambda: not last_of(storage, MEMBER).is_foreign, "it is written again", within_s=5
     )  # sessions last longer
     await second.runtime.stop()

@@ -81,7 +81,7 @@ async def last_of(log: EventLog, key: bytes) -> StoredRecord:
 
 async def rewritten(log: EventLog, *keys: bytes) -> None:
     async with asyncio.timeout(60):
-        while any([(await last_of(log, key)).stranger for key in keys]):  # noqa: ASYNC110
+        while any([(await last_of(log, key)).is_foreign for key in keys]):  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # nobody tells when it is there
 
 
@@ -152,7 +152,9 @@ async def test_a_log_of_an_earlier_version_goes_on_and_marks_from_there(
         listed = process.runtime.list_groups()
         assert not isinstance(listed, ErrorCode)
         assert {group.group_id for group in listed} == groups.keys()
-        assert [record.stranger for record in await read_all(process.kafka)][: len(recorded)] == [False] * len(recorded)
+        assert [record.is_foreign for record in await read_all(process.kafka)][: len(recorded)] == [False] * len(
+            recorded
+        )
         await process.stop()
         await write(kafka_broker, topic)
 

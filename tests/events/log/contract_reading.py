@@ -104,7 +104,7 @@ class ReadingContract:
 
         stored = await read_all(log)
         assert len(stored) > len(large)
-        assert not any(one.stranger for one in stored)
+        assert not any(one.is_foreign for one in stored)
 
     async def test_a_record_carries_the_wall_clock_of_its_append(self, log: EventLog, writer: LogWriter) -> None:
         """Replay shows these times to people."""

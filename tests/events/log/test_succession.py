@@ -29,7 +29,7 @@ async def checked(*strangers: bool, before: int | None = 2, after: int | None = 
     first = 2
     for offset in range(first + len(strangers) + 1):
         is_strangers = first <= offset < first + len(strangers) and strangers[offset - first]
-        storage.records[0].append(StoredRecord(0, offset, 0, b"key", b"value", stranger=is_strangers))
+        storage.records[0].append(StoredRecord(0, offset, 0, b"key", b"value", is_foreign=is_strangers))
     log = MemoryEventLog(storage)
     await log.open()
     await check_nobody_else_wrote(log, Writer(before), Writer(first + len(strangers) + 1 if after is None else after))

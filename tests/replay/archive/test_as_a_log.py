@@ -90,8 +90,8 @@ async def test_strangers_are_told_as_in_the_topic(tmp_path: Path) -> None:
     log.write(0, transactional=True)
     await archived(log, tmp_path)
     stored = await read_all(await opened(tmp_path))
-    assert [record.stranger for record in stored] == [False, True, True, False, True, True]
-    assert {record.value for record in stored if record.stranger} == {None}
+    assert [record.is_foreign for record in stored] == [False, True, True, False, True, True]
+    assert {record.value for record in stored if record.is_foreign} == {None}
 
 
 async def test_a_part_can_be_read(tmp_path: Path) -> None:

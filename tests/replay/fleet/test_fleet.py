@@ -352,7 +352,8 @@ async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_p
     for partition, records in enumerate(lived_log.records):
         end = records[-1].offset
         strangers = [
-            StoredRecord(partition, end + n, 0, key, None, stranger=True) for n, key in ((1, b"x"), (2, records[0].key))
+            StoredRecord(partition, end + n, 0, key, None, is_foreign=True)
+            for n, key in ((1, b"x"), (2, records[0].key))
         ]
         with_strangers.records[partition] = [*records, *strangers]
     staged = []

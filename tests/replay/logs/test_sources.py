@@ -5,10 +5,10 @@ import pytest
 
 from muster.events.avro.codec import records_of
 from muster.events.events import CoordinatorElected, CoordinatorReady
+from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
-from muster.events.strangers import Strangers
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Unreadable
 from muster.replay.logs.reading import Reading
 from muster.replay.rebalances.rebalance import Outcome
@@ -152,9 +152,9 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
     for record in owners:
         mixed.append(msgspec.structs.replace(record, offset=len(mixed)))
         for key in (record.key, BROKEN_KEY.key, b""):
-            mixed.append(StoredRecord(night.partition, len(mixed), 0, key, None, stranger=True))
-    alone = [record for record in mixed if not record.stranger]
-    strangers = Strangers()
+            mixed.append(StoredRecord(night.partition, len(mixed), 0, key, None, is_foreign=True))
+    alone = [record for record in mixed if not record.is_foreign]
+    strangers = ForeignRecords()
     assert strangers.report("memory") is None
     assert await read_histories(await memory_log(mixed), group=ORDERS, strangers=strangers) == await read_histories(
         await memory_log(alone), group=ORDERS

@@ -34,7 +34,7 @@ def decoded(fetched: bytes, since: int | None = 0) -> list[StoredRecord]:
 
 def told_apart(records: list[StoredRecord]) -> tuple[list[int], list[int]]:
     """The offsets of owners' records, and of strangers'."""
-    return [one.offset for one in records if not one.stranger], [one.offset for one in records if one.stranger]
+    return [one.offset for one in records if not one.is_foreign], [one.offset for one in records if one.is_foreign]
 
 
 def test_each_record_of_an_owner_carries_the_format_level() -> None:
@@ -58,7 +58,7 @@ def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> 
     found = decoded(ours(ONE, 4) + strangers + ours(ONE, 8))
 
     assert told_apart(found) == ([4, 8], [5, 6, 7])
-    assert [(one.key, one.value) for one in found if one.stranger] == [(b"key", None), (b"", None), (b"gone", None)]
+    assert [(one.key, one.value) for one in found if one.is_foreign] == [(b"key", None), (b"", None), (b"gone", None)]
 
 
 @pytest.mark.parametrize("codec", [foreign.GZIP, foreign.SNAPPY, foreign.LZ4])
@@ -148,7 +148,7 @@ def test_of_whole_batches_the_records_between_two_offsets_are_told(start: int, e
     pieces = decode_batches(ours(three, 0) + strangers, 0, start=start, end=end, marks=Marks(since=0))
     found = [record for records, _ in pieces for record in records]
     assert [record.offset for record in found] == list(range(start, end))
-    assert [record.stranger for record in found] == [offset >= 3 for offset in range(start, end)]
+    assert [record.is_foreign for record in found] == [offset >= 3 for offset in range(start, end)]
 
 
 def test_a_bomb_is_not_unpacked() -> None:
@@ -266,7 +266,7 @@ def test_a_batch_whose_beginning_is_an_owners_is_named_when_the_rest_cannot_be_r
     damaged = foreign.with_records(batch, batch[61:-4] + b"\xff" * 4, 0)
     pieces = decode_batches(damaged, 4, start=0, end=2**40, marks=Marks(since=0))
     records, _ = next(pieces)
-    assert {one.stranger for one in records} == {False}
+    assert {one.is_foreign for one in records} == {False}
     with pytest.raises(BrokenRecord, match="partition 4, offset 0: the batch cannot be read: "):
         next(pieces)
 
@@ -274,7 +274,7 @@ def test_a_batch_whose_beginning_is_an_owners_is_named_when_the_rest_cannot_be_r
 def test_a_long_key_of_a_stranger_is_not_kept() -> None:
     """It cannot be one of ours."""
     (found,) = decoded(foreign.batch([Record(b"k" * MIB, b"v" * MIB)]))
-    assert (found.key, found.value, found.stranger) == (b"", None, True)
+    assert (found.key, found.value, found.is_foreign) == (b"", None, True)
 
 
 @pytest.mark.parametrize(("size", "is_kept"), [(128 * 1024, True), (128 * 1024 + 1, False)])
@@ -332,7 +332,7 @@ def test_owners_records_are_the_same_with_strangers_among_them(
 
     found = decoded(fetched, since)
 
-    assert [(one.offset, one.key, one.value) for one in found if not one.stranger] == expected
+    assert [(one.offset, one.key, one.value) for one in found if not one.is_foreign] == expected
     assert len(found) == offset
 
 
@@ -409,7 +409,7 @@ def played_again(base_offset: int, *, mark: bytes = b"3 here 7") -> bytes:
 
 
 def strangers_among(*batches: bytes, marks: Marks) -> list[bool]:
-    return [each.stranger for each in read_all(b"".join(batches), marks)]
+    return [each.is_foreign for each in read_all(b"".join(batches), marks)]
 
 
 def read_all(fetched: bytes, marks: Marks) -> list[StoredRecord]:

@@ -43,7 +43,7 @@ async def test_a_sign_of_life_is_an_owners_record_and_nobodys_epoch() -> None:
     leader, sign = Leader(), SignOfLife(owner="one:1", wall_ms=17)
     await signs.leave(leader, "probe", sign, origin=b"3 here", timestamp_ms=5, timeout_ms=1_000)
     ((stored,), _) = next(iter(decode_batches(leader.batch, 0, start=0, end=1, marks=Marks())))
-    assert (stored.key, stored.timestamp_ms, stored.stranger) == (signs.KEY, 5, False)
+    assert (stored.key, stored.timestamp_ms, stored.is_foreign) == (signs.KEY, 5, False)
     assert msgspec.json.decode(stored.value or b"", type=SignOfLife) == sign
     ((written, _),) = writers_of(leader.batch, end=1)
     assert written is not None

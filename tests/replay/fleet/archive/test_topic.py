@@ -50,7 +50,7 @@ async def test_an_archive_has_the_topic_byte_by_byte(kafka_broker: Broker, tmp_p
     assert archive.identity == log.identity
     for partition in range(2):
         assert await read_all(archive, partition) == await read_all(log, partition)
-    assert [record.offset for record in await read_all(archive, 1) if record.stranger] == [2]
+    assert [record.offset for record in await read_all(archive, 1) if record.is_foreign] == [2]
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
     assert (found.damage, found.compared) == ((), 303)
     await log.close()
@@ -79,7 +79,7 @@ async def test_a_strangers_transactions_hold_nothing_up(kafka_broker: Broker, tm
 
     assert await digests_in(tmp_path) == await digests(log)
     stored = await read_all(await opened(tmp_path), 0)
-    assert [(record.value, record.stranger) for record in stored] == [
+    assert [(record.value, record.is_foreign) for record in stored] == [
         (None, True), (None, True), (None, True), (b"1", False), (b"2", False)
     ]  # fmt: skip
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)

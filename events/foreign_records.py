@@ -1,6 +1,6 @@
-"""Strangers' records, which no owner wrote: skipped, counted, and the first of each partition noted.
+"""Foreign records, which no owner wrote: readers skip and count them, and note the first of each partition.
 
-What belongs here: what all readers do with them. The log finds out which records they are (`StoredRecord.stranger`).
+What belongs here: what all readers do with them. The log decides which records are foreign (`StoredRecord.is_foreign`).
 Pure: callers report them.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from muster.events.records import StoredRecord
 
 
-class Strangers:
-    """The strangers' records of one reading, from an offset on that was not counted before.
+class ForeignRecords:
+    """The foreign records of one reading, from an offset on that was not counted before.
 
     `records`: how many; `first`: by partition, the offset of the first of them; `next_offset`: one past the last.
     """
@@ -24,13 +24,13 @@ class Strangers:
     def without(self, chunk: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
         """Yield the owners' records, and note the others."""
         for record in chunk:
-            if record.stranger:
+            if record.is_foreign:
                 self.note(record)
             else:
                 yield record
 
     def note(self, record: StoredRecord) -> None:
-        """Count a stranger's record."""
+        """Count a foreign record."""
         if record.offset >= self._counted_to:
             self.records += 1
             self.next_offset = record.offset + 1
