@@ -2,7 +2,7 @@
 
 They are given the assignment that they had, and what they subscribe beside that has no consumer until the next
 rebalance.
-Ten groups have lines of their own, one a minute; all others share one.
+In each group ten members have lines of their own, one a minute; its others share one.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ class KeptAssignments:
         if topics is None or former is None or topics == former:
             return
         SUBSCRIPTIONS_NOT_ASSIGNED.inc()
-        suppressed = self._throttle.due("subscription", event.group_id)
+        suppressed = self._throttle.due(event.group_id, event.member.group_instance_id)
         if suppressed is not None:
             log.warning(
                 EVENT,
@@ -49,11 +49,15 @@ class KeptAssignments:
                 group_instance_id=event.member.group_instance_id,
                 client_id=event.member.client_id,
                 client_host=event.member.client_host,
-                new_topics=sorted(topics - former)[:NAMES_MAX],
-                former_topics=sorted(former - topics)[:NAMES_MAX],
+                **_named(new_topics=topics - former, former_topics=former - topics),
                 way_out=f"when all are restarted: muster members rebalance {event.group_id}",
                 others_since=suppressed,
             )
+
+
+def _named(**topics: frozenset[str]) -> dict[str, list[str]]:
+    """The fields that have a topic."""
+    return {field: sorted(named)[:NAMES_MAX] for field, named in topics.items() if named}
 
 
 def _topics(member: Member) -> frozenset[str] | None:

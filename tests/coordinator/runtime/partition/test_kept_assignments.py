@@ -40,7 +40,30 @@ def test_it_is_named_with_its_new_topics_once_a_minute() -> None:
         lines = [line for line in told if line["event"] == EVENT]
         assert [(line["new_topics"], line["others_since"]) for line in lines] == [(["payments"], 0), (["payments"], 1)]
         assert lines[0]["group_instance_id"] == "a"
+        assert not any("former_topics" in line for line in lines)  # it has given none up
         assert "muster members rebalance orders" in lines[0]["way_out"]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_each_member_of_a_group_is_named() -> None:
+    """All of a group come back with a new subscription within a minute, as when they are deployed."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(), settings=GroupSettings(initial_rebalance_delay_ms=0)).start()
+        joined = await process.join("a", metadata=ORDERS, **PATIENT)
+        assert (await process.sync(joined)).error is ErrorCode.none
+        second = asyncio.ensure_future(process.join("b", metadata=ORDERS, **PATIENT))
+        await asyncio.sleep(1)
+        first = await process.join("a", member_id=joined.member_id, metadata=ORDERS, **PATIENT)
+        leader, other = (first, await second) if first.leader_id == first.member_id else (await second, first)
+        synced = await asyncio.gather(process.sync(leader), process.sync(other))
+        assert {each.error for each in synced} == {ErrorCode.none}
+        with structlog.testing.capture_logs() as told:
+            for name in "ab":
+                await process.join(name, metadata=BOTH, **PATIENT)
+        assert [line["group_instance_id"] for line in told if line["event"] == EVENT] == ["a", "b"]
         await process.runtime.stop()
 
     simulate(story())
