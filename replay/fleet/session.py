@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from socketserver import BaseServer
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -65,8 +66,11 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not verbose:
-        # A JVM that dies breaks off what it was telling this server, which prints a traceback; the error comes anyway.
-        setattr(accumulators.AccumulatorServer, "handle_error", lambda *_: None)  # noqa: B010 -- a method of theirs
+        # A JVM that dies breaks off what it was telling these servers (one until Spark 4.0, by TCP and by a Unix socket
+        # since 4.1), which print a traceback; the error comes anyway.
+        for each in vars(accumulators).values():
+            if isinstance(each, type) and issubclass(each, BaseServer):
+                setattr(each, "handle_error", lambda *_: None)  # noqa: B010 -- a method of theirs
     if SparkContext._gateway is None:  # noqa: SLF001 -- nothing else tells
         _start_jvm(master, packages, verbose=verbose)
     given: SparkConf | None = None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 
 from muster.replay.fleet.disk_space import new_parquet
 from muster.replay.fleet.tables.builds import CannotBuild
@@ -71,7 +72,8 @@ def _join(folder: Path, parts: Sequence[Part], to: Path, scratch: Path) -> int:
     files = read_parquet(folder / part.path for part in parts)
     rows = 0
     with duckdb.connect(config=config) as connection, new_parquet(to, schema) as writer:
-        for batch in connection.execute(f"from {files} order by {order}").to_arrow_reader(BATCH_ROWS):
+        found: pa.RecordBatchReader = connection.execute(f"from {files} order by {order}").to_arrow_reader(BATCH_ROWS)
+        for batch in found:
             writer.write_batch(batch.cast(schema))
             rows += batch.num_rows
     if rows != (named := sum(part.rows for part in parts)):

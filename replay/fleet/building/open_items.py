@@ -8,6 +8,7 @@ classes of `muster`, and a few containers. They mean something to the same rules
 
 import io
 import pickle
+from enum import Enum, EnumType
 from typing import Any, Final
 
 from muster.replay.fleet.building.fold import GroupFold
@@ -29,6 +30,8 @@ class _Unpickler(pickle.Unpickler):
     """Makes nothing but the values that a fold consists of."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 -- as of pickle
+        if (module, name) == ("builtins", "getattr"):
+            return _enum_member
         if (module, name) not in _CONTAINERS and not module.startswith(_FOLDERS):
             raise NotCarriedOver(f"{module}.{name} is no part of what a build carries over")
         found = super().find_class(module, name)
@@ -36,6 +39,14 @@ class _Unpickler(pickle.Unpickler):
         if module.startswith(_FOLDERS) and not is_ours:  # such as something that the module has imported
             raise NotCarriedOver(f"{module}.{name} is no class of that module")
         return found
+
+
+def _enum_member(enum: object, name: str) -> Enum:
+    """Stands in for `getattr`, by which Python 3.11.2 (Debian 12) pickles members of enums; for nothing else."""
+    if not isinstance(enum, EnumType):
+        raise NotCarriedOver(f"getattr of {enum!r} is no part of what a build carries over")
+    member: Enum = enum[name]
+    return member
 
 
 def dump(carried: GroupFold | dict[int, Prelude]) -> bytes:

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from muster.events.causes import Cause
 from muster.events.keys import EntityKind, decode_key
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
@@ -22,6 +23,7 @@ from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.questions.queries import AskedRows, top
 from muster.replay.fleet.tables import builds, parts
 from muster.replay.fleet.tables.builds import CannotBuild, NoTables, current, last_build, locked
+from muster.replay.fleet.tables.parts import read_parquet
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from tests.replay.fleet.fleets import all_tables, built, judged, rows_of, up_to
 from tests.replay.written import BROKEN_KEY
@@ -166,9 +168,9 @@ async def test_who_reads_the_tables_has_an_hour_however_many_builds_are_made(tmp
     storage = judged(SEEDS[:20])
     await built(up_to(storage, 0.4), tmp_path)
     told = current(tmp_path)
-    files_of = [str(tmp_path / part.path) for part in told.of("rebalances")]
+    files_of = read_parquet(tmp_path / part.path for part in told.of("rebalances"))
     reader = duckdb.connect()
-    reader.read_parquet(files_of).create_view("rebalances")
+    reader.execute(f"create view rebalances as from {files_of}")
     for share in (0.6, 0.8, 1.0):
         await built(up_to(storage, share), tmp_path)
     counted = reader.sql("select count(*) from rebalances").fetchone()
@@ -409,6 +411,10 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
     ("state", "reason"),
     [
         (b"cos\nsystem\n(S'true'\ntR.", "os.system is no part of"),
+        (
+            b"cbuiltins\ngetattr\n(cbuiltins\nobject\nS'__subclasses__'\ntR.",
+            "getattr of <class 'object'> is no part of",
+        ),
         (b"cmuster.replay.fleet.building.open_items\nload\n(tR.", "load is no class"),
         (b"\x80\x04\x8c\x18muster.replay.fleet.java\x8c\x10subprocess.Popen\x93.", "Popen is no class of that module"),
         (b"F\n.", "cannot be read"),
@@ -419,3 +425,9 @@ def test_what_is_carried_over_makes_nothing_but_a_fold(state: bytes, reason: str
     """A state that names a function, or another library's class, is refused before it is called."""
     with pytest.raises(NotCarriedOver, match=reason):
         open_items.load(state)
+
+
+def test_an_enums_member_is_carried_over_as_early_releases_of_python_3_11_pickle_it() -> None:
+    """Python 3.11.2, of Debian 12, does so by `getattr`; no second build there could read what the first had left."""
+    state = b"cbuiltins\ngetattr\n(cmuster.events.causes\nCause\nS'%s'\ntR." % next(iter(Cause)).name.encode()
+    assert open_items.load(state) is next(iter(Cause))

@@ -38,8 +38,9 @@ class LocalEngine:
             with duckdb.connect(config=config) as connection:
                 connection.register("records", source.reader())
                 try:
-                    ordered = connection.execute(f"{query} order by 1, 3").to_arrow_reader(BATCH_ROWS)
-                    return fold_batches(ordered, task, watch)
+                    ordered = connection.execute(f"{query} order by 1, 3")
+                    batches: pa.RecordBatchReader = ordered.to_arrow_reader(BATCH_ROWS)
+                    return fold_batches(batches, task, watch)
                 except (duckdb.Error, pa.ArrowException):
                     if source.failed is not None:  # DuckDB has words of its own for it
                         raise source.failed from None
