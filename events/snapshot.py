@@ -122,7 +122,9 @@ def head_of(loading: Loading, of: SnapshotOf, *, at_end_ms: int) -> SnapshotHead
     )
 
 
-def written(head: SnapshotHead, groups: Iterable[Group], *, known_by_parts: Iterable[GroupId] = ()) -> Iterator[bytes]:
+def write_snapshot(
+    head: SnapshotHead, groups: Iterable[Group], *, known_by_parts: Iterable[GroupId] = ()
+) -> Iterator[bytes]:
     """Write a snapshot, in pieces of little work. `known_by_parts`: the groups without a record of their own."""
     yield MAGIC
     checksum = 0
@@ -169,7 +171,7 @@ def _encoded(event: AnyPartitionEvent | None) -> bytes | None:
 # ---- reading -----------------------------------------------------------------------------------------
 
 
-def unpacked(data: bytes) -> list[bytes]:
+def unpack_frames(data: bytes) -> list[bytes]:
     """Check the bytes of a snapshot, and return its frames: the head and the groups. Raises UnusableSnapshot."""
     if not data.startswith(MAGIC):
         raise _damaged("it does not begin as a snapshot")

@@ -40,7 +40,7 @@ from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, LinkRefused, TryAgain
 from muster.events.kafka.exchange import Exchange, NotOffered, UnreadableAnswer
-from muster.events.kafka.failures import hung_up, is_refusal, said, where_trust_is_set
+from muster.events.kafka.failures import describe_failure, hung_up, is_refusal, where_trust_is_set
 from muster.events.kafka.first_answer import Round, first_answer
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 
@@ -322,7 +322,7 @@ class CoordinatorLink:
         if is_refusal(error) and not isinstance(error, UnicodeError):  # that is of a name which no host can have
             why = f"{error}{where_trust_is_set(error)}"
             return AuthenticationFailed(f"no connection to {address} with these credentials and certificates: {why}")
-        return TryAgain(hung_up_at_once if hung_up(error) else said(error))
+        return TryAgain(hung_up_at_once if hung_up(error) else describe_failure(error))
 
     @property
     def user(self) -> str:

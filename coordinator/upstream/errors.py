@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.errors import LinkError, LinkRefused, TryAgain
-from muster.events.kafka.failures import hung_up, is_refusal, refusal, said, tls_failure, where_trust_is_set
+from muster.events.kafka.failures import describe_failure, hung_up, is_refusal, refusal, tls_failure, where_trust_is_set
 from muster.events.kafka.security import KafkaSecurity
 
 
@@ -43,10 +43,10 @@ def connection_error(address: BrokerAddress, error: Exception, security: KafkaSe
     if isinstance(error, IllegalSaslStateError):
         return UpstreamRefused(f"the broker at {address} does not use SASL at this listener: see security.protocol")
     if isinstance(error, UnicodeError):
-        return UpstreamRefused(f"{address}: {said(error)}")  # no name of a host
+        return UpstreamRefused(f"{address}: {describe_failure(error)}")  # no name of a host
     if is_refusal(error):
         words = refusal(error, user=security.sasl_plain_username, presents_certificate=True)
         return UpstreamRefused(f"the broker at {address} does not let us in: {words}")
     if hung_up(error):
         return TryAgain(f"{address} hung up: does it speak {security.security_protocol} (security.protocol)?")
-    return TryAgain(f"{address}: {said(error)}")
+    return TryAgain(f"{address}: {describe_failure(error)}")

@@ -19,7 +19,7 @@ from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import LinkError, LinkRefused, TryAgain
 from muster.events.kafka.exchange import NotOffered
-from muster.events.kafka.failures import is_refusal, said
+from muster.events.kafka.failures import describe_failure, is_refusal
 from muster.events.kafka.security import KafkaSecurity
 
 CLIENT_ID: Final = "muster-drill"
@@ -166,4 +166,4 @@ def _has_formed(group: Sequence[Member]) -> bool:
 def explained(address: BrokerAddress, error: Exception) -> LinkError:
     """Sort a failed connection's error, as `events.kafka.connections.Explain`."""
     is_final = isinstance(error, NotOffered) or is_refusal(error)
-    return (LinkRefused if is_final else TryAgain)(f"{address}: {said(error)}")
+    return (LinkRefused if is_final else TryAgain)(f"{address}: {describe_failure(error)}")

@@ -72,8 +72,8 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from muster.events.avro.repeats import NOTHING, Known, Run, remember, runs
-from muster.events.avro.schema import Schema, expanded, records_in
+from muster.events.avro.repeats import NOTHING, Known, Run, remember, split_into_runs
+from muster.events.avro.schema import Schema, expand, records_in
 from muster.events.records import BrokenRecord
 from muster.events.varints import LAST_FOUR, read_block_count, read_int, read_length, read_long
 
@@ -101,7 +101,7 @@ def decoder_source(
     info = inspect.type_info(event_type)
     assert isinstance(info, inspect.StructType)
     lines = _Lines(newest, known)
-    return lines.function(expanded(writer), info), lines.names
+    return lines.function(expand(writer), info), lines.names
 
 
 class _Lines:
@@ -122,7 +122,7 @@ class _Lines:
             "read_length": read_length,
             "read_long": read_long,
         }
-        self._newest = {record["name"]: record for record in records_in(expanded(newest))}
+        self._newest = {record["name"]: record for record in records_in(expand(newest))}
         self._known = known
         self._repeating = 0  # how many places there are by now where something is known
         self._lines: list[str] = []
@@ -156,7 +156,7 @@ class _Lines:
     def _fields(self, schema: Schema, info: inspect.StructType | None, prefix: str) -> None:
         """All fields of a record, in variables with the prefix."""
         wanted = {field.name: field.type for field in info.fields} if info else {}
-        for run in runs(schema, wanted, is_event=not prefix):
+        for run in split_into_runs(schema, wanted, is_event=not prefix):
             with self._taken_if_known(run, prefix):
                 for field in run.fields:
                     self._value(field["type"], wanted.get(field["name"]), prefix + field["name"])

@@ -32,7 +32,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from muster.events.avro.schema import Schema, expanded
+from muster.events.avro.schema import Schema, expand
 from muster.events.varints import write_int, write_long
 
 LatestValues = dict[str, list[tuple[Any, bytes]]]
@@ -53,7 +53,7 @@ def compile_encoder(schema: Schema, header: bytes, latest: LatestValues) -> Call
 def encoder_source(schema: Schema, header: bytes, latest: LatestValues) -> tuple[str, dict[str, Any]]:
     """The source of the encoder, and the names it needs."""
     lines = _Lines(header)
-    return lines.function(expanded(schema), latest), lines.names
+    return lines.function(expand(schema), latest), lines.names
 
 
 class _Lines:

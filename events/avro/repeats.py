@@ -50,7 +50,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return json.dumps([self.fields, *map(repr, self.wanted.items())])
 
 
-def runs(schema: Schema, wanted: Mapping[str, inspect.Type], *, is_event: bool) -> Iterator[Run]:
+def split_into_runs(schema: Schema, wanted: Mapping[str, inspect.Type], *, is_event: bool) -> Iterator[Run]:
     """The fields of a record, in their order. `is_event`: of the whole event."""
     fields = schema["fields"]
     names = [field["name"] for field in fields]

@@ -11,21 +11,21 @@ from typing import Any
 Schema = dict[str, Any]
 
 
-def expanded(schema: str | list[Any] | Schema, types: dict[str, Schema] | None = None) -> Schema:
+def expand(schema: str | list[Any] | Schema, types: dict[str, Schema] | None = None) -> Schema:
     """The schema in its expanded form; `types` are those defined before it."""
     types = {} if types is None else types
     if isinstance(schema, str):
         return types.get(schema, {"type": schema})
     if isinstance(schema, list):
-        return {"type": "union", "branches": [expanded(branch, types) for branch in schema]}
+        return {"type": "union", "branches": [expand(branch, types) for branch in schema]}
     whole = dict(schema)
     if "name" in schema:
         types[schema["name"]] = whole
     for inner in ("items", "values"):
         if inner in schema:
-            whole[inner] = expanded(schema[inner], types)
+            whole[inner] = expand(schema[inner], types)
     if "fields" in schema:
-        whole["fields"] = [field | {"type": expanded(field["type"], types)} for field in schema["fields"]]
+        whole["fields"] = [field | {"type": expand(field["type"], types)} for field in schema["fields"]]
     return whole
 
 

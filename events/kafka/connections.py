@@ -27,7 +27,7 @@ from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connect import connect
 from muster.events.kafka.errors import AnswerLost, LinkError, OwnShortage, TryAgain
 from muster.events.kafka.exchange import NotOffered, Preparable, Undecoded, UnreadableAnswer
-from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, said
+from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, describe_failure
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
 from muster.events.kafka.shortage import tell_shortage
@@ -151,7 +151,7 @@ class Connections:
             raise self._explain(address, error) from error
         except NOT_SENT as error:
             connection.close()
-            raise TryAgain(f"{address}: {said(error)}") from error
+            raise TryAgain(f"{address}: {describe_failure(error)}") from error
         sent()
         try:
             answer = await question.answer(answering)
@@ -164,7 +164,7 @@ class Connections:
             raise AnswerLost(f"{address}: {error}") from error
         except UNANSWERED as error:
             connection.close()
-            lost: LinkError = AnswerLost(f"{address} did not answer: {said(error)}")
+            lost: LinkError = AnswerLost(f"{address} did not answer: {describe_failure(error)}")
             if isinstance(error, KafkaConnectionError) and not self.was_answered:
                 lost = self._explain(address, lost)
             raise lost from error
@@ -228,7 +228,7 @@ class Connections:
             if (ours := tell_shortage(str(address), error)) is not None:
                 raise OwnShortage(f"{address}: {ours}") from error
             if reuses and isinstance(error, NOT_OPENED):  # it has let us in before
-                raise TryAgain(f"{address}: {said(error)}") from error
+                raise TryAgain(f"{address}: {describe_failure(error)}") from error
             raise self._explain(address, error) from error
 
     async def _opened(self, address: BrokerAddress, timeout_ms: int) -> AIOKafkaConnection:

@@ -55,14 +55,15 @@ def refusal(error: BaseException, *, user: str | None, presents_certificate: boo
     if isinstance(error, ValueError | AuthenticationFailedError | SaslAuthenticationFailed) and not isinstance(
         error, UnicodeError | ssl.SSLError
     ):
-        return f"user {user} (sasl.username, sasl.password): {said(error)}"
+        return f"user {user} (sasl.username, sasl.password): {describe_failure(error)}"
     tls = tls_failure(error)
     if isinstance(tls, ssl.SSLCertVerificationError):
-        return said(error) + where_trust_is_set(tls)
+        return describe_failure(error) + where_trust_is_set(tls)
     wants_ours = "CERTIFICATE" in ((tls and tls.reason) or "")
     if wants_ours and not presents_certificate:
-        return f"{said(error)}; it may demand a client's certificate, and none is given (ssl.certificate.location)"
-    return said(error)
+        missing = "it may demand a client's certificate, and none is given (ssl.certificate.location)"
+        return f"{describe_failure(error)}; {missing}"
+    return describe_failure(error)
 
 
 def where_trust_is_set(error: BaseException) -> str:
@@ -73,9 +74,9 @@ def where_trust_is_set(error: BaseException) -> str:
     return f" ({'ssl.endpoint.identification.algorithm' if is_other_name else 'ssl.ca.location'})"
 
 
-def said(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Format an error, with the cause: aiokafka says that a connection was closed, TLS's reason is in the cause."""
     if isinstance(error, TimeoutError) and not error.errno:  # its cause is how asyncio ended the waiting
         return "no answer in time"
     words = str(error) or type(error).__name__
-    return f"{words}: {said(error.__cause__)}" if error.__cause__ is not None else words
+    return f"{words}: {describe_failure(error.__cause__)}" if error.__cause__ is not None else words

@@ -20,9 +20,9 @@ from muster.events.snapshot import (
     Unpacking,
     UnusableSnapshot,
     head_of,
-    unpacked,
+    unpack_frames,
     usable_head,
-    written,
+    write_snapshot,
 )
 from tests.events.test_compaction_law import HISTORIES, Step, history
 from tests.events.test_following import (
@@ -47,11 +47,11 @@ def saved(loading: Loading) -> bytes:
     head = head_of(loading, OF, at_end_ms=AT_END_MS)
     assert head is not None
     projector = loading.projector
-    return b"".join(written(head, projector.groups.values(), known_by_parts=projector.known_by_parts))
+    return b"".join(write_snapshot(head, projector.groups.values(), known_by_parts=projector.known_by_parts))
 
 
 def resumed(data: bytes, *, of: SnapshotOf = OF, wall_ms: int = AT_END_MS, kept_ms: int = KEPT_MS) -> Loading:
-    head, *groups = unpacked(data)
+    head, *groups = unpack_frames(data)
     unpacking = Unpacking(usable_head(head, of, wall_ms=wall_ms, deletions_kept_ms=kept_ms))
     for frame in groups:
         unpacking.add(frame)
@@ -108,7 +108,7 @@ def test_a_large_group_comes_in_parts() -> None:
     """So that no piece is much work; together they are the group."""
     loading = of_a_large_group()
     data = saved(loading)
-    assert len(unpacked(data)) > 3
+    assert len(unpack_frames(data)) > 3
     assert resumed(data).projector.groups == loading.projector.groups
 
 
@@ -200,4 +200,4 @@ def test_one_of_another_version_is_not_used() -> None:
     assert head is not None
     assert head.form == FORM
     other = msgspec.structs.replace(head, form="0.00000000")
-    assert why_not(b"".join(written(other, loading.projector.groups.values())))[0] == "form"
+    assert why_not(b"".join(write_snapshot(other, loading.projector.groups.values())))[0] == "form"

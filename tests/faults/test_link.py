@@ -13,7 +13,7 @@ from muster.events.kafka.known_brokers import ADDRESSES_MAX, KnownBrokers
 from muster.events.kafka.requests import api_versions
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import LogUnavailable
-from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, retried
+from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, retry
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.producer import KafkaWriter, WriterConfig, claim
 from muster.events.log.kafka.reader import read
@@ -62,7 +62,7 @@ async def test_what_comes_to_nothing_is_tried_again_after_a_pause() -> None:
         raise TryAgain("not yet")
 
     with pytest.raises(LogUnavailable, match="given up after 60000 ms: not yet"):
-        await retried(attempt, timeout_ms=60_000)
+        await retry(attempt, timeout_ms=60_000)
     pauses = [later - earlier for earlier, later in pairwise(tried)]
     assert 0 < pauses[0] <= RETRY_PAUSE_MIN_S
     assert all(0 < pause <= RETRY_PAUSE_MAX_S for pause in pauses)

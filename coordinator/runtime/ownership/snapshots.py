@@ -27,7 +27,15 @@ from muster.coordinator.runtime.partition.owner import Owner
 from muster.events.loading import LastRead, Loading
 from muster.events.log.base import FollowedLog, LogError
 from muster.events.records import EventsError
-from muster.events.snapshot import SnapshotOf, Unpacking, UnusableSnapshot, head_of, unpacked, usable_head, written
+from muster.events.snapshot import (
+    SnapshotOf,
+    Unpacking,
+    UnusableSnapshot,
+    head_of,
+    unpack_frames,
+    usable_head,
+    write_snapshot,
+)
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -123,7 +131,7 @@ class Snapshots:
     # ---- reading -------------------------------------------------------------------------------------
 
     async def _unpacked(self, number: int, data: bytes) -> Standby[Loading]:
-        frames: list[bytes] = await self._in_thread(unpacked, data)
+        frames: list[bytes] = await self._in_thread(unpack_frames, data)
         kept_ms, wall_ms = deletions_kept_ms(self._log), self._owner.clock.wall_ms()
         head = usable_head(frames[0], self._of(number), wall_ms=wall_ms, deletions_kept_ms=kept_ms)
         unpacking = Unpacking(head)
@@ -193,7 +201,7 @@ class Snapshots:
             return
         pieces, projector = [], loading.projector
         groups = list(projector.groups.values())
-        for piece in written(head, groups, known_by_parts=projector.known_by_parts):
+        for piece in write_snapshot(head, groups, known_by_parts=projector.known_by_parts):
             pieces.append(piece)
             await asyncio.sleep(0)
             if not is_still():

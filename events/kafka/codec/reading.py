@@ -26,7 +26,7 @@ from kio.serial.errors import BufferUnderflow, UnexpectedNull
 from kio.static.constants import EntityType
 
 from muster.events.kafka.codec.primitives import tagged_fields_size
-from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, fields_of, made_of, told_apart
+from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, fields_of, flatten_parts, make_for
 from muster.events.steps import ENTRIES_PER_STEP, Allowance, Steps
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -92,7 +92,7 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
 @cache
 def reader_in_steps(entity: Entity) -> ReadInSteps:
     """Make a reader of this kio class that counts entries; it raises TooManyEntries, too."""
-    reader = made_of(entity, _Readers(has_bound=entity.__type__ is EntityType.request))
+    reader = make_for(entity, _Readers(has_bound=entity.__type__ is EntityType.request))
     if isinstance(reader, InSteps):
         return reader.call
     read_at_once = reader.call
@@ -119,7 +119,7 @@ class _Readers:
         flexible = bool(entity.__flexible__)
         at_once = tuple((field.name, reader.call) for field, reader in parts if isinstance(reader, AtOnce))
         if len(at_once) < len(parts):
-            steps = told_apart((field.name, reader) for field, reader in parts)
+            steps = flatten_parts((field.name, reader) for field, reader in parts)
             return InSteps(_struct_reader_in_steps(entity, steps, flexible=flexible))
         read = _struct_reader(entity, at_once, flexible=flexible)
         if any(field.tag is not None or field.kafka_type in _TIMES for field in fields_of(entity)):

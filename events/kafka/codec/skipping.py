@@ -9,7 +9,7 @@ behind their end.
 from collections.abc import Callable, Sequence
 
 from muster.events.kafka.codec.primitives import FIXED, INT16, INT32, tagged_fields_size, varint_at
-from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, made_of_field, told_apart
+from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, flatten_parts, make_for_field
 from muster.events.steps import ENTRIES_PER_STEP, Steps
 
 SkipAtOnce = Callable[[bytes, int], int]
@@ -19,7 +19,7 @@ Skip = AtOnce[SkipAtOnce] | InSteps[SkipInSteps]
 
 def skip_field(field: Field) -> Skip:
     """Make the skipper of an untagged field."""
-    return made_of_field(field, _Skips())
+    return make_for_field(field, _Skips())
 
 
 def skip_fields(fields: Sequence[Field]) -> Skip:
@@ -86,7 +86,7 @@ def _in_turn(skips: Sequence[Skip]) -> Skip:
             at = skip(data, at)
         return at
 
-    steps = told_apart(enumerate(merged))
+    steps = flatten_parts(enumerate(merged))
 
     def skip_all_in_steps(data: bytes, at: int) -> Steps[int]:
         for _, skip, is_in_steps in steps:

@@ -12,7 +12,7 @@ from functools import cache
 
 from muster.events.kafka.codec.primitives import INT16, INT32, uvarint, varint_at
 from muster.events.kafka.codec.skipping import Skip, count_at, skip_field, skip_fields, skip_tagged, skipped
-from muster.events.kafka.codec.walk import AtOnce, Entity, field_named, told_apart, untagged
+from muster.events.kafka.codec.walk import AtOnce, Entity, field_named, flatten_parts, untagged
 from muster.events.steps import Steps
 
 Splice = Callable[[bytes, int], Steps[bytes]]
@@ -41,7 +41,7 @@ def cut_struct(entity: Entity, last: str | None = None) -> Cut:
     else:
         if entity.__flexible__:
             skips.append(("", AtOnce(skip_tagged)))
-    steps = told_apart(skips)
+    steps = flatten_parts(skips)
 
     def cut(data: bytes, at: int) -> Steps[tuple[Pieces, int]]:
         pieces = {}

@@ -42,7 +42,7 @@ class InSteps(msgspec.Struct, Generic[T], frozen=True):
     call: T
 
 
-def told_apart(parts: Iterable[tuple[K, AtOnce[Any] | InSteps[Any]]]) -> tuple[tuple[K, Any, bool], ...]:
+def flatten_parts(parts: Iterable[tuple[K, AtOnce[Any] | InSteps[Any]]]) -> tuple[tuple[K, Any, bool], ...]:
     """Each with its call, and whether that gives steps: they are gone through for each message."""
     return tuple((key, part.call, isinstance(part, InSteps)) for key, part in parts)
 
@@ -78,14 +78,14 @@ class Maker(Protocol[T]):
     def array(self, field: Field, item: T) -> T: ...
 
 
-def made_of(entity: Entity, maker: Maker[T]) -> T:
+def make_for(entity: Entity, maker: Maker[T]) -> T:
     """Return the maker's product for a class of kio's."""
-    return maker.struct(entity, [(field, made_of_field(field, maker)) for field in untagged(entity)])
+    return maker.struct(entity, [(field, make_for_field(field, maker)) for field in untagged(entity)])
 
 
-def made_of_field(field: Field, maker: Maker[T]) -> T:
+def make_for_field(field: Field, maker: Maker[T]) -> T:
     """Return the maker's product for one field."""
-    made = maker.plain(field) if field.struct is None else made_of(field.struct, maker)
+    made = maker.plain(field) if field.struct is None else make_for(field.struct, maker)
     if field.is_array:
         return maker.array(field, made)
     if field.struct is not None and field.is_nullable:

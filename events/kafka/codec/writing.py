@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any, Protocol
 
 from muster.events.kafka.codec.primitives import FIXED, INT16, INT32, write_uvarint
-from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, made_of, told_apart
+from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, flatten_parts, make_for
 from muster.events.steps import ENTRIES_PER_STEP, WAIT, Steps
 
 Write = Callable[[bytearray, Any], None]
@@ -101,7 +101,7 @@ _Writer = AtOnce[Write] | InSteps[WriteInSteps]
 @cache
 def writer_in_steps(entity: Entity) -> WriteInSteps:
     """Make a writer of this kio class; called with the output so far and a mapping. It raises Unwritable."""
-    writer = made_of(entity, _Writers())
+    writer = make_for(entity, _Writers())
     if isinstance(writer, InSteps):
         return writer.call
     write_at_once = writer.call
@@ -127,7 +127,7 @@ class _Writers:
         flexible = bool(entity.__flexible__)
         steps = tuple(
             (field.name, _DEFAULTS.get(field.name, field.default), call, is_in_steps)
-            for field, call, is_in_steps in told_apart(parts)
+            for field, call, is_in_steps in flatten_parts(parts)
         )
         if any(is_in_steps for *_, is_in_steps in steps):
             return InSteps(_struct_writer_in_steps(steps, flexible=flexible))

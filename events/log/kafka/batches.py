@@ -69,7 +69,7 @@ def uncompressed_bytes(transition: Transition) -> int:
     return sum(_RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"") for record in transition)
 
 
-def packed(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[range]:
+def pack(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[range]:
     """Pack neighbours into as few batches as the limit allows; yields ranges of indices, in order."""
     first, size = 0, BATCH_OVERHEAD_BYTES
     for index, transition in enumerate(transitions):

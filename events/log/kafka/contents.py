@@ -21,7 +21,7 @@ from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.client.link import KafkaLink
 from muster.events.log.kafka.decoding import records_of
 from muster.events.log.kafka.marks import KEY_PREFIXES
-from muster.events.log.kafka.reader import glimpses, newest_stamp
+from muster.events.log.kafka.reader import newest_stamp, sample_batches
 
 _HEADER_PREFIX = "muster"
 
@@ -38,7 +38,7 @@ async def contents_of(link: KafkaLink, topic: str, partitions: int, *, timeout_m
     """Find out whose records the topic has. Nothing is written; `link` follows the topic. Raises LogUnavailable."""
     found = Contents.NOTHING
     for partition in range(partitions):
-        async for fetched in glimpses(link, topic, partition, timeout_ms=timeout_ms):
+        async for fetched in sample_batches(link, topic, partition, timeout_ms=timeout_ms):
             for is_ours in _whose(fetched):
                 if is_ours:
                     return Contents.OURS

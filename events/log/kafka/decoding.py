@@ -25,7 +25,7 @@ from muster.events.log.kafka.batches import (
     PARTITIONS,
     Stamp,
 )
-from muster.events.log.kafka.decompress import CannotDecompress, decompressed
+from muster.events.log.kafka.decompress import CannotDecompress, decompress
 from muster.events.log.kafka.marks import (
     KEY_PREFIXES,
     Marks,
@@ -90,7 +90,7 @@ class _Batch:
         """Iterate over the records. Raises one of _CANNOT_BE_READ, perhaps after some of them."""
         if self._head is None:
             raise CannotDecompress("its message format is older than 2")
-        plain = decompressed(self._data, self._head.compression_type)
+        plain = decompress(self._data, self._head.compression_type)
         records = iter(self._head if plain is None else DefaultRecordBatch(plain))
         return iter(records.__next__, None)  # it can be gone through once, and refuses even to be asked again
 

@@ -55,7 +55,7 @@ class CannotDecompress(Exception):
     """The batch is broken, or over a limit."""
 
 
-def decompressed(batch: memoryview, codec: int) -> bytes | memoryview | None:
+def decompress(batch: memoryview, codec: int) -> bytes | memoryview | None:
     """Decompress the batch; None for one without compression. Raises CannotDecompress."""
     if codec == 0:
         _check_headers(batch[_HEAD_BYTES:], _count(batch))

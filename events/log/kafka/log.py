@@ -33,7 +33,7 @@ from muster.events.log.base import (
     SignOfLife,
 )
 from muster.events.log.kafka import signs
-from muster.events.log.kafka.client.errors import retried
+from muster.events.log.kafka.client.errors import retry
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.client.settings import (
     AUDIT_WINDOW_MS,
@@ -160,7 +160,7 @@ class KafkaEventLog:
 
     async def check_in_place(self) -> None:
         """See ReplaceableLog: the brokers are asked for the topic's id. Raises LogReplaced."""
-        await retried(self._link.refresh, timeout_ms=self._timeout_ms)
+        await retry(self._link.refresh, timeout_ms=self._timeout_ms)
         refusal = self._link.refusal(self._plan.name)
         if refusal is not None:
             raise copy(refusal)
@@ -245,7 +245,7 @@ class KafkaEventLog:
 
     async def _follow_signs(self, timeout_ms: int) -> None:
         if not self._follows_signs:
-            await retried(lambda: self._link.follow((self._plan.name, self._probe)), timeout_ms=timeout_ms)
+            await retry(lambda: self._link.follow((self._plan.name, self._probe)), timeout_ms=timeout_ms)
             self._follows_signs = True
 
     async def end_offset(self, partition: int) -> int:
@@ -300,12 +300,12 @@ class KafkaEventLog:
         return msgspec.structs.replace(self._known_marks[partition])
 
     async def _follow(self, *topics: str) -> None:
-        await retried(lambda: self._link.follow(topics), timeout_ms=self._timeout_ms)
+        await retry(lambda: self._link.follow(topics), timeout_ms=self._timeout_ms)
 
     async def _check_versions(self, needed: Sequence[SupportedApi]) -> None:
         link = self._link
         for node_id in link.brokers():
-            offered = await retried(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited
+            offered = await retry(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited
             check_versions(link.broker_said(node_id), offered, needed)
 
     async def _existing_topic(self) -> TopicFacts:
@@ -368,7 +368,7 @@ class KafkaEventLog:
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._link, self._plan, self._probe
         await self._check_versions(WRITING)
-        if await retried(partial(is_muster, link), timeout_ms=self._timeout_ms):
+        if await retry(partial(is_muster, link), timeout_ms=self._timeout_ms):
             brokers = "the brokers of the Kafka cluster behind it"
             raise LogMismatch(f"{link.asked_at} is a Muster, not a broker; name {brokers}")
         found = await topic_facts(link, plan.name, timeout_ms=self._timeout_ms)

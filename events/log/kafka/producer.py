@@ -38,8 +38,8 @@ from kio.schema.errors import ErrorCode
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.requests import init_producer_id, produce, produced
 from muster.events.log.base import AppendRefused, Deposed, LogError, LogMismatch, LogUnavailable
-from muster.events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch, packed, uncompressed_bytes
-from muster.events.log.kafka.client.errors import refused, retried
+from muster.events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch, pack, uncompressed_bytes
+from muster.events.log.kafka.client.errors import refusal_error, retry
 from muster.events.log.kafka.client.followed import MADE_ANEW
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.client.settings import CLOCK_CONFIGS, alter_command
@@ -164,10 +164,10 @@ async def _next_producer_epoch(link: KafkaLink, config: WriterConfig, transactio
         response = await link.ask_transaction_coordinator(transactional_id, request, prefix=prefix)
         error = link.settled(response.error_code, f"InitProducerId of {transactional_id}")
         if error is not ErrorCode.none:
-            raise refused("InitProducerId", error, "WRITE", prefix, who=link.who)
+            raise refusal_error("InitProducerId", error, "WRITE", prefix, who=link.who)
         return response.producer_id, response.producer_epoch
 
-    return await retried(attempt, timeout_ms=config.delivery_timeout_ms)
+    return await retry(attempt, timeout_ms=config.delivery_timeout_ms)
 
 
 class KafkaWriter:
@@ -218,7 +218,7 @@ class KafkaWriter:
         self._fate = LogUnavailable(f"{self._named()}: an append before this one did not end; its outcome is not known")
         verdicts: list[AppendRefused | None] = []
         try:
-            for indices in packed(transitions, limit_bytes=self._config.limit_bytes):
+            for indices in pack(transitions, limit_bytes=self._config.limit_bytes):
                 verdicts += await self._append_together(transitions[indices.start : indices.stop])
         except LogError as error:
             self._fate = error
@@ -287,7 +287,7 @@ class KafkaWriter:
             return self._outcome(code, base_offset, again=again)
 
         try:
-            return await retried(attempt, timeout_ms=self._config.delivery_timeout_ms)
+            return await retry(attempt, timeout_ms=self._config.delivery_timeout_ms)
         except LogUnavailable as error:
             raise type(error)(f"{self._named()}: {error}") from error
 
@@ -317,7 +317,9 @@ class KafkaWriter:
                 raise LogUnavailable(self._clock_is_off())
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
-                raise refused("the broker refuses the batch", error, "WRITE", self._config.topic, who=self._link.who)
+                raise refusal_error(
+                    "the broker refuses the batch", error, "WRITE", self._config.topic, who=self._link.who
+                )
 
     def _clock_is_off(self) -> str:
         """Explain INVALID_TIMESTAMP; the answer does not say by how much."""

@@ -20,7 +20,7 @@ from muster.events.kafka.errors import LinkError, TryAgain
 from muster.events.kafka.requests import Fetched, fetch, fetched_partition, list_offsets, listed_offsets
 from muster.events.log.base import Ends, LogError, LogUnavailable, OddAnswer
 from muster.events.log.kafka.batches import Stamp
-from muster.events.log.kafka.client.errors import refused, retried
+from muster.events.log.kafka.client.errors import refusal_error, retry
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.decoding import decode_batches, decode_raw, writers_of
 from muster.events.log.kafka.marks import LastOwnerSearch, Marks, Written
@@ -50,12 +50,12 @@ _RECENT_RECORDS = 500
 
 async def end_offset(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> int:
     """Return the offset after the last record that all in-sync replicas have. Raises LogUnavailable."""
-    return await retried(lambda: _offset(link, topic, partition, _LATEST), timeout_ms=timeout_ms)
+    return await retry(lambda: _offset(link, topic, partition, _LATEST), timeout_ms=timeout_ms)
 
 
 async def begin_offset(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> int:
     """Return the offset at which the partition begins: 0 unless its beginning was deleted. Raises LogUnavailable."""
-    return await retried(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
+    return await retry(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
 
 
 async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
@@ -136,7 +136,7 @@ async def _read(
 ) -> AsyncIterator[Sequence[R]]:
     position = start
     while position < end:
-        fetched = await retried(
+        fetched = await retry(
             lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
             timeout_ms=timeout_ms,
         )
@@ -193,7 +193,7 @@ async def _writers(
     batches: list[Written] = []
     position, first = start, 0
     while position < end:
-        fetched = await retried(
+        fetched = await retry(
             lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
             timeout_ms=timeout_ms,
         )
@@ -210,14 +210,14 @@ async def _writers(
     return batches, first
 
 
-async def glimpses(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> AsyncIterator[bytes]:
+async def sample_batches(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> AsyncIterator[bytes]:
     """Yield batches as they are stored: the newest one, some before it, and the oldest. Empty partitions yield none."""
     end = await end_offset(link, topic, partition, timeout_ms=timeout_ms)
     start = await begin_offset(link, topic, partition, timeout_ms=timeout_ms)
     if start >= end:
         return
     for position in sorted({end - 1, max(start, end - _RECENT_RECORDS), start}, reverse=True):
-        fetched = await retried(
+        fetched = await retry(
             lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
             timeout_ms=timeout_ms,
         )
@@ -240,7 +240,7 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
         raise OddAnswer(f"ListOffsets of partition {partition} of {topic} was answered without it")
     code, offset = answered[partition]
     if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
-        raise refused(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic, who=link.who)
+        raise refusal_error(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic, who=link.who)
     return offset
 
 
@@ -253,7 +253,7 @@ async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end
     )
     fetched = _checked(link, response)
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
-        raise refused(f"reading partition {partition} of {topic}", fetched.error, "READ", topic, who=link.who)
+        raise refusal_error(f"reading partition {partition} of {topic}", fetched.error, "READ", topic, who=link.who)
     if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
         # A new leader learns the high watermark shortly after it was elected; or records were lost.
         raise TryAgain(f"partition {partition} of {topic} ends at {fetched.high_watermark}, before {end}")

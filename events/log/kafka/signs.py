@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.kafka.requests import produce, produced
 from muster.events.log.base import SignOfLife
 from muster.events.log.kafka.batches import Stamp, encode_batch
-from muster.events.log.kafka.client.errors import refused, retried
+from muster.events.log.kafka.client.errors import refusal_error, retry
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.client.settings import CLOCK_CONFIGS, alter_command
 from muster.events.log.kafka.reader import end_offset, read
@@ -47,9 +47,9 @@ async def leave(
         response = await link.ask_leader(topic, 0, request, lane=PartitionLane("sign", topic, 0))
         code, _ = produced(response)[0]
         if (error := link.settled(code, "Produce")) is not ErrorCode.none:
-            raise refused(f"a sign of life in topic {topic}", error, "WRITE", topic, who=link.who)
+            raise refusal_error(f"a sign of life in topic {topic}", error, "WRITE", topic, who=link.who)
 
-    await retried(attempt, timeout_ms=timeout_ms)
+    await retry(attempt, timeout_ms=timeout_ms)
 
 
 async def read_last(link: KafkaLink, topic: str, *, timeout_ms: int) -> dict[str, int]:

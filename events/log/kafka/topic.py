@@ -13,7 +13,7 @@ from muster.events.kafka import requests
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.metadata import topic_id_of, topic_id_text
 from muster.events.log.base import LogMismatch, LogUnavailable, OddAnswer
-from muster.events.log.kafka.client.errors import named, retried
+from muster.events.log.kafka.client.errors import describe_error, retry
 from muster.events.log.kafka.client.link import KafkaLink
 from muster.events.log.kafka.client.settings import (
     BROKER_CONFIGS,
@@ -42,7 +42,9 @@ async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFa
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             return None
         if (error := link.settled(topic.error_code, f"looking up topic {name}")) is not ErrorCode.none:
-            raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE', name, who=link.who)}")
+            raise LogMismatch(
+                f"topic {name} cannot be looked up: {describe_error(error, 'DESCRIBE', name, who=link.who)}"
+            )
         if not topic.partitions or any(partition.leader_id < 0 for partition in topic.partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
         replication = min(len(partition.replica_nodes) for partition in topic.partitions)
@@ -54,7 +56,7 @@ async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFa
             topic_id=None if topic_id is None else topic_id_text(topic_id),
         )
 
-    return await retried(attempt, timeout_ms=timeout_ms)
+    return await retry(attempt, timeout_ms=timeout_ms)
 
 
 async def create_topic(
@@ -75,11 +77,11 @@ async def create_topic(
         created = _only(await link.ask_any(request), "topics", f"CreateTopics of {name}")
         error = link.settled(created.error_code, f"creating topic {name}")
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
-            said = named(error, "CREATE", name, who=link.who)
+            said = describe_error(error, "CREATE", name, who=link.who)
             raise LogMismatch(f"topic {name} cannot be created: {said}: {created.error_message}")
         return error is ErrorCode.none
 
-    return await retried(create, timeout_ms=timeout_ms)
+    return await retry(create, timeout_ms=timeout_ms)
 
 
 async def created_topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFacts:
@@ -91,7 +93,7 @@ async def created_topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) ->
             raise TryAgain(f"topic {name} was created, but a broker does not know it yet")
         return made
 
-    return await retried(known, timeout_ms=timeout_ms)
+    return await retry(known, timeout_ms=timeout_ms)
 
 
 async def check_topic(
@@ -153,4 +155,4 @@ async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, timeout_
             raise OddAnswer(f"broker {node_id} answered {what} with those of {of_name!r}")
         return {config.name: config.value for config in result.configs if config.value is not None}
 
-    return await retried(attempt, timeout_ms=timeout_ms)
+    return await retry(attempt, timeout_ms=timeout_ms)

@@ -21,7 +21,7 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code_of(error) in _DAMAGED or str(error).startswith(_NO_TEXT)
 
 
-def corrupt(what: str) -> sqlite3.DatabaseError:
+def corruption_error(what: str) -> sqlite3.DatabaseError:
     """Make the error for content that SQLite gave and we cannot have written, of a page that is partly overwritten."""
     error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
@@ -44,7 +44,7 @@ def code_of(error: sqlite3.Error) -> int:
     return code & 0xFF
 
 
-def damaged(error: object, path: Path) -> LogDamaged:
+def damage_error(error: object, path: Path) -> LogDamaged:
     """Make the error for a damaged file, with the way out."""
     return LogDamaged(
         f"the event log {path} is damaged ({error}). Keep a copy of it"
@@ -56,7 +56,7 @@ def damaged(error: object, path: Path) -> LogDamaged:
 def failure_of(error: sqlite3.Error, path: Path, what: str) -> LogError:
     """Convert an error of SQLite. `what` failed: "opened", "read" or "written"."""
     if is_damage(error):
-        return damaged(error, path)
+        return damage_error(error, path)
     if is_locked(error):
         return LogUnavailable(
             f"the event log {path} cannot be {what}: another program has it locked, such as a sqlite3 shell or a backup"

@@ -35,10 +35,10 @@ from muster.events.log.sqlite.open import (
     FileLock,
     Identity,
     check_same_file,
+    connect_and_prepare,
     connect_for_reading,
     connect_for_writing,
     connect_to_salvage,
-    connected,
     identities,
     identity_of_read,
     look_at,
@@ -147,14 +147,16 @@ class SqliteFile:
                 self._lock.acquire()
             if self._read_only:
                 self._reading, prepared = await self._reader.submit(
-                    partial(connected, path, connect_to_salvage, prepare)
+                    partial(connect_and_prepare, path, connect_to_salvage, prepare)
                 )
                 self._place = await self._looker.submit(partial(identity_of_read, path))
             else:
                 self._writing, prepared = await self._writer.submit(
-                    partial(connected, path, connect_for_writing, prepare)
+                    partial(connect_and_prepare, path, connect_for_writing, prepare)
                 )
-                self._reading, _ = await self._reader.submit(partial(connected, path, connect_for_reading, _nothing))
+                self._reading, _ = await self._reader.submit(
+                    partial(connect_and_prepare, path, connect_for_reading, _nothing)
+                )
                 self._place = await self._looker.submit(partial(identities, path))
             on_failure.pop_all()
         return prepared

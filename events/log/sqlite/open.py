@@ -25,7 +25,7 @@ BUSY_TIMEOUT_S = 3.0
 """The wait for other programs' locks; shorter than the time after which a disk is reported (file.py)."""
 
 
-def connected(
+def connect_and_prepare(
     path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
     """Connect, and run `prepare`; returns the connection, and the result of `prepare`, and raises its errors.
@@ -56,7 +56,7 @@ def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
     """
     if path.is_file():
         with suppress(LogDamaged):
-            connection, _ = connected(path, _connect_for_looking, look)
+            connection, _ = connect_and_prepare(path, _connect_for_looking, look)
             connection.close()
 
 

@@ -17,7 +17,7 @@ import uuid
 import msgspec
 
 from muster.events.log.base import LogMismatch
-from muster.events.log.sqlite.failures import corrupt
+from muster.events.log.sqlite.failures import corruption_error
 from muster.events.records import FORMAT_LEVEL, LogTooNew
 
 APPLICATION_ID = 0x4D555354  # "MUST"
@@ -97,11 +97,11 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
 
 def _meta(connection: sqlite3.Connection) -> Meta:
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone() is None:
-        raise corrupt("it has no table `meta`")
+        raise corruption_error("it has no table `meta`")
     try:
         return msgspec.convert(dict(connection.execute("SELECT name, value FROM meta")), Meta)
     except msgspec.ValidationError as error:
-        raise corrupt(f"its table `meta`: {error}") from error
+        raise corruption_error(f"its table `meta`: {error}") from error
 
 
 def upgrade(connection: sqlite3.Connection) -> None:

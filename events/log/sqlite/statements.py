@@ -12,7 +12,7 @@ import msgspec
 from muster.events.keys import KEY_HEADER
 from muster.events.log.base import Deposed, SignOfLife
 from muster.events.log.limits import CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX
-from muster.events.log.sqlite.failures import corrupt
+from muster.events.log.sqlite.failures import corruption_error
 from muster.events.records import StoredRecord, Transition
 
 _BATCH_RECORDS = 200
@@ -98,7 +98,7 @@ def end_offset(partition: int, connection: sqlite3.Connection) -> int:
     if last is None:
         return 0
     if not isinstance(last[0], int):
-        raise corrupt(f"the last record of partition {partition} has no offset")
+        raise corruption_error(f"the last record of partition {partition} has no offset")
     return last[0] + 1
 
 
@@ -106,7 +106,7 @@ def lacking(partition: int, start: int, end: int, connection: sqlite3.Connection
     """Count the records between two offsets that are not there; those that trimming may have deleted do not count."""
     lacking: int = connection.execute(_LACKING, (partition, start, end)).fetchone()[0]
     if lacking < 0:
-        raise corrupt(f"partition {partition} has records twice between offsets {start} and {end}")
+        raise corruption_error(f"partition {partition} has records twice between offsets {start} and {end}")
     return lacking
 
 
@@ -126,10 +126,12 @@ def read_chunk(
         columns = list(zip(*batch, strict=True))
         for types, column in zip(_COLUMN_TYPES, columns, strict=True):
             if not types.issuperset(map(type, column)):
-                raise corrupt(f"a record of partition {partition} behind offset {start} has no key, time or value")
+                raise corruption_error(
+                    f"a record of partition {partition} behind offset {start} has no key, time or value"
+                )
         offsets = (chunk[-1].offset if chunk else start - 1, *columns[0])
         if not all(map(lt, offsets, columns[0])):  # pages in each other's place: SQLite reads them as they stand
-            raise corrupt(f"the records of partition {partition} behind offset {start} are not in order")
+            raise corruption_error(f"the records of partition {partition} behind offset {start} are not in order")
         chunk += [
             StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch
         ]

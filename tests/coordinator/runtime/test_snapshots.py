@@ -388,7 +388,7 @@ def test_a_standby_that_was_thrown_away_does_not_begin_with_its_snapshot_again(t
         with capture_logs() as logs:
             del storage.records[0][-2:]
             await asyncio.sleep(INTERVAL_MS / 2000)
-        (said,) = [line["reason"] for line in logs if "read anew" in line["event"]]
+        (said,) = [line["reason"] for line in logs if "starts again from the beginning" in line["event"]]
         assert "before what was read" in said
         assert standby.figures.ready == 1
         assert standby.reads.count((0, 0)) == 2

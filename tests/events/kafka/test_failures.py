@@ -11,7 +11,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from muster.events.kafka.failures import hung_up, is_refusal, refusal, said, tls_failure, where_trust_is_set
+from muster.events.kafka.failures import describe_failure, hung_up, is_refusal, refusal, tls_failure, where_trust_is_set
 
 
 def tls(reason: str) -> ssl.SSLError:
@@ -122,4 +122,4 @@ def test_another_error_says_nothing_of_trust() -> None:
     ids=repr,
 )
 def test_an_error_is_told_with_its_cause(error: Exception, words: str) -> None:
-    assert said(error) == words
+    assert describe_failure(error) == words

@@ -22,7 +22,7 @@ from kio.static.primitive import i32, i32Timedelta
 from muster.events.kafka.codec import reading
 from muster.events.kafka.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size, write_uvarint
 from muster.events.kafka.codec.reading import STRING_BYTES_MAX, reader_in_steps
-from muster.events.kafka.codec.walk import InSteps, made_of
+from muster.events.kafka.codec.walk import InSteps, make_for
 from muster.events.steps import ENTRIES_PER_STEP, Allowance, TooManyEntries, finished
 
 EMPTY = b"\x07\x00"
@@ -161,7 +161,7 @@ def test_long_bytes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("it was read field by field, too")
 
     monkeypatch.setattr(reading, "_struct_reader", lambda *_, **__: read_again)
-    read = made_of(form, reading._Readers(has_bound=True))
+    read = make_for(form, reading._Readers(has_bound=True))
     assert isinstance(read, InSteps)
     body, _ = finished(read.call(request, 0, Allowance(1)))
     assert len(body.assignments[0].assignment) == STRING_BYTES_MAX + 1

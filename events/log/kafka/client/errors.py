@@ -79,7 +79,7 @@ def final_error(error: ErrorCode, what: str) -> ErrorCode:
     return error
 
 
-def named(error: ErrorCode, operation: str, of: str, *, who: str) -> str:
+def describe_error(error: ErrorCode, operation: str, of: str, *, who: str) -> str:
     """Format an error: Kafka's name, and the missing right if the error is one of authorization.
 
     `of`: the name of the topic, or the prefix of the transactional ids. `who` was refused, for people.
@@ -92,13 +92,13 @@ def named(error: ErrorCode, operation: str, of: str, *, who: str) -> str:
     return f"{name}: {who} lacks the ACL Allow {operation} on {on} ({prefixed}{ALL_RIGHTS})"
 
 
-def refused(what: str, error: ErrorCode, operation: str, of: str, *, who: str) -> LogUnavailable:
-    """Make the error for `what` that was refused: LogDenied if `operation` is a right that we lack (see `named`)."""
+def refusal_error(what: str, error: ErrorCode, operation: str, of: str, *, who: str) -> LogUnavailable:
+    """Make the error for a refused `what`: LogDenied if we lack the right to `operation` (see `describe_error`)."""
     kind = LogDenied if error in _GUARDED else LogUnavailable
-    return kind(f"{what}: {named(error, operation, of, who=who)}")
+    return kind(f"{what}: {describe_error(error, operation, of, who=who)}")
 
 
-async def retried(attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
+async def retry(attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
     """Retry `attempt` as long as it raises TryAgain; returns its result. Raises LogUnavailable when the limit ends.
 
     The pauses are random, up to 20 ms at first and half a second later: a new leader is there within tens of

@@ -21,14 +21,14 @@ from muster.events.kafka.addresses import BrokerAddress, read_address
 from muster.events.kafka.connections import OtherCluster
 from muster.events.kafka.errors import AnswerLost, LinkError, LinkRefused, TryAgain
 from muster.events.kafka.exchange import NotOffered, Preparable
-from muster.events.kafka.failures import hung_up, is_refusal, refusal, said
+from muster.events.kafka.failures import describe_failure, hung_up, is_refusal, refusal
 from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.link import ClusterLink
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.requests import find_transaction_coordinator
 from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity
 from muster.events.log.base import LogMismatch, LogUnavailable
-from muster.events.log.kafka.client.errors import final_error, refused
+from muster.events.log.kafka.client.errors import final_error, refusal_error
 from muster.events.log.kafka.client.followed import FollowedTopics
 
 
@@ -125,7 +125,7 @@ class KafkaLink(ClusterLink):
         if is_refusal(error):
             user, shows = security.sasl_plain_username, security.presents_certificate
             return LogAuthenticationFailed(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
-        return TryAgain(f"{address}: {f'hung up: {wanted}' if hung_up(error) else said(error)}")
+        return TryAgain(f"{address}: {f'hung up: {wanted}' if hung_up(error) else describe_failure(error)}")
 
     # ---- what is known of the cluster ------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class KafkaLink(ClusterLink):
         found = await self.ask_any(find_transaction_coordinator(transactional_id))
         error = self.settled(found.error_code, f"looking up {transactional_id}")
         if error is not ErrorCode.none:
-            raise refused("FindCoordinator", error, "WRITE", prefix, who=self.who)
+            raise refusal_error("FindCoordinator", error, "WRITE", prefix, who=self.who)
         node_id: int = found.node_id
         self._transaction_coordinators[transactional_id] = node_id
         return node_id

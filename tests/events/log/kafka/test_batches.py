@@ -15,7 +15,7 @@ from muster.events.log.kafka.batches import (
     PARTITIONS,
     Stamp,
     encode_batch,
-    packed,
+    pack,
     uncompressed_bytes,
 )
 from muster.events.log.kafka.decoding import decode_batches, writers_of
@@ -66,7 +66,7 @@ def test_only_what_was_asked_for_is_decoded(each: list[Transition], start: int, 
 @given(transitions, st.integers(100, 10_000))
 def test_neighbours_share_batches_that_fit(each: list[Transition], limit_bytes: int) -> None:
     """All are in one range each, in order; only a range of one may be over the limit; no two ranges fit in one."""
-    ranges = list(packed(each, limit_bytes=limit_bytes))
+    ranges = list(pack(each, limit_bytes=limit_bytes))
 
     assert [index for indices in ranges for index in indices] == list(range(len(each)))
     for indices in ranges:
@@ -80,9 +80,9 @@ def test_what_fits_to_the_last_byte_shares_a_batch() -> None:
     """One byte less, and it is two."""
     each = [(Record(b"a", b"1" * size),) for size in (10, 20, 30)]
     exactly = BATCH_OVERHEAD_BYTES + sum(map(uncompressed_bytes, each))
-    assert list(packed(each, limit_bytes=exactly)) == [range(3)]
-    assert list(packed(each, limit_bytes=exactly - 1)) == [range(2), range(2, 3)]
-    assert list(packed([], limit_bytes=exactly)) == []
+    assert list(pack(each, limit_bytes=exactly)) == [range(3)]
+    assert list(pack(each, limit_bytes=exactly - 1)) == [range(2), range(2, 3)]
+    assert list(pack([], limit_bytes=exactly)) == []
 
 
 @given(transitions)

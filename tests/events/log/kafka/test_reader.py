@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.log.base import LogDenied, LogUnavailable
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.link import PartitionLane
-from muster.events.log.kafka.reader import end_offset, glimpses, newest_stamp, read
+from muster.events.log.kafka.reader import end_offset, newest_stamp, read, sample_batches
 from muster.events.records import BrokenBatch, Record
 from tests.events.log.kafka.foreign_batches import at_offset
 from tests.events.log.kafka.kafka_messages import place_of, request_in, timestamp_of
@@ -86,7 +86,7 @@ async def test_an_offset_behind_the_end_is_no_front() -> None:
 async def test_the_newest_records_are_looked_into_first() -> None:
     """They tell nearly always whose topic it is; then some before, then the oldest."""
     link = StoredPartition(batch(0), batch(999), end=1_000)
-    assert [len(each) > 0 async for each in glimpses(link, "events", 0, timeout_ms=50)] == [True, True, True]
+    assert [len(each) > 0 async for each in sample_batches(link, "events", 0, timeout_ms=50)] == [True, True, True]
     assert link.fetched == [999, 500, 0]
 
 
@@ -98,7 +98,7 @@ async def test_a_partition_that_has_little_is_looked_into_no_more_than_once_at_e
     start: int, end: int, fetched: list[int]
 ) -> None:
     link = StoredPartition(*(batch(at) for at in {start, end - 1} if at < end), end=end, start=start)
-    assert len([each async for each in glimpses(link, "events", 0, timeout_ms=50)]) == len(fetched)
+    assert len([each async for each in sample_batches(link, "events", 0, timeout_ms=50)]) == len(fetched)
     assert link.fetched == fetched
 
 

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import LogDenied, LogUnavailable
-from muster.events.log.kafka.client.errors import final_error, refused, retried
+from muster.events.log.kafka.client.errors import final_error, refusal_error, retry
 from muster.events.log.kafka.names import owner_id_prefix
 from tests.simulation.virtual_time import simulate
 
@@ -30,7 +30,7 @@ TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks 
 )
 def test_a_missing_right_is_named_as_it_has_to_be_given(error: ErrorCode, of: str, said: str) -> None:
     """The resource with its name, where it has one; and where all rights are listed."""
-    denied = refused("this", error, "WRITE", of, who="user alice (sasl.username)")
+    denied = refusal_error("this", error, "WRITE", of, who="user alice (sasl.username)")
     assert isinstance(denied, LogDenied)
     assert str(denied).endswith(
         f": user alice (sasl.username) lacks the ACL Allow WRITE on {said}all rights: docs/sidecar-acls.md)"
@@ -39,7 +39,7 @@ def test_a_missing_right_is_named_as_it_has_to_be_given(error: ErrorCode, of: st
 
 def test_what_no_right_would_help_against_is_not_denied() -> None:
     """Nobody is to look for an ACL that is missing; the error has Kafka's name."""
-    refusal = refused("this", ErrorCode.invalid_required_acks, "WRITE", "ev", who="user alice (sasl.username)")
+    refusal = refusal_error("this", ErrorCode.invalid_required_acks, "WRITE", "ev", who="user alice (sasl.username)")
     assert not isinstance(refusal, LogDenied)
     assert str(refusal) == "this: INVALID_REQUIRED_ACKS"
 
@@ -75,7 +75,7 @@ def test_pauses_are_short_at_first_and_never_long(monkeypatch: pytest.MonkeyPatc
 
     async def main() -> None:
         with pytest.raises(LogUnavailable, match="given up after 3000 ms: not yet"):
-            await retried(attempt, timeout_ms=3_000)
+            await retry(attempt, timeout_ms=3_000)
 
     simulate(main())
     pauses = [round(later - earlier, 3) for earlier, later in pairwise(tried)]
