@@ -1,4 +1,4 @@
-"""The damage of quarantined groups: which of their records can be read, and which cannot. Pure.
+"""Finds which records of a quarantined group can be read, and which cannot. Pure.
 
 What belongs here: finding a quarantined group's records, and telling the last ones that are broken from the others.
 What is made of them is the coordinator's (`coordinator/group/repair.py`).

@@ -1,4 +1,4 @@
-"""The names of things, as types. Strings on the wire; told apart here so that one is not taken for another."""
+"""Types for the names of things. All are strings on the wire; the types keep them apart."""
 
 from typing import Final, NewType
 

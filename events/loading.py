@@ -1,4 +1,4 @@
-"""A partition's records read from the first to the last, folded without decoding what was superseded.
+"""Loads a partition: reads its records from first to last, and does not decode superseded ones.
 
 What belongs here: which records need not be fed to a projector. What feeding does is the projector's.
 

@@ -1,4 +1,4 @@
-"""Names like the one that was given, where that one is unknown."""
+"""Finds known names that are similar to an unknown one."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""Many records folded into the groups of a partition. Owns no consumer and no clock: it is fed.
+"""Folds many records into the groups of a partition. It is fed, and has no consumer and no clock.
 
 What an owner needs to take over, what `replay state` and the fleet show, and what the property tests compare: all
 come from here. Reading is strict for an owner: a value that cannot be read, or is of a type not known here,

@@ -1,4 +1,4 @@
-"""Snapshots: what a reading of a partition has made of it so far, as bytes, to go on with after a restart. Pure.
+"""Snapshots of partitions: the state that reading a partition has built so far, as bytes. Pure.
 
 What belongs here: the form, and which snapshot can be gone on with. What it must not know: files (the coordinator's
 `runtime/ownership/snapshots.py`).

@@ -1,4 +1,4 @@
-"""Repeats: runs of fields that a history has again and again, byte for byte, and that a decoder takes as read.
+"""Repeats: runs of fields that come again byte for byte in a history, and that a decoder need not read again.
 
 What belongs here: where in a schema such runs of fields stand, and what is known of them. By the names that our events
 share: who the group is, how it stands and why are as in the event before; who a member is, as in its own last event.

@@ -1,4 +1,4 @@
-"""Avro schemas as the makers of coders want them: one shape for all types, names replaced by what they stand for.
+"""Expands Avro schemas for the makers of coders: one shape for all types, names replaced by their definitions.
 
 Nothing here knows an event. A schema is the parsed JSON of an `.avsc` file. In its expanded form every type is a
 dictionary: `"string"` has become `{"type": "string"}`, a union `{"type": "union", "branches": [...]}`, the name of a

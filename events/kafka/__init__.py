@@ -3,8 +3,7 @@
 addresses.py       Parsing HOST:PORT.
 asked_entries.py   Checking that a response is about what was asked about.
 codec/             Kafka's messages as bytes, by kio's schemas: read, written, cut; also for our own clients.
-connect.py         Opening a connection to a broker: the one call of aiokafka's in which a fault of its own is no
-                   bug of ours.
+connect.py         Opens a connection to a broker, and warns of a password that is sent unencrypted.
 connections.py     Connections to the brokers of one cluster, opened when they are needed.
 errors.py          The errors of requests to brokers: retry, outcome unknown, refused.
 exchange.py        Sends kio's requests over aiokafka's connections, and reads the responses.
@@ -19,5 +18,4 @@ requests.py        The requests that an event log needs, each in the versions th
 security.py        The security settings of a cluster, by the names of Kafka's own client properties.
 shortage.py        Errors of ours when a connection is opened: ports or files that have run out.
 tls_files.py       Loading certificates and keys into an `ssl.SSLContext`; each fault is one line that names the file.
-unencrypted.py     Warning of a password that is sent unencrypted, once a process.
 """

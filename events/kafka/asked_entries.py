@@ -1,4 +1,4 @@
-"""Checking that a response has an entry for each group, topic or resource of its request, and for nothing else.
+"""Checks that a response has an entry for each group, topic or resource of its request, and no others.
 
 The sender of such a request looks for its own entries in the response, so a broker that answers about others would
 have an error of ours raised, or be believed about a group or a partition that it does not mean.

@@ -1,19 +1,36 @@
-"""Opening a connection to a broker: the one call of aiokafka's in which a fault of its own is no bug of ours.
+"""Opens a connection to a broker: the only call of aiokafka's whose own bugs are handled here.
 
-What belongs here: that call. What it must not know: the use of the connection.
+What belongs here: that call, and a warning, once a process, of a password that is sent unencrypted. aiokafka's own
+warning comes with each connection and names neither broker nor setting, so it is suppressed. (Mechanisms other than
+PLAIN send no password.) What it must not know: the use of the connection.
 
 While it connects, aiokafka reads the broker's versions, mechanisms and tokens, and an unexpected answer comes out as a
 KeyError or AssertionError, or closes the connection, as if the broker had. Such a broker cannot be used at the moment:
 another one is tried, and this one again.
 """
 
+import logging
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError
 
 from muster.events.kafka.failures import NOT_OPENED
-from muster.events.kafka.unencrypted import warn_unencrypted
+
+log = logging.getLogger(__name__)
+
+_AIOKAFKAS_LINE = "Sending username and password in the clear"
+
+
+def _is_not_its_own(record: logging.LogRecord) -> bool:
+    return record.msg != _AIOKAFKAS_LINE
+
+
+logging.getLogger("aiokafka.conn").addFilter(_is_not_its_own)
+
+
+_warned_of: set[str] = set()
 
 _OF_THE_SOCKET = (OSError, EOFError, type(None))
 """The causes of a closed connection, other than an answer that cannot be read."""
@@ -34,3 +51,14 @@ async def connect(host: str, port: int, **arguments: Any) -> AIOKafkaConnection:
         raise
     except Exception as error:
         raise LibraryFailed(f"{type(error).__name__} within aiokafka, as it connected") from error
+
+
+def warn_unencrypted(host: str, port: int, arguments: Mapping[str, Any]) -> None:
+    """Warn once if a connection with these arguments of aiokafka's sends a password unencrypted."""
+    is_plain = (arguments.get("security_protocol"), arguments.get("sasl_mechanism")) == ("SASL_PLAINTEXT", "PLAIN")
+    if not is_plain or _warned_of:
+        return
+    _warned_of.add(f"{host}:{port}")
+    log.warning(
+        "the password goes unencrypted to %s:%d (security.protocol=SASL_PLAINTEXT; SASL_SSL encrypts it)", host, port
+    )

@@ -1,4 +1,4 @@
-"""Hedging requests that any broker can answer: the next broker is asked when one is silent.
+"""Hedges requests that any broker can answer: the next broker is asked when one is silent.
 
 What belongs here: the order and the delays, and the choice of the answer. What it must not know: the request.
 """

@@ -1,4 +1,4 @@
-"""Addresses of brokers that a cluster has named, for when those that it named last are all away.
+"""Remembers broker addresses of a cluster, for when all those that it named last are down.
 
 What belongs here: the addresses, of each cluster and security protocol. What it must not know: connections.
 

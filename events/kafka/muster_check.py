@@ -1,4 +1,4 @@
-"""Whether a Muster answers where a Kafka cluster is wanted: a sidecar, or one that stands alone.
+"""Checks if a Muster answers where a Kafka cluster is wanted: a sidecar, or a standalone one.
 
 A Muster describes a config of its own for every group; a Kafka broker has none of that name.
 """

@@ -1,4 +1,4 @@
-"""The common part of logs that are only read: nobody writes them, so nothing is claimed, and no sign of life is left.
+"""The common part of logs that can only be read: exports and archives.
 
 Their signs of life stand beside the events of the log that they were made of, and are not copied.
 """

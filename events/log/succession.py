@@ -1,4 +1,4 @@
-"""Whether an owner's next writer has begun right behind its last one: then nothing has to be read again.
+"""Checks that no other owner appended between two claims of one owner, so that nothing has to be read again.
 
 What belongs here: the one check of a claim's renewal, for events and for offsets. An owner that slept between two
 appends may have been deposed meanwhile, by one that has gone again, whose records it does not know.

@@ -1,4 +1,4 @@
-"""Finding the end of each field of a message, by kio's schemas, without decoding it.
+"""Finds the end of each field of a message, by kio's schemas, without decoding it.
 
 What belongs here: sizes. What it must not know: the use of the fields (splicing.py). A skipper is called with the bytes
 and an offset, and returns the offset behind the field: at once, or in steps (events/steps.py) for arrays whose items

@@ -1,4 +1,4 @@
-"""Cutting a message at its fields, by kio's schemas, so that some can be replaced and all others stay as they are.
+"""Cuts a message at its fields, by kio's schemas, so that some can be replaced and all others stay as they are.
 
 What belongs here: replacing fields, and joining the pieces; skipping.py finds the ends of fields. What it must not
 know: the meaning of fields. Nothing is decoded, so additions of newer brokers to a known version (error codes, tagged

@@ -1,4 +1,4 @@
-"""The one walk of kio's schemas: from a class of kio's to what is made of each of its fields, and of all of them.
+"""Walks kio's schemas: makes something for each field of a class, and from those something for the class.
 
 What belongs here: how kio says what a version has (annotations and metadata of dataclasses). What it must not know:
 bytes. What is made is the business of a `Maker`: a reader (reading.py), a writer (writing.py) or something that tells
@@ -10,7 +10,7 @@ how far a field reaches (skipping.py). It is asked from the inside out, once, wh
     array     for an array, from what was made of its items
 
 Tagged fields (KIP-482) are described with the others and handed to no maker: nothing that is read or written here is
-told in one, so they are stepped over, whether they are known or not.
+in one, so they are stepped over, known or not.
 
 What has arrays is worked on in steps (events/steps.py), all else at once: `AtOnce` and `InSteps` say which it is.
 """
@@ -27,7 +27,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 Entity = Any
-"""One of kio's classes: they are told apart by their attributes, and kio's own types say less than they are."""
+"""One of kio's classes: told apart by attributes, since kio's own types say too little."""
 
 
 class AtOnce(msgspec.Struct, Generic[T], frozen=True):
@@ -43,7 +43,7 @@ class InSteps(msgspec.Struct, Generic[T], frozen=True):
 
 
 def flatten_parts(parts: Iterable[tuple[K, AtOnce[Any] | InSteps[Any]]]) -> tuple[tuple[K, Any, bool], ...]:
-    """Each with its call, and whether that gives steps: they are gone through for each message."""
+    """Pair each field with its call, and say if the call works in steps."""
     return tuple((key, part.call, isinstance(part, InSteps)) for key, part in parts)
 
 

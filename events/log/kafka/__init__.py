@@ -2,11 +2,11 @@
 
 client/        the link to the Kafka cluster that has the log
 batches.py     Transitions as Kafka's record batches (message format 2).
-contents.py    Whether an existing topic is empty, has Muster's records, or somebody else's.
-decoding.py    Decoding fetched bytes into records, in pieces, with owners' told from strangers'.
+contents.py    Finds out if an existing topic is empty, has Muster's records, or another program's.
+decoding.py    Decodes fetched bytes into records, in pieces, and marks foreign records.
 decompress.py  Decompressing a batch up to a limit: a few KiB may stand for many GiB.
 log.py         The Kafka event log: one compacted topic, whose broker refuses deposed writers.
-marks.py       Telling owners' records from strangers': the header `muster`, and from which offset on it counts.
+marks.py       Tells owners' records from foreign ones: the header `muster`, and the offset from which it counts.
 names.py       The names that an event log takes in its cluster: topics, and the transactional ids of its owners.
 origin.py      The origin of an event topic: its cluster, the format level of its last writer, its number of
                partitions.

@@ -1,4 +1,4 @@
-"""Whether an existing topic is empty, has Muster's records, or somebody else's.
+"""Finds out if an existing topic is empty, has Muster's records, or another program's.
 
 What belongs here: telling Muster's records from others, and the refusal of a topic that has only others. It is checked
 before anything is written, claimed or created, so that a mistyped `--log` leaves another team's topic, and the cluster

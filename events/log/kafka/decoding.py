@@ -1,4 +1,4 @@
-"""Decoding fetched bytes into records, in pieces, with owners' told from strangers'.
+"""Decodes fetched bytes into records, in pieces, and marks foreign records.
 
 What belongs here: the batches in fetched bytes, their records and headers. What it must not know: connections, topics,
 brokers. Pure. The rule that makes a record a stranger's is in `marks.py`.

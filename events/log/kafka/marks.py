@@ -1,4 +1,4 @@
-"""Telling owners' records from strangers': the header `muster`, and from which offset on it counts.
+"""Tells owners' records from foreign ones: the header `muster`, and the offset from which it counts.
 
 What belongs here: the rule, and finding its facts in a partition. Pure. Batches are read in decoding.py, and written in
 batches.py.

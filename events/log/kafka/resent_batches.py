@@ -1,4 +1,4 @@
-"""Last batches sent again, those of one broker in one request: the proof of many writers that nobody has followed them.
+"""Sends the last batches of many writers again, one request a broker, to prove that nobody has deposed them.
 
 What belongs here: the request, and what its answers mean. What it must not know: when it is sent.
 

@@ -78,7 +78,7 @@ def say_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
     else:
         return None
     return (
-        f"the event log {path} was not closed in good order, and {wal.name}, which has what was written last, is"
+        f"the event log {path} was not closed cleanly, and {wal.name}, which has what was written last, is"
         f" {wrong}: this may be an older state. Put the two files beside each other as they were (to copy the log of a"
         f" running muster serve: sqlite3 {path} '.backup copy.db')"
     )

@@ -96,7 +96,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size > 0:
         raise LogMismatch(
-            f"the event log {path} was not closed in good order; to read it, permission to write in its folder is "
+            f"the event log {path} was not closed cleanly; to read it, permission to write in its folder is "
             f"needed, or a copy of it and of {wal.name} in a folder where there is that permission"
         )
     # Without a write-ahead log the file itself is complete, and nothing but itself is needed to read it.

@@ -1,4 +1,4 @@
-"""Whether this process may use a SQLite file, and the files that stand beside it; if not, what or whose they are.
+"""Checks if this process may use a SQLite file and the files beside it; if not, says which one, and whose it is.
 
 What belongs here: asking before SQLite does, which says that it cannot open a file, and not which one, nor why. What it
 must not know: what is in the files.

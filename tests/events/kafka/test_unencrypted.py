@@ -7,16 +7,15 @@ import socket
 import aiokafka.conn
 import pytest
 
-from muster.events.kafka import unencrypted
-from muster.events.kafka.connect import connect
-from muster.events.kafka.unencrypted import warn_unencrypted
+from muster.events.kafka import connect as kafka_connect
+from muster.events.kafka.connect import connect, warn_unencrypted
 
 PLAIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
 
 
 @pytest.fixture(autouse=True)
 def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unencrypted, "_told", set())
+    monkeypatch.setattr(kafka_connect, "_warned_of", set())
 
 
 def test_it_is_told_once_with_the_address_and_the_setting(caplog: pytest.LogCaptureFixture) -> None:

@@ -391,7 +391,7 @@ asyncio.run(main())
 
         answer = await self.read_as_a_stranger(copy)
 
-        assert "was not closed in good order" in answer
+        assert "was not closed cleanly" in answer
         assert "muster.db-wal" in answer
 
 

@@ -233,7 +233,5 @@ async def _is_told(path: Path, what: str, *, read_only: bool = True) -> bool:
     records, warnings = await read(path, read_only=read_only)
     assert records < RECORDS
     (warning,) = warnings
-    begin = (
-        f"the event log {path} was not closed in good order, and {beside(path).name}, which has what was written last"
-    )
+    begin = f"the event log {path} was not closed cleanly, and {beside(path).name}, which has what was written last"
     return warning.startswith(f"{begin}, is {what}: this may be an older state. ")
