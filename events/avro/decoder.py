@@ -72,7 +72,7 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from muster.events.avro.repeats import NOTHING, Known, Run, remember, split_into_runs
+from muster.events.avro.repeats import NOTHING, FieldRun, Known, remember, split_into_runs
 from muster.events.avro.schema import Schema, expand, records_in
 from muster.events.records import BrokenRecord
 from muster.events.varints import LAST_FOUR, read_block_count, read_int, read_length, read_long
@@ -162,7 +162,7 @@ class _Lines:
                     self._value(field["type"], wanted.get(field["name"]), prefix + field["name"])
 
     @contextmanager
-    def _taken_if_known(self, run: Run, prefix: str) -> Iterator[None]:
+    def _taken_if_known(self, run: FieldRun, prefix: str) -> Iterator[None]:
         """Have what is written here executed only for a run that does not stand as it did before."""
         if not run.repeats:
             yield

@@ -33,7 +33,7 @@ _CHANGING = ("bytes", "long")
 """The types of assignments and of times, which end what is known of a member, until the time since when it is one."""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class FieldRun(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of a record that follow each other. `wanted`: the types of those that somebody wants, by name.
 
     `repeats`: whether they are often as they were; `key`: the field before them that says whose they are.
@@ -50,14 +50,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return json.dumps([self.fields, *map(repr, self.wanted.items())])
 
 
-def split_into_runs(schema: Schema, wanted: Mapping[str, inspect.Type], *, is_event: bool) -> Iterator[Run]:
+def split_into_runs(schema: Schema, wanted: Mapping[str, inspect.Type], *, is_event: bool) -> Iterator[FieldRun]:
     """The fields of a record, in their order. `is_event`: of the whole event."""
     fields = schema["fields"]
     names = [field["name"] for field in fields]
 
-    def run(start: int, end: int, *, repeats: bool = False, key: str | None = None) -> Run:
+    def run(start: int, end: int, *, repeats: bool = False, key: str | None = None) -> FieldRun:
         chosen = {name: wanted[name] for name in names[start:end] if name in wanted}
-        return Run(fields=fields[start:end], wanted=chosen, repeats=repeats and bool(chosen), key=key)
+        return FieldRun(fields=fields[start:end], wanted=chosen, repeats=repeats and bool(chosen), key=key)
 
     if is_event:
         begin = len(_GROUP) if tuple(names[: len(_GROUP)]) == _GROUP else 0

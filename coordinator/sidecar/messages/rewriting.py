@@ -26,7 +26,7 @@ from muster.coordinator.wire import api_versions
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.kafka.codec.primitives import INT16, INT32, tagged_fields_size
 from muster.events.kafka.codec.splicing import (
-    Change,
+    FieldChange,
     Pieces,
     Splice,
     change_fields,
@@ -121,7 +121,7 @@ class AnswerRewriter:
 
         return checked
 
-    def _to_listener(self, node_id: str, *, flexible: bool) -> Change:
+    def _to_listener(self, node_id: str, *, flexible: bool) -> FieldChange:
         """Return a Change to the broker's listener here. A broker without one is left out, as if it were down."""
 
         def change(pieces: Pieces) -> Pieces | None:

@@ -29,7 +29,7 @@ from muster.events.kafka.codec.primitives import tagged_fields_size
 from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, fields_of, flatten_parts, make_for
 from muster.events.steps import ENTRIES_PER_STEP, Allowance, Steps
 
-Read = Callable[[bytes, int], tuple[Any, int]]
+ReadField = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
 
 STRING_BYTES_MAX = 32_767
@@ -41,7 +41,7 @@ _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 _STEP_BYTES = 1_048_576
 """The bytes of entries that are read in one step, unless one entry has more."""
 
-_Reader = AtOnce[Read] | InSteps[ReadInSteps]
+_Reader = AtOnce[ReadField] | InSteps[ReadInSteps]
 
 _ERRORS = {error.value: error for error in ErrorCode}
 
@@ -51,7 +51,7 @@ def _read_error_code(buffer: bytes, offset: int) -> tuple[ErrorCode, int]:
     return _ERRORS.get(code, ErrorCode.unknown_server_error), size
 
 
-def _bounded(read: Read) -> Read:
+def _bounded(read: ReadField) -> ReadField:
     def read_bounded(buffer: bytes, offset: int) -> tuple[Any, int]:
         value, size = read(buffer, offset)
         if size > _COMPACT_STRING_SIZE_MAX:
@@ -61,12 +61,12 @@ def _bounded(read: Read) -> Read:
     return read_bounded
 
 
-_TIMES: dict[str, Read] = {
+_TIMES: dict[str, ReadField] = {
     "timedelta_i32": readers.read_int32,
     "timedelta_i64": readers.read_int64,
     "datetime_i64": readers.read_int64,
 }
-_PRIMITIVES: dict[str, Read] = {
+_PRIMITIVES: dict[str, ReadField] = {
     "bool": readers.read_boolean,
     "int8": readers.read_int8,
     "int16": readers.read_int16,
@@ -77,7 +77,7 @@ _PRIMITIVES: dict[str, Read] = {
     "error_code": _read_error_code,
     **_TIMES,
 }
-_OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nullable
+_OF_ANY_LENGTH: dict[tuple[str, bool, bool], ReadField] = {  # by kind, flexible, nullable
     ("string", False, False): readers.read_legacy_string,
     ("string", False, True): readers.read_nullable_legacy_string,
     ("string", True, False): readers.read_compact_string,
@@ -145,7 +145,9 @@ class _Readers:
         return InSteps(read)
 
     def array(self, field: Field, item: _Reader) -> _Reader:
-        read_length: Read = readers.read_compact_array_length if field.is_flexible else readers.read_legacy_array_length
+        read_length: ReadField = (
+            readers.read_compact_array_length if field.is_flexible else readers.read_legacy_array_length
+        )
         read_items = _items_at_once(item.call) if isinstance(item, AtOnce) else _items(item.call)
 
         def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
@@ -164,7 +166,9 @@ class _Readers:
         return InSteps(read)
 
 
-def _kios_or(read_otherwise: Read, read_as_kio: Read, of_bytes: tuple[str, ...], bytes_max: float) -> Read:
+def _kios_or(
+    read_otherwise: ReadField, read_as_kio: ReadField, of_bytes: tuple[str, ...], bytes_max: float
+) -> ReadField:
     """Read with kio, or else where kio fails or a string may be longer than `bytes_max`; `of_bytes`: fields without
     that limit.
     """
@@ -182,7 +186,7 @@ def _kios_or(read_otherwise: Read, read_as_kio: Read, of_bytes: tuple[str, ...],
     return read
 
 
-def _struct_reader(entity: Entity, steps: tuple[tuple[str, Read], ...], *, flexible: bool) -> Read:
+def _struct_reader(entity: Entity, steps: tuple[tuple[str, ReadField], ...], *, flexible: bool) -> ReadField:
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         at = offset
         values = {}
@@ -213,7 +217,7 @@ def _struct_reader_in_steps(entity: Entity, steps: tuple[tuple[str, Any, bool], 
 _ReadItems = Callable[[bytes, int, int, Allowance], Steps[tuple[list[Any], int]]]
 
 
-def _items_at_once(read_item: Read) -> _ReadItems:
+def _items_at_once(read_item: ReadField) -> _ReadItems:
     def read(buffer: bytes, at: int, length: int, _allowance: Allowance) -> Steps[tuple[list[Any], int]]:
         items: list[Any] = []
         while len(items) < length:

@@ -21,17 +21,17 @@ Splice = Callable[[bytes, int], Steps[bytes]]
 Pieces = dict[str, bytes]
 """The fields of a struct in their order, by kio's names, each as its bytes; behind them the tagged ones as one."""
 
-Cut = Callable[[bytes, int], Steps[tuple[Pieces, int]]]
+CutMessage = Callable[[bytes, int], Steps[tuple[Pieces, int]]]
 """Takes bytes and an offset; returns the struct's pieces there, and the offset behind it."""
 
-Change = Callable[[Pieces], Pieces | None]
+FieldChange = Callable[[Pieces], Pieces | None]
 """Takes an item; returns its replacement, perhaps the same item, changed; None drops the item."""
 
 _ChangeInSteps = Callable[[Pieces], Steps[Pieces | None]]
 
 
 @cache
-def cut_struct(entity: Entity, last: str | None = None) -> Cut:
+def cut_struct(entity: Entity, last: str | None = None) -> CutMessage:
     """Make the cut of a kio class: its fields up to `last`, or all of them."""
     skips: list[tuple[str, Skip]] = []
     for field in untagged(entity):
@@ -56,7 +56,7 @@ def cut_struct(entity: Entity, last: str | None = None) -> Cut:
     return cut
 
 
-def change_fields(entity: Entity, last: str, change: Change) -> Splice:
+def change_fields(entity: Entity, last: str, change: FieldChange) -> Splice:
     """Make the splice of a kio class that changes its own fields up to `last`; it cannot be dropped."""
     cut = cut_struct(entity, last)
 
@@ -67,7 +67,7 @@ def change_fields(entity: Entity, last: str, change: Change) -> Splice:
     return changed
 
 
-def change_items(entity: Entity, name: str, change: Change) -> Splice:
+def change_items(entity: Entity, name: str, change: FieldChange) -> Splice:
     """Make the splice of a kio class that changes each item of an array of structs in it."""
 
     def change_in_steps(pieces: Pieces) -> Steps[Pieces | None]:
@@ -77,7 +77,7 @@ def change_items(entity: Entity, name: str, change: Change) -> Splice:
     return _change_items(entity, name, change_in_steps)
 
 
-def change_inner_items(entity: Entity, outer: str, inner: str, change: Change) -> Splice:
+def change_inner_items(entity: Entity, outer: str, inner: str, change: FieldChange) -> Splice:
     """Make the splice that changes each item of an array in each struct of another array."""
     changed = change_items(field_named(entity, outer).struct, inner, change)
 

@@ -17,7 +17,7 @@ from muster.events.kafka.codec.primitives import FIXED, INT16, INT32, write_uvar
 from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, flatten_parts, make_for
 from muster.events.steps import ENTRIES_PER_STEP, WAIT, Steps
 
-Write = Callable[[bytearray, Any], None]
+WriteField = Callable[[bytearray, Any], None]
 
 
 class SharedMemory(Protocol):
@@ -89,13 +89,13 @@ class AnswerTooLarge(Unwritable):
     """The answer is over the limit of all answers."""
 
 
-class _LongAtOnce(AtOnce[Write], frozen=True):
+class _LongAtOnce(AtOnce[WriteField], frozen=True):
     """The writer of a struct; `bytes_fields`: those that may be long."""
 
     bytes_fields: tuple[str, ...]
 
 
-_Writer = AtOnce[Write] | InSteps[WriteInSteps]
+_Writer = AtOnce[WriteField] | InSteps[WriteInSteps]
 
 
 @cache
@@ -164,7 +164,7 @@ class _Writers:
         return InSteps(write)
 
 
-def _struct_writer(steps: tuple[tuple[str, object, Write], ...], *, flexible: bool) -> Write:
+def _struct_writer(steps: tuple[tuple[str, object, WriteField], ...], *, flexible: bool) -> WriteField:
     def write(out: bytearray, values: Mapping[str, Any]) -> None:
         for name, default, put in steps:
             put(out, values[name] if default is MISSING else values.get(name, default))
@@ -188,7 +188,7 @@ def _struct_writer_in_steps(steps: tuple[tuple[str, object, Any, bool], ...], *,
     return write
 
 
-def _number_writer(form: Struct) -> Write:
+def _number_writer(form: Struct) -> WriteField:
     pack = form.pack
 
     def write(out: bytearray, value: int) -> None:
@@ -227,17 +227,17 @@ def _write_compact_bytes(out: bytearray, value: bytes) -> None:
     out += value
 
 
-_FIXED: dict[str, Write] = {
+_FIXED: dict[str, WriteField] = {
     **{kind: _number_writer(form) for kind, form in FIXED.items()},
     "bool": _write_bool,
     "uuid": _write_uuid,
 }
-_LEGACY: dict[str, Write] = {
+_LEGACY: dict[str, WriteField] = {
     "string": _write_legacy_string,
     "bytes": _write_legacy_bytes,
     "records": _write_legacy_bytes,
 }
-_COMPACT: dict[str, Write] = {
+_COMPACT: dict[str, WriteField] = {
     "string": _write_compact_string,
     "bytes": _write_compact_bytes,
     "records": _write_compact_bytes,
@@ -245,7 +245,7 @@ _COMPACT: dict[str, Write] = {
 _NULLABLE = frozenset(_LEGACY)
 
 
-def _nullable_writer(write_value: Write, kind: str, *, flexible: bool) -> Write:
+def _nullable_writer(write_value: WriteField, kind: str, *, flexible: bool) -> WriteField:
     null = b"\x00" if flexible else (INT16 if kind == "string" else INT32).pack(-1)
 
     def write(out: bytearray, value: object) -> None:
@@ -267,7 +267,7 @@ def _items(write_item: WriteInSteps) -> WriteInSteps:
     return write
 
 
-def _items_at_once(item_writer: AtOnce[Write]) -> WriteInSteps:
+def _items_at_once(item_writer: AtOnce[WriteField]) -> WriteInSteps:
     write_item = item_writer.call
     bytes_fields = item_writer.bytes_fields if isinstance(item_writer, _LongAtOnce) else ()
 

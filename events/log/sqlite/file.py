@@ -32,8 +32,8 @@ from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.disk_thread import DiskThread
 from muster.events.log.sqlite.failures import failure_of
 from muster.events.log.sqlite.open import (
+    FileIdentity,
     FileLock,
-    Identity,
     check_same_file,
     connect_and_prepare,
     connect_for_reading,
@@ -121,7 +121,7 @@ class SqliteFile:
         self._in_flight: list[_Write[Any]] = []
         self._committing: asyncio.Future[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None
-        self._place: Mapping[Path, Identity] = {}
+        self._place: Mapping[Path, FileIdentity] = {}
         self._given_up: LogMismatch | None = None
 
     @property

@@ -35,7 +35,14 @@ from muster.events.log.sqlite import statements
 from muster.events.log.sqlite import trim as sqlite_trim
 from muster.events.log.sqlite.failures import read_around
 from muster.events.log.sqlite.file import SqliteFile
-from muster.events.log.sqlite.missing_records import Ends, encode_note, note_closed, note_in_use, read_ends, say_missing
+from muster.events.log.sqlite.missing_records import (
+    PartitionEnds,
+    encode_note,
+    note_closed,
+    note_in_use,
+    read_ends,
+    say_missing,
+)
 from muster.events.log.sqlite.schema import Meta
 from muster.events.log.sqlite.trim import Trimmed
 from muster.events.log.wall_clock import wall_clock_ms
@@ -77,7 +84,7 @@ class SqliteEventLog:
         self._looked_to: dict[int, int] = {}
         """The offsets up to which gaps were looked for."""
         self._missing: str | None = None
-        self._ends = Ends(log_id="", offsets={})
+        self._ends = PartitionEnds(log_id="", offsets={})
         """The ends of a log that is open for writing, as its note has them; changed on the writer's thread alone."""
         self._exclusive = exclusive
 

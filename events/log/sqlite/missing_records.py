@@ -124,31 +124,31 @@ _NOTE_BYTES_MAX: Final = 1024 * 1024
 """The note of 10,000 partitions, the most that a log may have, has some 270 kB with the largest offsets."""
 
 
-class Ends(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionEnds(msgspec.Struct, frozen=True, kw_only=True):
     """The offset after the last record of each partition of a log."""
 
     log_id: str
     offsets: dict[int, int]
 
 
-def encode_note(ends: Ends) -> bytes:
+def encode_note(ends: PartitionEnds) -> bytes:
     """Encode a note, with a checksum: it may be read while it is written."""
     text = msgspec.json.encode(ends)
     return b"%08x%s\n" % (zlib.crc32(text), text)
 
 
-def read_note(path: Path) -> Ends | None:
+def read_note(path: Path) -> PartitionEnds | None:
     """Read the note beside a file, before the file itself; None without one that is whole."""
     try:
         with lock_of(path).open("rb") as lock:
             lock.seek(NOTE_AT)
             line = lock.read(_NOTE_BYTES_MAX).partition(b"\n")[0]
-        return msgspec.json.decode(line[8:], type=Ends) if line[:8] == b"%08x" % zlib.crc32(line[8:]) else None
+        return msgspec.json.decode(line[8:], type=PartitionEnds) if line[:8] == b"%08x" % zlib.crc32(line[8:]) else None
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def read_ends(connection: sqlite3.Connection, meta: Meta) -> Ends:
+def read_ends(connection: sqlite3.Connection, meta: Meta) -> PartitionEnds:
     """Read the ends of a file, as far as they can be read."""
     offsets = {}
     for partition in range(meta.partitions):
@@ -157,10 +157,10 @@ def read_ends(connection: sqlite3.Connection, meta: Meta) -> Ends:
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
-    return Ends(log_id=meta.log_id, offsets=offsets)
+    return PartitionEnds(log_id=meta.log_id, offsets=offsets)
 
 
-def say_missing_records(path: Path, note: Ends | None, found: Ends) -> str | None:
+def say_missing_records(path: Path, note: PartitionEnds | None, found: PartitionEnds) -> str | None:
     """Say what the file lacks of what its owner had written, for people; None: nothing, as far as is known."""
     if note is None or note.log_id != found.log_id:
         return None

@@ -189,11 +189,11 @@ class FileLock:
 
 # ---- whether it is in its place ------------------------------------------------------------------------
 
-Identity = tuple[int, int]
+FileIdentity = tuple[int, int]
 """The device and inode of a file."""
 
 
-def identities(path: Path) -> dict[Path, Identity]:
+def identities(path: Path) -> dict[Path, FileIdentity]:
     """Return the identities of the file and of its write-ahead log, if any. Call it right after opening."""
     real = path.resolve()  # SQLite names its own files after this one
     found = {}
@@ -204,13 +204,13 @@ def identities(path: Path) -> dict[Path, Identity]:
     return found
 
 
-def identity_of_read(path: Path) -> dict[Path, Identity]:
+def identity_of_read(path: Path) -> dict[Path, FileIdentity]:
     """Return the identity of a file that is only read: its write-ahead log comes and goes with its owner."""
     identity = _identity(path)
     return {} if identity is None else {path: identity}
 
 
-def check_same_file(path: Path, opened: Mapping[Path, Identity], *, read_only: bool = False) -> None:
+def check_same_file(path: Path, opened: Mapping[Path, FileIdentity], *, read_only: bool = False) -> None:
     """Check that the paths still name the files that were opened. Raises LogMismatch, with the way out."""
     for file, identity in opened.items():
         found = _identity(file)
@@ -224,7 +224,7 @@ def check_same_file(path: Path, opened: Mapping[Path, Identity], *, read_only: b
             )
 
 
-def _identity(file: Path) -> Identity | None:
+def _identity(file: Path) -> FileIdentity | None:
     """Return the identity of the file at a path; None without one."""
     try:
         status = file.stat()

@@ -15,7 +15,7 @@ import pytest
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
 from muster.events.log.base import SignOfLife
 from muster.events.log.sqlite.log import SqliteEventLog
-from muster.events.log.sqlite.missing_records import Ends, encode_note, read_note, say_missing_records
+from muster.events.log.sqlite.missing_records import PartitionEnds, encode_note, read_note, say_missing_records
 from muster.events.log.sqlite.open import NOTE_AT
 from muster.events.records import Record
 
@@ -147,7 +147,7 @@ async def test_a_note_that_is_not_whole_says_nothing(copied: Path, note: bytes) 
 
 
 def test_the_note_of_as_many_partitions_as_can_be_is_read_whole(path: Path) -> None:
-    note = Ends(log_id="a" * 32, offsets=dict.fromkeys(range(10_000), 2**63 - 1))
+    note = PartitionEnds(log_id="a" * 32, offsets=dict.fromkeys(range(10_000), 2**63 - 1))
     beside(path, ".lock").write_bytes(bytes(NOTE_AT) + encode_note(note))
     assert read_note(path) == note
 
@@ -167,9 +167,14 @@ def test_the_records_that_a_file_lacks_are_counted_by_partition(
     path: Path, offsets: dict[int, int], found: dict[int, int], lacks: str | None
 ) -> None:
     """The note of this log tells; another one's says nothing of it."""
-    told = say_missing_records(path, Ends(log_id="a", offsets=offsets), Ends(log_id="a", offsets=found))
+    told = say_missing_records(
+        path, PartitionEnds(log_id="a", offsets=offsets), PartitionEnds(log_id="a", offsets=found)
+    )
     assert told == (None if lacks is None else told_of_end(path, lacks))
-    assert say_missing_records(path, Ends(log_id="b", offsets=offsets), Ends(log_id="a", offsets=found)) is None
+    assert (
+        say_missing_records(path, PartitionEnds(log_id="b", offsets=offsets), PartitionEnds(log_id="a", offsets=found))
+        is None
+    )
 
 
 async def test_the_note_of_another_log_says_nothing(copied: Path) -> None:
