@@ -5,17 +5,15 @@ members noticed, how long they had no answer, which rebalances it caused, and wh
 missing. Nothing imports this package but the command line.
 
 cli.py        the commands and their options
-given.py      the options of a drill, as they were given
 start.py      from the options to a drill: the plan, and which fault is done to what
 command.py    runs one drill: errors, progress, the report, exit codes, Ctrl-C
 drill.py      the order of things: prepare, load, fault, check, clean up
-plan.py       the plan of a drill: what was asked for, as values
+plan.py       the options as they were given, the plan of a drill, and the errors that end one
 names.py      the names that a drill gives its groups and topics, and the refusal of all others
-errors.py     the errors that end a drill
-faults/       one file for each kind of fault
+faults.py     the kinds of faults
 service/      the service that is drilled: processes that the drill starts, or a running one
 load/         the members, each with connections of its own
-checking/     reading the log and asking the service, when the fault is over
+checking.py   reading the log and asking the service, when the fault is over
 measuring/    what was measured, made of answers and events; pure
 report/       the report: values, table, page
 """

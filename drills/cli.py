@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from muster.coordinator.client.commands.answer import AnswerFormat
-from muster.drills.given import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Given
-from muster.drills.plan import Between, Fault, Mode
+from muster.drills.plan import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Between, Fault, Given, Mode
 from muster.durations import duration
 from muster.events.kafka.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
 

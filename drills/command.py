@@ -23,11 +23,9 @@ from muster import terminal
 from muster.coordinator.client.commands.answer import confirmed
 from muster.coordinator.client.coordinator_link import AdminError
 from muster.drills.drill import Left, drilled
-from muster.drills.errors import DrillError, NotOurs, ServiceFailed
-from muster.drills.faults.by_command import by_command
-from muster.drills.faults.fault import LocalFault, Stage
+from muster.drills.faults import LocalFault, Stage, by_command
 from muster.drills.names import Names, new_run
-from muster.drills.plan import Plan
+from muster.drills.plan import DrillError, NotOurs, Plan, ServiceFailed
 from muster.drills.report.html import document
 from muster.drills.report.making import Recorded, result
 from muster.drills.report.result import Result

@@ -10,16 +10,15 @@ from typing import Protocol
 
 import msgspec
 
-from muster.drills.checking.log import DrilledLog
-from muster.drills.checking.offsets import committed, groups_there
-from muster.drills.faults.fault import Stage
-from muster.drills.load.clock import Clock
+from muster.drills.checking import DrilledLog, committed, groups_there
+from muster.drills.faults import Stage
+from muster.drills.load.asking import Clock
 from muster.drills.load.load import Load
 from muster.drills.names import Names
 from muster.drills.plan import Plan
 from muster.drills.report.making import Recorded
-from muster.drills.service.cleaning import delete_groups
-from muster.drills.service.service import Service
+from muster.drills.service.cluster import delete_groups
+from muster.drills.service.running import Service
 
 Done = Callable[[Stage], Awaitable[None]]
 """Does the fault, and waits until the service is whole again."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from muster.drills.errors import NotOurs
+from muster.drills.plan import NotOurs
 
 PREFIX: Final = "muster-drill-"
 _RUN = re.compile(r"[0-9a-f]{10}")

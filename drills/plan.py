@@ -1,8 +1,31 @@
-"""The plan of a drill: what was asked for, as values. Durations are in ms."""
+"""The plan of a drill: the options as they were given, what they ask for, and the errors that end a drill.
+
+Durations are in ms.
+"""
 
 from enum import StrEnum, unique
+from pathlib import Path
+from typing import Final
 
 import msgspec
+
+from muster.coordinator.client.commands.answer import AnswerFormat
+
+
+class DrillError(Exception):
+    """The drill cannot be done, or not go on. Its text is one clear line."""
+
+
+class Unusable(DrillError):
+    """An option, or what it names, cannot be used."""
+
+
+class NotOurs(DrillError):
+    """A name does not belong to the drill, which does nothing to it."""
+
+
+class ServiceFailed(DrillError):
+    """The service did not do what it has to before or after the fault."""
 
 
 @unique
@@ -53,7 +76,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module. `before_ms` and `after_ms`: how long is measured before the fault, and after it is over.
+    """The plan of a drill. `before_ms` and `after_ms`: how long is measured before the fault, and after it is over.
 
     `fault_ms`: how long a fault lasts that is ended by the drill. `within_ms`: when the drill is given up if the
     service is not whole again.
@@ -67,4 +90,44 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     fault_ms: int = 0
     within_ms: int = 120_000
     delay_ms: int = 0
+    between: Between = Between.LOG
+
+
+CLIENT_CONFIG: Final = "--client-config"
+CLIENT_CONFIG_VARIABLES: Final = "MUSTER_CLIENT_CONFIG_"
+
+
+class Given(msgspec.Struct, kw_only=True):
+    """The options as they were given.
+
+    Durations are in ms; `lasts` is --for, `interval` that of heartbeats and of commits.
+    """
+
+    groups: int
+    members: int
+    session_timeout: int
+    interval: int
+    before: int
+    after: int
+    within: int
+    heartbeats_within: int | None
+    joins_within: int | None
+    commits_within: int | None
+    out: Path | None
+    form: AnswerFormat
+    local: bool = False
+    kafka: str | None = None
+    mode: Mode = Mode.STANDALONE
+    processes: int = 2
+    partitions: int = 10
+    owner_session: int = 10_000
+    kafka_config: list[str] | None = None
+    client_config: list[str] | None = None
+    bootstrap: str | None = None
+    log: str | None = None
+    topic: str | None = None
+    by: str | None = None
+    yes: bool = False
+    lasts: int = 0
+    delay: int = 0
     between: Between = Between.LOG

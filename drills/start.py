@@ -8,14 +8,8 @@ from typing import Final, NoReturn
 
 from muster.coordinator.client.commands.answer import AnswerFormat
 from muster.drills.command import UNUSABLE, Asked, run_local, run_on_service
-from muster.drills.faults.fault import LocalFault
-from muster.drills.faults.fence import fence
-from muster.drills.faults.partition import cut
-from muster.drills.faults.restart import restart
-from muster.drills.faults.slow_broker import slow_down
-from muster.drills.faults.takeover import take_over
-from muster.drills.given import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Given
-from muster.drills.plan import Between, Fault, Limits, Load, Mode, Plan
+from muster.drills.faults import LocalFault, cut, fence, restart, slow_down, take_over
+from muster.drills.plan import CLIENT_CONFIG, CLIENT_CONFIG_VARIABLES, Between, Fault, Given, Limits, Load, Mode, Plan
 from muster.drills.service.local import Proxied, Setup
 from muster.drills.service.running import RunningService
 from muster.events.kafka.addresses import read_servers

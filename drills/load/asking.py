@@ -1,24 +1,150 @@
-"""One request of a member, tried again as clients do, until its answer counts; every request is noted.
+"""The requests of a member: the coordinator is looked up, a request is tried again as clients do, and noted.
 
-What belongs here: attempts, and which of their outcomes are hidden from a member. What it must not know: why a member
-asks, and what an answer means to it.
+A client looks up one group at a time; a drill speaks for hundreds, whose lookups alone would keep the service busy, so
+lookups of the same time are one. A commit is made here; the other requests are those that Muster itself sends upstream
+(upstream/group_requests.py).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.schema.offset_commit.v8.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.offset_commit.v8.response import OffsetCommitResponse
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i32, i64
 
-from muster.coordinator.upstream.group_requests import GroupRequest
-from muster.drills.load.clock import Clock
-from muster.drills.load.coordinators import Coordinators
-from muster.drills.measuring.asked import NO_ANSWER, Asked, Kind
+from muster.coordinator.upstream.group_requests import AsMember, GroupRequest
+from muster.drills.measuring.answers import NO_ANSWER, Asked, Kind
+from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connections import Connections
-from muster.events.kafka.errors import COORDINATOR_MOVED, TryAgain
+from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, TryAgain
 from muster.events.kafka.exchange import Exchange
+from muster.events.kafka.first_answer import first_answer
+
+
+class Clock:
+    """Wall clock times that never step back or ahead while a drill runs: read once, counted on from there."""
+
+    def __init__(self) -> None:
+        self._begin_wall_ms = time.time_ns() // 1_000_000
+        self._begin_ns = time.monotonic_ns()
+
+    def now_ms(self) -> int:
+        return self._begin_wall_ms + (time.monotonic_ns() - self._begin_ns) // 1_000_000
+
+
+PROTOCOL_TYPE: Final = "consumer"
+PROTOCOL: Final = "range"
+REASON: Final = "muster drill"
+
+
+class Membership(msgspec.Struct, kw_only=True):
+    """A member's ids in its group at the moment; empty before it has joined, and when it has lost its place."""
+
+    member_id: str = ""
+    generation_id: int = -1
+    partition: int | None = None
+
+
+def commit(
+    who: AsMember, at: Membership, *, topic: str, partition: int, offset: int, metadata: str = ""
+) -> GroupRequest:
+    """OffsetCommit v8 of one partition."""
+    entry = OffsetCommitRequestPartition(
+        partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=metadata
+    )
+    request = OffsetCommitRequest(
+        group_id=GroupId(who.group_id),
+        generation_id_or_member_epoch=i32(at.generation_id),
+        member_id=at.member_id,
+        group_instance_id=who.group_instance_id,
+        topics=(OffsetCommitRequestTopic(name=TopicName(topic), partitions=(entry,)),),
+    )
+    return GroupRequest(request, OffsetCommitResponse, _error_of)
+
+
+def _error_of(answer: OffsetCommitResponse) -> ErrorCode:
+    return answer.topics[0].partitions[0].error_code
+
+
+LOOK_UP_EVERY_S: Final = 0.1
+"""As clients do by default (retry.backoff.ms)."""
+
+LOOK_UP_TIMEOUT_MS: Final = 5_000
+GROUPS_AT_ONCE: Final = 100
+
+
+class Coordinators:
+    """The address of each group's coordinator, as it is known; lookups of the same time are one request."""
+
+    def __init__(self, connections: Connections, bootstrap: Sequence[BrokerAddress]) -> None:
+        self._connections = connections
+        self._bootstrap = bootstrap
+        self._found: dict[str, BrokerAddress] = {}
+        self._wanted: set[str] = set()
+        self._round: asyncio.Task[None] | None = None
+
+    async def of(self, group_id: str) -> BrokerAddress:
+        """The group's coordinator; waits until there is one."""
+        while (found := self._found.get(group_id)) is None:
+            self._wanted.add(group_id)
+            if self._round is None or self._round.done():
+                self._round = asyncio.create_task(self._look_up(), name="look-up-coordinators")
+            await asyncio.wait({self._round})
+        return found
+
+    def forget(self, group_id: str, address: BrokerAddress) -> None:
+        """Look the coordinator up anew: this one did not answer, or is not it."""
+        if self._found.get(group_id) == address:
+            del self._found[group_id]
+
+    async def close(self) -> None:
+        """End a lookup that is under way."""
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.gather(self._round, return_exceptions=True)
+
+    async def _look_up(self) -> None:
+        """Ask for all that are wanted, once; then wait, so that the next round is not at once."""
+        wanted, self._wanted = sorted(self._wanted), set()
+        order = random.sample(self._bootstrap, len(self._bootstrap))
+        for at, address in enumerate(order):  # each address is asked first for its share, as clients choose any
+            share = wanted[at :: len(order)]
+            others = [each for each in order if each != address]
+            for first in range(0, len(share), GROUPS_AT_ONCE):
+                await self._ask(share[first : first + GROUPS_AT_ONCE], [address, *others])
+        if any(key not in self._found for key in wanted):
+            await asyncio.sleep(LOOK_UP_EVERY_S)
+
+    async def _ask(self, group_ids: Sequence[str], among: Sequence[BrokerAddress]) -> None:
+        exchange = Exchange(FindCoordinatorRequest(coordinator_keys=tuple(group_ids)), FindCoordinatorResponse)
+
+        async def ask(address: BrokerAddress) -> FindCoordinatorResponse:
+            answer: FindCoordinatorResponse = await self._connections.ask(
+                address, exchange, lane="look-up", timeout_ms=LOOK_UP_TIMEOUT_MS
+            )
+            return answer
+
+        asked = await first_answer(among, ask, (LinkError,))
+        if asked.answer is not None:
+            self._found |= {
+                each.key: BrokerAddress(each.host, each.port)
+                for each in asked.answer[1].coordinators
+                if each.error_code is ErrorCode.none
+            }
+
 
 RETRY_S: Final = 0.1
 """As clients do by default (retry.backoff.ms)."""
@@ -46,7 +172,7 @@ class Open(msgspec.Struct, eq=False):
 
 
 class Asking:
-    """See the module. All members ask through it; each kind of request has a connection of each member's own.
+    """Asks for all members, with attempts. Each kind of request has a connection of each member's own.
 
     On one connection a heartbeat would wait behind a commit, and each kind is to be measured by itself.
     """

@@ -7,14 +7,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from muster.drills.errors import ServiceFailed
-from muster.drills.load.asking import Asking
-from muster.drills.load.clock import Clock
-from muster.drills.load.coordinators import Coordinators
+from muster.drills.load.asking import Asking, Clock, Coordinators
 from muster.drills.load.member import Member
-from muster.drills.measuring.asked import Acknowledged, Asked, Kind
+from muster.drills.measuring.answers import Acknowledged, Asked, Kind
 from muster.drills.names import Names
 from muster.drills.plan import Load as Planned
+from muster.drills.plan import ServiceFailed
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import LinkError, LinkRefused, TryAgain

@@ -16,11 +16,9 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, sync
-from muster.drills.errors import ServiceFailed
-from muster.drills.load.asking import Asking, Open, Who
-from muster.drills.load.requests import PROTOCOL, PROTOCOL_TYPE, REASON, Membership, commit
-from muster.drills.measuring.asked import Acknowledged, Kind, Place
-from muster.drills.plan import Load
+from muster.drills.load.asking import PROTOCOL, PROTOCOL_TYPE, REASON, Asking, Membership, Open, Who, commit
+from muster.drills.measuring.answers import Acknowledged, Kind, Place
+from muster.drills.plan import Load, ServiceFailed
 from muster.events.consumer_protocol import assigned_partitions, encode_assignment, encode_subscription
 
 REJOIN_S: Final = 0.05

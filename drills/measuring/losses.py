@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
-from muster.drills.measuring.asked import Acknowledged, Place
+from muster.drills.measuring.answers import Acknowledged, Place
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
 from muster.replay.history.items import Broken, Gap, Item

@@ -12,10 +12,7 @@ import msgspec
 from jinja2 import PackageLoader, Template
 
 from muster import DISTRIBUTION
-from muster.drills.report.lanes import DrillLane, lanes, members_waits
-from muster.drills.report.making import Recorded
-from muster.drills.report.moments import KINDS, moments
-from muster.drills.report.phases import PHASE_NAMES, phases
+from muster.drills.report.making import PHASE_NAMES, Recorded, phases
 from muster.drills.report.result import Result
 from muster.drills.report.table import (
     at_most_text,
@@ -24,6 +21,7 @@ from muster.drills.report.table import (
     load_text,
     measured_text,
 )
+from muster.drills.report.timeline import KINDS, DrillLane, lanes, members_waits, moments
 from muster.replay.report.html import in_script, policy, style_and_script, templates, told_in
 from muster.replay.report.page import Mark, SpanOnPage, shown
 from muster.replay.times import duration, instant, wall_ms_of

@@ -1,20 +1,18 @@
-"""Everything that was measured -> the values of the report. Pure."""
+"""Makes the values of the report from all measurements, with the phases of each takeover. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
+from typing import Final
 
 import msgspec
 
 from muster import DISTRIBUTION
-from muster.drills.checking.log import LogRead
-from muster.drills.faults.fault import Mark
-from muster.drills.measuring.asked import Acknowledged, Asked, Kind
-from muster.drills.measuring.goals import goals
+from muster.drills.checking import LogRead
+from muster.drills.faults import Mark
+from muster.drills.measuring.answers import Acknowledged, Asked, Kind, goals, hidden, noticed, waits
 from muster.drills.measuring.losses import losses
-from muster.drills.measuring.noticed import hidden, noticed
-from muster.drills.measuring.takeovers import takeovers
-from muster.drills.measuring.waits import waits
+from muster.drills.measuring.takeovers import Takeover, takeovers
 from muster.drills.plan import Plan
 from muster.drills.report.result import Compared, Done, Rebalance, Result, with_verdict
 from muster.events.ids import GroupId
@@ -22,6 +20,54 @@ from muster.events.partitioner import partition_for
 from muster.replay.history.items import Item
 from muster.replay.incidents.telling import told
 from muster.replay.times import instant, wall_ms_of
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase. `ms_of`: how long it took in a takeover; None: there was no such phase. `explained`: for people."""
+
+    name: str
+    ms_of: Callable[[Takeover], int | None]
+    explained: str
+
+
+PHASES: Final = (
+    Phase(
+        name="handing over",
+        ms_of=lambda each: each.handing_over_ms,
+        explained="the former owner let the partition go in good order, and wrote CoordinatorStopped",
+    ),
+    Phase(
+        name="detection",
+        ms_of=lambda each: each.detection_ms,
+        explained="until another process was told to own the partition, and began to take it over",
+    ),
+    Phase(
+        name="claim",
+        ms_of=lambda each: each.claim_ms,
+        explained="until the new owner had claimed the partition, so that nobody else can append to it",
+    ),
+    Phase(
+        name="reading",
+        ms_of=lambda each: each.reading_ms,
+        explained="until the new owner had read the partition's history, and wrote CoordinatorReady",
+    ),
+    Phase(
+        name="answering",
+        ms_of=lambda each: each.answering_ms,
+        explained="until a member of the partition was answered for the first time after that",
+    ),
+)
+PHASE_NAMES: Final = tuple(each.name for each in PHASES)
+
+
+def phases(takeover: Takeover) -> Sequence[tuple[Phase, int]]:
+    """The phases that there were, in ms."""
+    return [(phase, ms) for phase in PHASES if (ms := phase.ms_of(takeover)) is not None]
+
+
+def times(takeovers: Sequence[Takeover], phase: Phase) -> list[int]:
+    """How long a phase took in those takeovers that had it, in ms."""
+    return [ms for each in takeovers if (ms := phase.ms_of(each)) is not None]
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,11 +5,9 @@ Instants are ISO 8601 in UTC, or wall clock ms where they end in `_ms`; duration
 
 import msgspec
 
-from muster.drills.measuring.goals import Goal
+from muster.drills.measuring.answers import Goal, Noticed, Waits
 from muster.drills.measuring.losses import LostCommit
-from muster.drills.measuring.noticed import Noticed
 from muster.drills.measuring.takeovers import Takeover
-from muster.drills.measuring.waits import Waits
 from muster.drills.plan import Fault
 from muster.replay.times import Instant
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from muster.drills.measuring.noticed import Noticed
+from muster.drills.measuring.answers import Noticed, Waits
 from muster.drills.measuring.takeovers import Takeover
-from muster.drills.measuring.waits import Waits
 from muster.drills.names import member_name, short
-from muster.drills.report.phases import PHASES, times
+from muster.drills.report.making import PHASES, times
 from muster.drills.report.result import GoalMet, Result
 from muster.replay.rebalances.wording import plural
 from muster.replay.render.printable import text

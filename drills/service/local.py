@@ -17,16 +17,12 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.client.coordinator_link import AdminError
-from muster.drills.checking.offsets import groups_there
-from muster.drills.errors import ServiceFailed, Unusable
+from muster.drills.checking import groups_there
 from muster.drills.names import Names
-from muster.drills.plan import Mode
-from muster.drills.service.cleaning import delete_all_groups, delete_topics
-from muster.drills.service.cluster import make_topic, node_ids
-from muster.drills.service.lasting_ports import HOST, LASTING_PORTS, port_of, some_held
-from muster.drills.service.process import MusterProcess
-from muster.drills.service.proxy import Proxy
-from muster.drills.service.relay import Weather
+from muster.drills.plan import Mode, ServiceFailed, Unusable
+from muster.drills.service.cluster import delete_all_groups, delete_topics, make_topic, node_ids
+from muster.drills.service.process import HOST, LASTING_PORTS, MusterProcess, port_of, some_held
+from muster.drills.service.proxy import Proxy, Weather
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 

@@ -1,19 +1,62 @@
 """One `muster serve` as a child process: started, ended in every way, and what its log says.
 
-What belongs here: its life. What it must not know: the other processes, and what is drilled.
+Its ports last: nobody else is given them while it is down. No outgoing connection is given one either: a client that
+tries again and again to reach a process that is down could be given that very port, and be connected to itself. Each is
+held by a socket that does not listen.
 """
 
 import asyncio
 import json
 import os
+import random
 import signal
+import socket
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import islice
 from typing import Any, Final
 
-from muster.drills.errors import ServiceFailed
+from muster.drills.plan import ServiceFailed
+
+HOST: Final = "127.0.0.1"
+LASTING_PORTS: Final = range(15_000, 32_768)
+"""Below the ephemeral ranges of Linux (from 32768) and macOS (from 49152), above what machines keep for services."""
+
+
+def held(ports: Sequence[int]) -> list[socket.socket]:
+    """Hold all these ports until the sockets are closed; none of them if somebody has one, or takes it meanwhile."""
+    with ExitStack() as kept:
+        try:
+            with ExitStack() as tried:
+                for port in ports:
+                    tried.enter_context(socket.socket()).bind((HOST, port))
+            sockets = [kept.enter_context(_holding(port)) for port in ports]
+        except OSError:
+            return []
+        kept.pop_all()
+        return sockets
+
+
+def some_held(count: int) -> list[socket.socket]:
+    """Hold so many ports, or as many as there are."""
+    found = (sockets for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)) if (sockets := held((port,))))
+    return [each for (each,) in islice(found, count)]
+
+
+def port_of(holding: socket.socket) -> int:
+    """The port that a socket holds."""
+    port: int = holding.getsockname()[1]
+    return port
+
+
+def _holding(port: int) -> socket.socket:
+    holding = socket.socket()
+    holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holding.bind((HOST, port))
+    return holding
+
 
 COMMAND: Final = ("-m", "muster.drills.service.leashed", "serve")
 STARTED_WITHIN_S: Final = 120.0
@@ -25,7 +68,7 @@ Line = dict[str, Any]
 
 
 class MusterProcess:
-    """See the module. `name`: for people; `address`: where clients reach it."""
+    """One `muster serve`. `name`: for people; `address`: where clients reach it."""
 
     def __init__(self, name: str, arguments: Sequence[str], *, address: str) -> None:
         self.name = name

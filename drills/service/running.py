@@ -1,19 +1,16 @@
-"""A running service of others: where it is reached, what members may subscribe, and who else is on its partitions."""
+"""The service that is drilled: what a drill needs to know of it, and a running service of others."""
 
-from typing import Final
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v7.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v7.response import MetadataResponse
 from kio.schema.types import TopicName
 
-from muster.drills.checking.log import DrilledLog
-from muster.drills.checking.offsets import groups_there
-from muster.drills.errors import Unusable
-from muster.drills.given import CLIENT_CONFIG
+from muster.drills.checking import DrilledLog, groups_there
 from muster.drills.load.load import explained, group_ids
 from muster.drills.names import PREFIX, Names
-from muster.drills.plan import Load
+from muster.drills.plan import CLIENT_CONFIG, Load, Unusable
 from muster.events.kafka.addresses import read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import LinkError
@@ -23,12 +20,51 @@ from muster.events.kafka.security import KafkaSecurity
 from muster.events.partitioner import partition_for
 from muster.replay.rebalances.wording import plural
 
+
+class Service(Protocol):
+    """The service, as far as a drill needs to know it.
+
+    `log_url`: its event log; `topic`: one that members may subscribe.
+    """
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients reach it, HOST:PORT with commas."""
+        ...
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def log_url(self) -> str: ...
+
+    @property
+    def has_new_log(self) -> bool:
+        """Whether the log has been made for the drill."""
+        ...
+
+    @property
+    def client_security(self) -> KafkaSecurity: ...
+
+    @property
+    def log_security(self) -> KafkaSecurity: ...
+
+    @property
+    def description(self) -> str:
+        """One line for people: which processes, on which log."""
+        ...
+
+    def process_of(self, owner: str) -> str:
+        """The name of the process that events call so (`host:pid`)."""
+        ...
+
+
 TIMEOUT_MS: Final = 10_000
 NAMED_MAX: Final = 8
 
 
 class RunningService:
-    """See the module; a `Service`."""
+    """A running service of others, whose processes a command of the operator's restarts."""
 
     def __init__(
         self, bootstrap: str, *, topic: str, log_url: str, client_security: KafkaSecurity, log_security: KafkaSecurity

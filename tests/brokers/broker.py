@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from muster.drills.service.lasting_ports import LASTING_PORTS, held, port_of, some_held
+from muster.drills.service.process import LASTING_PORTS, held, port_of, some_held
 from tests.brokers.jars import Libs, resolved_libs
 
 HOST: Final = "127.0.0.1"
@@ -144,7 +144,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def lasting_ports(count: int) -> list[int]:
-    """`count` different ports as a drill's processes have them (drills/service/lasting_ports.py).
+    """`count` different ports as a drill's processes have them (drills/service/process.py).
 
     Nobody else is given them as long as this process lives.
     """

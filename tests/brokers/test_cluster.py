@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from muster.drills.service.lasting_ports import LASTING_PORTS
+from muster.drills.service.process import LASTING_PORTS
 from tests.brokers.broker import lasting_ports
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.brokers.probes import WITHIN_S, broker_setting, produced_and_consumed

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, assert_never
 
-from muster.drills.service.relay import Weather
+from muster.drills.service.proxy import Weather
 from tests.chaos.network import CLIENTS
 from tests.chaos.schedule import Fault, Kind, Whom
 from tests.chaos.service import BROKER, Muster, Service

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from muster.drills.load.clock import Clock
+from muster.drills.load.asking import Clock
 from tests.brokers.broker import lasting_ports
 from tests.chaos.evidence import StoredCommit, events_in, verified
 from tests.chaos.faults import full

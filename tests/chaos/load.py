@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from muster.drills.load.clock import Clock
+from muster.drills.load.asking import Clock
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
 from tests.chaos.ledger import Ledger

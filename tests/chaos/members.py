@@ -15,11 +15,9 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, sync
-from muster.drills.load.clock import Clock
-from muster.drills.load.coordinators import Coordinators
+from muster.drills.load.asking import PROTOCOL, PROTOCOL_TYPE, Clock, Coordinators, Membership, commit
 from muster.drills.load.load import explained
-from muster.drills.load.requests import PROTOCOL, PROTOCOL_TYPE, Membership, commit
-from muster.drills.measuring.asked import NO_ANSWER
+from muster.drills.measuring.answers import NO_ANSWER
 from muster.events.consumer_protocol import assigned_partitions, encode_assignment, encode_subscription
 from muster.events.kafka.addresses import read_servers
 from muster.events.kafka.connections import Connections

@@ -5,7 +5,7 @@ What belongs here: what passes between any two of them, and what does not. What 
 How it works: each address of everybody has one more before it, which relays. Who connected is found by the pid of the
 other end, so one relay before a broker is enough for all, and the way between any two can be cut or slowed down.
 
-* While a way is cut nothing passes in either direction, and nobody is told (`drills/service/relay.py`). New connections
+* While a way is cut nothing passes in either direction, and nobody is told (`drills/service/proxy.py`). New connections
   are taken and hear nothing.
 * Whoever is *gone* refuses connections, as a machine does on which nobody listens: what was connected is reset.
 
@@ -23,8 +23,8 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
-from muster.drills.service.relay import Streams, Weather
-from muster.drills.service.relay import relay as pass_on
+from muster.drills.service.proxy import Streams, Weather
+from muster.drills.service.proxy import relay as pass_on
 from tests.brokers.broker import HOST, lasting_ports
 
 CLIENTS: Final = "clients"

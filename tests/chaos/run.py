@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.drills.load.clock import Clock
+from muster.drills.load.asking import Clock
 from muster.events.log.base import LogError
 from tests.brokers.broker import BrokerFailed
 from tests.brokers.cluster import Cluster, running_cluster

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import msgspec
 
-from muster.drills.load.coordinators import Coordinators
+from muster.drills.load.asking import Coordinators
 from muster.drills.load.load import explained
 from muster.events.ids import GroupId
 from muster.events.kafka.addresses import read_servers

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from muster.drills.faults.by_command import by_command
-from muster.drills.faults.fault import Stage
+from muster.drills.faults import Stage, by_command
 from tests.drills.running import lives
 from tests.waiting import until
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.drills.errors import NotOurs
 from muster.drills.names import Names, member_name, new_run, short
+from muster.drills.plan import NotOurs
 
 NAMES = Names("0123456789")
 

@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from muster.cli import app
 from muster.coordinator.client.commands.answer import AnswerFormat
-from muster.drills.given import Given
-from muster.drills.plan import Between, Fault, Mode
+from muster.drills.plan import Between, Fault, Given, Mode
 from muster.drills.start import plan_of
 
 KAFKA = ("--kafka", "127.0.0.1:1")

@@ -2,13 +2,12 @@
 
 import pytest
 
-from muster.drills.errors import ServiceFailed
-from muster.drills.load.clock import Clock
+from muster.drills.load.asking import Clock, Membership
 from muster.drills.load.load import Load
-from muster.drills.load.requests import Membership
-from muster.drills.measuring.asked import Kind
+from muster.drills.measuring.answers import Kind
 from muster.drills.names import Names
 from muster.drills.plan import Load as Planned
+from muster.drills.plan import ServiceFailed
 from muster.events.kafka.security import NOT_SECURED
 from tests.drills.measuring.asking import asked
 

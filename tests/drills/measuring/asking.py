@@ -1,6 +1,6 @@
 """Requests that a test says were asked."""
 
-from muster.drills.measuring.asked import Asked, Kind
+from muster.drills.measuring.answers import Asked, Kind
 
 GROUP = "muster-drill-0123456789-static-0"
 

@@ -1,8 +1,6 @@
 """The goals of a drill."""
 
-from muster.drills.measuring.asked import Kind
-from muster.drills.measuring.goals import Goal, goals
-from muster.drills.measuring.waits import waits
+from muster.drills.measuring.answers import Goal, Kind, goals, waits
 from muster.drills.plan import Limits
 from tests.drills.measuring.asking import asked
 

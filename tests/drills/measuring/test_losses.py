@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from muster.drills.measuring.asked import Acknowledged, Place
+from muster.drills.measuring.answers import Acknowledged, Place
 from muster.drills.measuring.losses import Losses, LostCommit, losses, places_recorded
 from muster.events.causes import Cause
 from muster.replay.history.items import Broken, Happened, LogPosition, Unreadable, with_gaps

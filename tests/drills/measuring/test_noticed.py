@@ -1,7 +1,6 @@
 """Errors that reach a member, and those that its client hides."""
 
-from muster.drills.measuring.asked import NO_ANSWER, Kind
-from muster.drills.measuring.noticed import Noticed, hidden, noticed
+from muster.drills.measuring.answers import NO_ANSWER, Kind, Noticed, hidden, noticed
 from tests.drills.measuring.asking import asked
 
 ASKED = [

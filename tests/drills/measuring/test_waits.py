@@ -2,8 +2,7 @@
 
 import pytest
 
-from muster.drills.measuring.asked import Kind
-from muster.drills.measuring.waits import percentile, waits
+from muster.drills.measuring.answers import Kind, percentile, waits
 from tests.drills.measuring.asking import GROUP, asked
 
 

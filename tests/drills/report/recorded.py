@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from muster.drills.checking.log import LogRead
-from muster.drills.faults.fault import Mark
-from muster.drills.measuring.asked import NO_ANSWER, Acknowledged, Asked, Kind, Place
+from muster.drills.checking import LogRead
+from muster.drills.faults import Mark
+from muster.drills.measuring.answers import NO_ANSWER, Acknowledged, Asked, Kind, Place
 from muster.drills.names import Names
 from muster.drills.plan import Fault, Limits, Load, Plan
 from muster.drills.report.making import Recorded

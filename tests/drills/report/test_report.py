@@ -6,13 +6,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from muster.drills.measuring.asked import Acknowledged, Asked, Kind, Place
+from muster.drills.measuring.answers import Acknowledged, Asked, Kind, Place
 from muster.drills.report.html import document
-from muster.drills.report.lanes import lanes, members_waits
 from muster.drills.report.making import result
-from muster.drills.report.moments import moments
 from muster.drills.report.result import Result
 from muster.drills.report.table import headline, print_result
+from muster.drills.report.timeline import lanes, members_waits, moments
 from muster.replay.report.page import SpanOnPage, Stretch
 from tests.drills.report.recorded import FAULT_MS, GROUP, NAMES, asked, rebalanced, recorded
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from muster.drills.errors import NotOurs
 from muster.drills.names import Names
-from muster.drills.service.cleaning import delete_groups
+from muster.drills.plan import NotOurs
+from muster.drills.service.cluster import delete_groups
 from muster.events.kafka.security import NOT_SECURED
 
 NOBODY = "127.0.0.1:1"

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.drills.service.lasting_ports import HOST
-from muster.drills.service.proxy import Proxy
-from muster.drills.service.relay import Weather
+from muster.drills.service.process import HOST
+from muster.drills.service.proxy import Proxy, Weather
 from muster.events.kafka.addresses import BrokerAddress, read_address
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.waiting import until

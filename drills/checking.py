@@ -1,14 +1,22 @@
-"""Reads what the log has had since the drill began: the events of its groups, and those of the partitions."""
+"""Looks at the log and asks the service once the fault is over: events, committed offsets, groups."""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Self
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Final, Self
 
 import msgspec
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
+from kio.schema.types import GroupId
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from muster.coordinator.client.coordinator_link import CoordinatorLink, NoCoordinator
 from muster.drills.names import Names
 from muster.events.events import AnyPartitionEvent
 from muster.events.foreign_records import ForeignRecords
+from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.base import EventLog
 from muster.events.records import StoredRecord
@@ -85,3 +93,48 @@ class DrilledLog:
         async for chunk in self._log.read(partition, start=start):
             for record in strangers.without(chunk):
                 yield record
+
+
+TIMEOUT_MS: Final = 30_000
+LIST_EVERY_S: Final = 0.2
+
+
+async def committed(bootstrap: str, group_ids: Iterable[str], security: KafkaSecurity) -> Mapping[tuple[str, int], int]:
+    """The offsets by group and partition; each group has one topic. Raises AdminError."""
+    link = CoordinatorLink(bootstrap, retry_ms=TIMEOUT_MS, security=security)
+
+    async def of(group_id: str) -> dict[tuple[str, int], int]:
+        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=GroupId(group_id), topics=None),))
+        answer = await link.ask(group_id, Exchange(request, OffsetFetchResponse), _error_of, changes=False)
+        return {
+            (group_id, int(each.partition_index)): int(each.committed_offset)
+            for topic in answer.groups[0].topics
+            for each in topic.partitions
+        }
+
+    try:
+        found: dict[tuple[str, int], int] = {}
+        for offsets in await asyncio.gather(*map(of, group_ids)):
+            found |= offsets
+        return found
+    finally:
+        await link.close()
+
+
+async def groups_there(bootstrap: str, security: KafkaSecurity, *, timeout_ms: int = TIMEOUT_MS) -> frozenset[str]:
+    """The ids of all groups; a service that reads its log yet is waited for. Raises AdminError."""
+    link = CoordinatorLink(bootstrap, retry_ms=timeout_ms, security=security)
+    attempts = AsyncRetrying(
+        retry=retry_if_exception_type(NoCoordinator),
+        wait=wait_fixed(LIST_EVERY_S),
+        stop=stop_after_delay(timeout_ms / 1000),
+        reraise=True,
+    )
+    try:
+        return frozenset(await attempts(link.list_groups))
+    finally:
+        await link.close()
+
+
+def _error_of(answer: OffsetFetchResponse) -> tuple[ErrorCode, str | None]:
+    return answer.groups[0].error_code, None
