@@ -7,6 +7,7 @@ Spark's own log is for those who ask for it (`--verbose`): else the JVM that is 
 of `spark-submit` is silent from the session on.
 """
 
+import logging
 import os
 import re
 import sys
@@ -61,16 +62,12 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
 
     `packages`: Maven coordinates of what the workers need besides; under `spark-submit` its `--packages` has them.
     """
-    from pyspark import SparkConf, SparkContext, accumulators  # noqa: PLC0415 -- a second, and most builds need none
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 -- a second, and most builds need none
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not verbose:
-        # A JVM that dies breaks off what it was telling these servers (one until Spark 4.0, by TCP and by a Unix socket
-        # since 4.1), which print a traceback; the error comes anyway.
-        for each in vars(accumulators).values():
-            if isinstance(each, type) and issubclass(each, BaseServer):
-                setattr(each, "handle_error", lambda *_: None)  # noqa: B010 -- a method of theirs
+        _leave_out_tracebacks()
     if SparkContext._gateway is None:  # noqa: SLF001 -- nothing else tells
         _start_jvm(master, packages, verbose=verbose)
     given: SparkConf | None = None
@@ -90,6 +87,21 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
             raise SparkFailed(f"Spark does not start: it gave up; is there a master at {master}?") from error.__cause__
         raise
     return session
+
+
+def _leave_out_tracebacks() -> None:
+    """Keep what a JVM that dies breaks off from being printed with a traceback; the error itself comes anyway."""
+    from pyspark import accumulators  # noqa: PLC0415 -- as above
+
+    for each in vars(accumulators).values():  # one server until Spark 4.0, by TCP and by a Unix socket since 4.1
+        if isinstance(each, type) and issubclass(each, BaseServer):
+            setattr(each, "handle_error", lambda *_: None)  # noqa: B010 -- a method of theirs
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """A command that is under way when the JVM dies: py4j logs it to the root logger, with a traceback."""
+    return "py4j" not in record.pathname
 
 
 def told_session(

@@ -51,6 +51,28 @@ def test_a_jvm_that_ends_while_the_session_is_made_is_a_line(monkeypatch: pytest
 
 
 @pytest.mark.spark
+def test_a_command_that_a_dying_jvm_does_not_answer_leaves_no_traceback(
+    spark_session_here: "SparkSession", caplog: pytest.LogCaptureFixture
+) -> None:
+    """py4j logs it to the root logger."""
+    from py4j.java_gateway import GatewayClient
+    from py4j.protocol import ERROR, ERROR_ON_RECEIVE, Py4JNetworkError
+
+    class Broken:
+        def send_command(self, _: str) -> str:
+            raise Py4JNetworkError("gone", when=ERROR_ON_RECEIVE)
+
+        def close(self, _: bool) -> None: ...
+
+    class Client(GatewayClient):  # type: ignore[misc]  # py4j has no types
+        def _get_connection(self) -> Broken:
+            return Broken()
+
+    assert Client().send_command("c\n", retry=False) == ERROR
+    assert caplog.records == []
+
+
+@pytest.mark.spark
 def test_a_workers_exception_is_a_line(spark_session_here: "SparkSession") -> None:
     """Not the page that Spark makes of it."""
 
