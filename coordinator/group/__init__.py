@@ -18,7 +18,6 @@
     departures.py standbys.py roles.py   replacing members that are gone; active members, standbys, learners
     configs.py settings.py     the configs of one group; the settings of the rules
     alter_configs.py membership_change.py membership_timeouts.py   IncrementalAlterConfigs of a group, and its timeouts
-    names.py                   what a name is that an administrator gives: a member, expected, or nothing
     move_text.py               the progress of a release or an adoption, for people
     release.py repair.py rewriting.py    releasing a group upstream; recreating a damaged one; writing records again
     timeouts.py retention.py   timeouts that have elapsed; expired offsets and groups

@@ -10,7 +10,8 @@ invalid request for this group; 81 above group.max.size.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -34,16 +35,52 @@ from muster.coordinator.group.configs import (
     number,
 )
 from muster.coordinator.group.departures import retiring_members
+from muster.coordinator.group.held_joins import held_join_of
 from muster.coordinator.group.membership_change import MembershipChange, apply_change
-from muster.coordinator.group.names import LISTED_AS, like, what_is
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ReleasedMember
 from muster.coordinator.group.roles import learners, supports_roles
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
-from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.near_names import did_you_mean
 from muster.events.records import FORMAT_LEVEL
-from muster.events.state import Group, GroupState, Member
+from muster.events.state import Group, GroupState, Member, MemberRole
+
+LISTED_AS: Final[Mapping[str, str]] = {LEARNERS: "a learner", REGISTERED: "expected", RETIRED: "retiring"}
+"""The nature of a name that is in the list of a config."""
+
+_ROLES: Final[Mapping[MemberRole, str]] = {
+    MemberRole.ACTIVE: "an active member",
+    MemberRole.LEARNER: "a learner",
+    MemberRole.STANDBY: "a standby",
+    MemberRole.CALLED: "a standby that was called",
+}
+
+
+def what_is(turn: Turn, name: str) -> str | None:
+    """Say what the group has by this name; None if it has nothing."""
+    group, instance = turn.group, GroupInstanceId(name)
+    member = group.members.get(group.instances.get(instance) or MemberId(name))
+    if member is not None:
+        return _member(member, name)
+    if held_join_of(turn.soft, instance) is not None or name in turn.soft.held_joins:
+        return "expected, and its join waits for others"
+    if instance in group.registrations:
+        return "expected, and has not joined"
+    return None
+
+
+def like(turn: Turn, name: str) -> str:
+    """Return names like this one, to be put behind a sentence."""
+    members = (member.name for member in turn.group.members.values())
+    return did_you_mean(name, [*members, *turn.group.registrations])
+
+
+def _member(member: Member, name: str) -> str:
+    if name != member.name:
+        return f"the member id of {member.name!r}, which has to be named by its instance id"
+    return f"{_ROLES[member.role]}{' that is retiring' if member.retiring else ''}"
+
 
 REGISTERED_INSTANCE_ID_LENGTH_MAX = 249
 NAME_SHOWN = 100

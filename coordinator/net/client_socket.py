@@ -24,13 +24,12 @@ import structlog
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.outcomes import Superseded
 from muster.coordinator.load.current_work import RequestWork
-from muster.coordinator.net.connection_memory import ConnectionMemory, unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.net.frames import Connection
 from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.net.listening import Listening
-from muster.coordinator.net.memory import FREE_BYTES, EvictionOrder
+from muster.coordinator.net.memory import FREE_BYTES, ConnectionMemory, EvictionOrder, unsent_bytes
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
 from muster.coordinator.service import Cancel

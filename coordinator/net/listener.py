@@ -1,18 +1,25 @@
-"""Accepting clients at a listening socket, many in one turn of the event loop.
+"""Accepting clients at a listening socket, many in one turn of the event loop; with TLS, too.
 
 uvloop's own servers accept one client in each turn. When a crowd connects again, as after a takeover or a restart,
 turns are long: the last of three hundred clients would be accepted after more than a second.
 
-What belongs here: accepting. What it must not know: limits, TLS, requests.
+An asyncio server makes a TLS connection known only after its handshake, so no limit would apply to clients that never
+finish theirs. Here a client is counted first, and then the handshake begins (tls_handshake.py), which has a time limit.
+
+What belongs here: accepting. What it must not know: limits, requests.
 """
 
 import asyncio
 import socket
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import structlog
 
+from muster.coordinator.load.turns import Turns
+from muster.coordinator.net.hosts import java_host
+from muster.coordinator.net.tls_handshake import Handshake, log_failed
 from muster.events.kafka.shortage import tell_not_accepted
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -84,3 +91,49 @@ class PlainListener(Listener):
             await self._loop.connect_accepted_socket(self._new_connection, client)
         except OSError:  # it has gone
             client.close()
+
+
+class TlsListener(Listener):
+    """Accepts clients that speak TLS; see the module.
+
+    `turns` are the handshakes', of all listeners. `admit` counts a handshake and returns whether the client may stay.
+    `ended` is called when the place of one that was admitted is free, perhaps twice. `failed`: see Handshake.
+    """
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        new_connection: Callable[[], asyncio.Protocol],
+        context: ssl.SSLContext,
+        turns: Turns,
+        *,
+        admit: Callable[[Handshake], bool],
+        ended: Callable[[Handshake], None],
+        failed: Callable[[str, str], None] = log_failed,
+    ) -> None:
+        super().__init__(bound)
+        self._new_connection = new_connection
+        self._context = context
+        self._turns = turns
+        self._ended = ended
+        self._admit = admit
+        self._failed = failed
+
+    def _accepted(self, client: socket.socket, host: str) -> None:
+        handshake = Handshake(
+            java_host(host),
+            self._context,
+            self._turns,
+            made=self._made,
+            ended=self._ended,
+            failed=self._failed,
+        )
+        if self._admit(handshake):
+            handshake.begin(client)
+        else:
+            client.close()
+
+    def _made(self, handshake: Handshake) -> asyncio.Protocol:
+        """The handshake has ended: its connection is counted in its place."""
+        self._ended(handshake)
+        return self._new_connection()

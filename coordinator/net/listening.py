@@ -19,10 +19,9 @@ from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.net.kept_sockets import NOT_KEPT, KeptSockets
 from muster.coordinator.net.limits import ConnectionLimits
-from muster.coordinator.net.listener import Listener, PlainListener
+from muster.coordinator.net.listener import Listener, PlainListener, TlsListener
 from muster.coordinator.net.memory import Memory
 from muster.coordinator.net.tls_handshake import Handshake
-from muster.coordinator.net.tls_listener import TlsListener
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.service import Cancel
 

@@ -31,6 +31,8 @@ from typing import Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, leave, sync
+
 PROTOCOL_TYPE: Final = "muster"
 """Not `consumer`: a direct member of the newer protocol (KIP-848) would convert such a group."""
 UNKNOWN_GENERATION: Final = -1
@@ -249,3 +251,27 @@ def _was_used(shadow: Shadow) -> bool:
 def _use(shadow: Shadow, wanted: int) -> Shadow:
     last_used = shadow.last_used if wanted == UNKNOWN_GENERATION else shadow.identity
     return msgspec.structs.replace(shadow, wanted=wanted, bumped_for=wanted, last_used=last_used)
+
+
+_COORDINATED: Final = "Muster coordinates this group"
+_EMPTY: Final = "nobody is left in this group"
+
+
+def shadow_request(group_id: str, action: Action, name: ShadowName, *, session_timeout_ms: int) -> GroupRequest:
+    """Build an action's request."""
+    who = AsMember(
+        group_id=group_id,
+        group_instance_id=name.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=name.protocol_name,
+    )
+    match action:
+        case Join():
+            return join(who, action.member_id, metadata=b"", session_timeout_ms=session_timeout_ms, reason=_COORDINATED)
+        case Sync():
+            member_id = action.identity.member_id
+            return sync(who, member_id, action.identity.generation_id, {member_id: b""})
+        case ShadowHeartbeat():
+            return heartbeat(who, action.identity.member_id, action.identity.generation_id)
+        case Leave():
+            return leave(who, action.member_id, reason=_EMPTY)

@@ -46,8 +46,8 @@ from muster.coordinator.upstream.shadow import (
     on_left,
     on_synced,
     reason_of,
+    shadow_request,
 )
-from muster.coordinator.upstream.shadow_requests import shadow_request
 from muster.events.ids import GroupId
 from muster.events.kafka.connections import ignore
 from muster.events.kafka.errors import AnswerLost, TryAgain

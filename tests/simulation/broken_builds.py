@@ -12,7 +12,7 @@ import msgspec
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
-from muster.coordinator.runtime.partition.old_leases import OldLeases
+from muster.coordinator.runtime.partition.former_owners import OldLeases
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats, GrantedTicket, _Owner
 from muster.coordinator.sidecar.forwarding.owners import Outcome, Owners

@@ -17,10 +17,9 @@ import structlog
 
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.net.listener import Listener, PlainListener
+from muster.coordinator.net.listener import Listener, PlainListener, TlsListener
 from muster.coordinator.net.listening import BACKLOG, addresses_of, bind_each
 from muster.coordinator.net.tls_handshake import Handshake as TlsHandshake
-from muster.coordinator.net.tls_listener import TlsListener
 from muster.coordinator.peers.link.connection import Handshake, PeerConnection
 from muster.coordinator.peers.link.messages import LEVEL, Challenge, Denied, Proof
 from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, refusal_of, welcome

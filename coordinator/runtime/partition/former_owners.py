@@ -1,13 +1,50 @@
-"""Former owners that did not write CoordinatorStopped: they crashed, or still run and are deposed now.
+"""The former owners of partitions: until when they may still answer from memory, and whether to warn of one.
 
-What belongs here: the decision whether to warn. A deposed owner finds out only by its next append, so the new owner
-warns. A name may come again, as a pod's does: it may be an owner's before this one, and this process's own.
+A former owner may answer for a lease after its last proof, which it sent before our fence record was in the log; unless
+it stopped cleanly. If this process loses the partition for a moment and takes it over again, the former owner is this
+process itself, and the lease of the one before it still counts.
+
+One that did not write CoordinatorStopped crashed, or still runs and is fenced now. It finds out only by its next
+append, so the new owner warns. A name may come again, as a pod's does: it may be an owner's before this one, and this
+process's own.
 """
 
 import structlog
 
 from muster.coordinator.log_throttle import LINE_INTERVAL_MS
 from muster.events.events import AnyPartitionEvent, CoordinatorElected, CoordinatorStopped
+
+
+class OldLeases:
+    """See the module. Times are by the clock of leases."""
+
+    def __init__(self) -> None:
+        self._until_ms: dict[int, int] = {}
+        self._served: dict[int, int] = {}
+
+    def taken_over(self, number: int, last_event: AnyPartitionEvent | None, *, fenced_ms: int, lease_ms: int) -> None:
+        """Note a takeover. `last_event`: the last before the claim; `fenced_ms`: when the fence record was there."""
+        if last_event is None or isinstance(last_event, CoordinatorStopped):
+            return
+        if not self.is_ours(number, last_event):
+            self._until_ms[number] = fenced_ms + lease_ms
+
+    def is_ours(self, number: int, last_event: AnyPartitionEvent | None) -> bool:
+        """Whether the partition's last owner was this process itself; by the epoch, as a name may come again."""
+        return last_event is not None and last_event.owner_epoch == self._served.get(number)
+
+    def served(self, number: int, epoch: int) -> None:
+        """Note that this process serves the partition, under this epoch."""
+        self._served[number] = epoch
+
+    def has_served(self, number: int) -> bool:
+        """Whether this process has served the partition before."""
+        return number in self._served
+
+    def left_ms(self, number: int, now_ms: int) -> int:
+        """The time for which a former owner may still answer."""
+        return max(0, self._until_ms.get(number, now_ms) - now_ms)
+
 
 log = structlog.get_logger(__name__)
 

@@ -13,14 +13,13 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
-from muster.coordinator.runtime.partition.former_owners import FormerOwners
+from muster.coordinator.runtime.partition.former_owners import FormerOwners, OldLeases
 from muster.coordinator.runtime.partition.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
     members_reachable,
 )
-from muster.coordinator.runtime.partition.old_leases import OldLeases
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.strangers_watch import StrangersSeen
 from muster.events.log.base import EventLog

@@ -3,17 +3,18 @@
 What belongs here: making the parts, and their order at the start and the end.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Final, Protocol
 
 import structlog
 
 from muster.coordinator.assembly import CannotServe, Readiness, collect
-from muster.coordinator.cluster import Node, new_cluster
+from muster.coordinator.cluster import Cluster, Node, new_cluster
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.partition_sharing import PartitionSharing
-from muster.coordinator.peers.link.links import PeerLinks
+from muster.coordinator.peers.link.links import LinkState, PeerLinks
 from muster.coordinator.peers.link.listener import PeerListener
 from muster.coordinator.peers.peer_metrics import LinkMetrics
 from muster.coordinator.peers.peer_status import links_status
@@ -27,11 +28,67 @@ from muster.coordinator.settings.sidecar import OWNER
 from muster.coordinator.sidecar.forwarding.edge import Edge
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.forwarding.owners import Owners
-from muster.coordinator.sidecar.forwarding.reach import TAKEOVER_MS, OwnersReach
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned, SharedListing
 from muster.coordinator.sidecar.relay.intercept import Forward, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX
+
+TAKEOVER_MS: Final = 5_000
+"""How long a takeover lasts at most, after the session of the owner before is over."""
+
+
+class Links(Protocol):
+    """The connections to the other processes."""
+
+    def is_linked(self, node: Node) -> bool:
+        """Whether there is a connection to the process."""
+
+    def states(self) -> Sequence[LinkState]:
+        """The other processes that own partitions, and whether each is reached. Thread-safe."""
+
+
+class OwnersReach:
+    """See the module. `look` is to be called when owners or connections change; the properties are thread-safe."""
+
+    def __init__(
+        self, cluster: Callable[[], Cluster], links: Links, *, monotonic_ms: Callable[[], int], takeover_ms: int
+    ) -> None:
+        self._cluster = cluster
+        self._links = links
+        self._monotonic_ms = monotonic_ms
+        self._takeover_ms = takeover_ms
+        self._was_reached = False
+        self._lost_since_ms: int | None = None
+
+    def look(self) -> None:
+        """Look whether the owner of any partition is reached; this process's own ones are."""
+        cluster = self._cluster()
+        if any(
+            owner is not None and (owner.node_id == cluster.node.node_id or self._links.is_linked(owner))
+            for owner in cluster.owners or ()
+        ):
+            self._was_reached, self._lost_since_ms = True, None
+        elif self._lost_since_ms is None:
+            self._lost_since_ms = self._monotonic_ms()
+
+    @property
+    def lost_ms(self) -> int:
+        """For how long no owner was reached; 0 while one is."""
+        since_ms = self._lost_since_ms
+        return 0 if since_ms is None else self._monotonic_ms() - since_ms
+
+    @property
+    def not_ready(self) -> str | None:
+        """The message of /readyz; None while an owner is reached, or may be again soon."""
+        if self._lost_since_ms is None or (self._was_reached and self.lost_ms <= self._takeover_ms):
+            return None
+        for_s = f"for {self.lost_ms // 1000} s this process has reached no owner of a partition"
+        tried = [
+            f"node {each.node.node_id} at {each.node.host}:{each.node.port}: {each.error or 'it has not answered yet'}"
+            for each in self._links.states()
+        ]
+        return f"{for_s}; {'; '.join(tried) or 'no process owns any: start one with --role owner or both'}"
+
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ import msgspec
 import structlog
 
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.net.connection_memory import unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
+from muster.coordinator.net.memory import unsent_bytes
 from muster.coordinator.sidecar.messages.request_start import api_and_client_of
 from muster.coordinator.sidecar.relay.connect_queue import ConnectQueue, ConnectQueues
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics

@@ -27,7 +27,7 @@ from muster.coordinator.service import AcceptingTicket, Cancel
 from muster.coordinator.sidecar.messages.own_requests import PendingRequests
 from muster.coordinator.sidecar.messages.request_plan import PlanOf, Rewrite
 from muster.coordinator.sidecar.relay import broker_side
-from muster.coordinator.sidecar.relay.answer_scheduler import AnswerScheduler
+from muster.coordinator.sidecar.relay.answers import AnswerScheduler
 from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
 from muster.coordinator.sidecar.relay.broker_side import BrokerEndpoint, BrokerSide
 from muster.coordinator.sidecar.relay.conversation import Conversation

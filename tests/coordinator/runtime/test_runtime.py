@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.runtime.ownership.successor import READ_TIMEOUT_S
+from muster.coordinator.runtime.ownership.owned_partition import READ_TIMEOUT_S
 from muster.events.avro.codec import decode, records_of
 from muster.events.events import (
     CoordinatorElected,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from muster.coordinator.net.frames import oversized_frame
 from muster.coordinator.wire.api import Fault
-from muster.coordinator.wire.other_protocols import oversized_frame
 
 
 @pytest.mark.parametrize(

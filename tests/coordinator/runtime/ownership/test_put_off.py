@@ -6,7 +6,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.runtime.partition.old_leases import OldLeases
+from muster.coordinator.runtime.partition.former_owners import OldLeases
 from muster.events.events import CoordinatorElected, CoordinatorStopped
 from muster.events.log.base import LogUnavailable
 from muster.events.log.memory import MemoryStorage

@@ -2,7 +2,7 @@
 
 from muster.coordinator.peers.peer_metrics import LinkMetrics
 from muster.coordinator.peers.peer_status import links_status
-from muster.coordinator.sidecar.forwarding.reach import OwnersReach
+from muster.coordinator.sidecar.forwarding.assembly import OwnersReach
 from tests.coordinator.sidecar.forwarding.stage import Stage, forwarding
 from tests.waiting import until
 
