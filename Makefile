@@ -1,21 +1,31 @@
 # Every target does its own set-up; Python 3.11 to 3.13 and make are all that must be there.
 PYTHON ?= python3
 VENV ?= .venv
+VENV_QUICK ?= .venv-quick
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo drill test quick lint unit coverage rules mutants judge judge-clients fuzz frames damage model simulate chaos conformance-long cluster compose bench clean
+.PHONY: help demo drill test quick format lint unit coverage rules mutants judge judge-clients fuzz frames damage model simulate chaos conformance-long cluster compose bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
-$(VENV)/.base: requirements.lock pyproject.toml
+define new_environment
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"muster: Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}; say make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check uv
+endef
+
+$(VENV)/.base: requirements.lock pyproject.toml
+	$(new_environment)
 	$(UV) pip install --quiet --constraint requirements.lock --editable . --group demo
+	@touch $@
+
+$(VENV_QUICK)/.made: requirements.lock pyproject.toml
+	$(new_environment)
+	$(@D)/bin/python -m uv pip install --quiet --constraint requirements.lock --editable . --group quick
 	@touch $@
 
 $(VENV)/.brokers: $(VENV)/.base
@@ -34,9 +44,13 @@ drill: $(VENV)/.base $(VENV)/.brokers ## A failover drill on a real broker (KIND
 
 test: lint unit ## All checks and tests, with real brokers and real clients
 
-quick: $(VENV)/.all ## What one runs after each edit: no broker, under 90 seconds
-	$(BIN)/ruff check --quiet .
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --quick --quiet --numprocesses 2 --dist loadfile
+quick: $(VENV_QUICK)/.made ## Rules, events, causes and the bugs of other coordinators: under a minute, for after each edit
+	$(VENV_QUICK)/bin/ruff check --quiet .
+	HYPOTHESIS_PROFILE=quick $(VENV_QUICK)/bin/pytest --quick --quiet --numprocesses 2
+
+format: $(VENV_QUICK)/.made ## Format the code, and mend what ruff can mend
+	$(VENV_QUICK)/bin/ruff format .
+	$(VENV_QUICK)/bin/ruff check --fix .
 
 lint: $(VENV)/.all
 	$(BIN)/ruff check .
@@ -95,4 +109,4 @@ bench: $(VENV)/.all ## Measure beside a real Kafka; writes benchmarks/results/
 	PYTHONPATH=. $(BIN)/python -m benchmarks
 
 clean: ## Remove what was made
-	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV_QUICK) build dist .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -30,7 +30,9 @@ from muster.events.log.url import open_log
 from muster.replay.fleet.archive import streaming
 from muster.replay.fleet.archive.connector import PACKAGE
 from muster.replay.fleet.session import spark_session
-from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
+from tests.brokers.jars import KAFKA_VERSION
 
 GROUPS: Final = 1_000
 EVENTS_PER_REBALANCE: Final = 31

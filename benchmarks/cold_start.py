@@ -16,7 +16,8 @@ from rich.console import Console
 from benchmarks.measuring.history import mixed_groups, one_group, write
 from benchmarks.results import Figure, Goal, Results
 from muster.events.log.kafka.log import KafkaEventLog
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
 from tests.muster_process import MusterProcess, running_muster
 from tests.waiting import until_so
 

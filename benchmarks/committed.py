@@ -26,7 +26,8 @@ from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
 from muster.events.partitioner import partition_for
 from muster.events.records import Transition
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
 from tests.muster_process import running_muster
 from tests.sharing_processes import sharing_process, until_served, until_shared, until_standing_by
 

@@ -19,7 +19,8 @@ from benchmarks.measuring.wire import Link
 from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
 from muster.coordinator.group.commands import AnyCommand
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
 from tests.coordinator.group.crowd import Crowd, formed
 from tests.muster_process import running_muster, sqlite_log
 

@@ -27,7 +27,7 @@ from benchmarks.measuring.history import one_group
 from benchmarks.results import Figure, Goal, Results
 from muster.replay.archive.manifest import opened
 from muster.replay.fleet.session import spark_session
-from tests.brokers import KAFKA_VERSION
+from tests.brokers.jars import KAFKA_VERSION
 
 DAYS: Final = 365
 PART: Final = 4

@@ -17,7 +17,8 @@ from benchmarks.measuring.groups import Member
 from benchmarks.measuring.heartbeats import WARMING, flood, form_groups
 from benchmarks.measuring.processes import cpu_seconds
 from benchmarks.results import KAFKA, SIDECAR, Figure, Goal, Results
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
 from tests.muster_process import MusterProcess
 from tests.sharing_processes import SHARED_WITHIN_S, sharing_sidecar
 from tests.waiting import until_so

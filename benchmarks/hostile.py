@@ -22,7 +22,8 @@ from benchmarks.measuring.groups import links_to
 from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
 from benchmarks.sidecar import running_sidecar
 from muster.coordinator.wire.registry import APIS
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
 from tests.coordinator.hostile import as_many_as_allowed, exactly, exchange, four_megabytes
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.wire.smallest import Path as ArrayPath

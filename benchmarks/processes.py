@@ -20,8 +20,8 @@ from benchmarks.measuring.pings import FETCH, PRODUCE, answer_to, fetch_of, prod
 from benchmarks.measuring.processes import cpu_seconds
 from benchmarks.measuring.relaying import MB, topic
 from benchmarks.results import Figure, Goal, Results
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import MEASURED_JVM_OPTIONS, lasting_ports
+from tests.brokers.choice import running_broker
 from tests.coordinator.kio_client import frame, with_length
 from tests.muster_process import MusterProcess, running_muster
 from tests.waiting import until_so

@@ -30,7 +30,9 @@ from muster.events.ids import GroupId
 from muster.events.log.base import EventLog
 from muster.events.log.url import open_log
 from muster.events.records import Transition
-from tests.brokers import KAFKA_VERSION, MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
+from tests.brokers.jars import KAFKA_VERSION
 
 GROUPS: Final = 1_000
 WINDOW: Final = 10_000

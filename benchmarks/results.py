@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from tests.brokers import KAFKA_VERSION
+from tests.brokers.jars import KAFKA_VERSION
 
 KAFKA = "kafka"
 MUSTER = frozenset({"sqlite", "kafka-log", "spark", "sidecar", "edge", "fleet", "snapshot"})

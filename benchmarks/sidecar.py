@@ -22,8 +22,8 @@ from benchmarks.measuring.processes import resident_bytes
 from benchmarks.measuring.proxies import NotToBeHad, kafka_proxy
 from benchmarks.measuring.relaying import MB, Moved, Way, drain, flood, topic
 from benchmarks.results import KAFKA, SIDECAR, Figure, Goal, Results
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import MEASURED_JVM_OPTIONS, lasting_ports
+from tests.brokers.choice import running_broker
 from tests.muster_process import MusterProcess, running_muster
 
 CONFIG = {"group.initial.rebalance.delay.ms": "50"}

@@ -15,7 +15,8 @@ from benchmarks.measuring.joins import JoiningGroup
 from benchmarks.measuring.loading import projection_rates, restart
 from benchmarks.measuring.scaling import PARTITIONS, declare_topic, rebalances_of_scaling
 from benchmarks.results import STANDALONE, Figure, Goal, Results
-from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.choice import running_broker
 from tests.muster_process import running_muster, sqlite_log
 
 CONFIG = {"group.initial.rebalance.delay.ms": "50"}

@@ -102,7 +102,8 @@ def _as_typed(path: Path) -> Path:
 def _broker_log(stage: Stage, stack: ExitStack) -> str:
     """Start a broker; the URL of a log on it."""
     try:
-        from tests.brokers import NoBroker, running_broker  # noqa: PLC0415 -- its packages are installed for --kafka alone
+        from tests.brokers.broker import NoBroker  # noqa: PLC0415 -- its packages are installed for --kafka alone
+        from tests.brokers.choice import running_broker  # noqa: PLC0415
     except ImportError as error:
         raise CannotBegin(f"{error.name} is missing; `make demo KAFKA=1` installs all that --kafka needs") from error
     stage.note("A Kafka broker starts. The first time it is downloaded, some 60 MB.")

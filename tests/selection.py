@@ -1,7 +1,8 @@
 """Which tests run, and in which order, as a pytest plugin.
 
-`--quick` is what one runs after each edit: no broker, no client of others, no process that serves. What it leaves out
-stands here, in one place. A test that asks for Java or a container all the same fails, in a quick run alone.
+`--quick` runs the folders in QUICK: the rules, the events, the causes, and the bugs of other coordinators. They need
+nothing but the package and the group `quick` of pyproject.toml. Folders named `on_broker` are left out, as are tests
+with a marker of MARKERS_LEFT_OUT. If a test starts Java or a container all the same, it fails.
 
 The longest files come first: each is one worker's, and all would wait for one that is begun last. `make test` has
 xdist keep this order (`--no-loadscope-reorder`; by itself it begins with the files that have most tests).
@@ -13,62 +14,23 @@ from typing import Final
 
 import pytest
 
-from tests.brokers.jars import NO_BROKERS_VARIABLE
+from tests.brokers.broker import NO_BROKERS_VARIABLE
 
 ROOT: Final = Path(__file__).parents[1]
-MARKERS_LEFT_OUT: Final = ("broker", "clients", "spark")
-# Brokers and clients, whole processes, schedules by the hundred, deaths at each step, and requests of their full size.
-LEFT_OUT: Final = (
-    "tests/brokers",
-    "tests/chaos/test_chaos.py",
-    "tests/clients",
-    "tests/conformance/fuzz",
-    "tests/conformance/test_conformance.py",
-    "tests/conformance/test_defaults.py",
-    "tests/conformance/test_playing.py",
-    "tests/conformance/test_reasons.py",
-    "tests/conformance/test_restarts.py",
-    "tests/conformance/test_through_sidecar.py",
-    "tests/coordinator/client/commands",
-    "tests/coordinator/group/test_cost.py",
-    "tests/coordinator/observability/test_log_lines.py",
-    "tests/coordinator/observability/test_loop_watch.py",
-    "tests/coordinator/peers/test_sharer.py",
-    "tests/coordinator/runtime/partition/test_retention_clock.py",
-    "tests/coordinator/sidecar/relay/test_hostile_requests.py",
-    "tests/coordinator/standalone/test_hostile_requests.py",
-    "tests/coordinator/upstream/test_outages.py",
-    "tests/coordinator/wire/test_bounds.py",
-    "tests/damage",
-    "tests/demo",
-    "tests/drills/report/test_browser.py",
-    "tests/drills/test_drills.py",
-    "tests/drills/test_running_service.py",
-    "tests/events/log/sqlite/test_crash.py",
-    "tests/events/log/sqlite/test_trim.py",
-    "tests/events/log/sqlite/test_trouble.py",
-    "tests/events/log/sqlite/test_write_ahead.py",
-    "tests/faults",
-    "tests/frames",
-    "tests/judge",
+MARKERS_LEFT_OUT: Final = ("broker", "clients", "slow", "spark")
+ON_BROKER: Final = "on_broker"
+"""The name of folders whose tests need a broker, or import what starts one."""
+QUICK: Final = (
+    "tests/coordinator/group",
+    "tests/coordinator/wire",
+    "tests/events",
     "tests/known_bugs",
     "tests/model",
-    "tests/mutants",
-    "tests/replay/archive",
-    "tests/replay/commands/test_views.py",
-    "tests/replay/fleet",
-    "tests/replay/incidents/test_any_history.py",
-    "tests/replay/incidents/test_judged.py",
-    "tests/replay/report/test_browser.py",
-    "tests/replay/test_rerun.py",
-    "tests/replay/whatif/test_scenarios_otherwise.py",
-    "tests/replay/whatif/test_whatif_cost.py",
-    "tests/simulation",
-    "tests/test_commands.py",
-    "tests/test_readme.py",
-    "tests/test_secured_log.py",
-    "tests/test_serve.py",
-    "tests/test_wheel.py",
+    "tests/replay/history",
+    "tests/replay/incidents",
+    "tests/replay/rebalances",
+    "tests/test_packages.py",
+    "tests/test_words.py",
 )
 # By how long they took on two cores, in one run.
 LONGEST: Final = (
@@ -102,8 +64,8 @@ LONGEST: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The one option."""
-    parser.addoption("--quick", action="store_true", help="Leave out whatever needs a broker, a client or long.")
+    """Add the one option."""
+    parser.addoption("--quick", action="store_true", help="Run the rules, the events and the causes alone.")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -117,8 +79,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what is left out."""
     if config.getoption("--quick") and collection_path.is_relative_to(ROOT):
-        return collection_path.relative_to(ROOT).as_posix() in LEFT_OUT or None
+        return not is_quick(collection_path.relative_to(ROOT)) or None
     return None
+
+
+def is_quick(path: Path) -> bool:
+    """Return whether a quick run looks into this file or folder, named from the top."""
+    quick = [Path(each) for each in QUICK]
+    return ON_BROKER not in path.parts and any(path.is_relative_to(each) or each.is_relative_to(path) for each in quick)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.measuring.groups import Failed
 from benchmarks.measuring.processes import cpu_seconds
-from tests.brokers import MEASURED_JVM_OPTIONS, resolved_libs
+from tests.brokers.broker import MEASURED_JVM_OPTIONS
+from tests.brokers.jars import resolved_libs
 from tests.brokers.java_tools import LOG_OPTIONS, JavaTool
 
 RECORD_BYTES = 1_024

@@ -13,24 +13,13 @@ How it works: `running_broker` tries the ways in this order and takes the first 
 A broker that is killed and started again, and whose log is read, is always a process of one's own (`restartable.py`),
 and so are the nodes of a cluster (`cluster.py`), and a broker that asks who is there and what they may (`secured.py`).
 
+`broker.py`, `certificates.py`, `child.py` and `leash.py` are imported by tests that need no broker, so they import no
+package of the groups `brokers` and `demo` in pyproject.toml.
+
 Nothing is skipped in silence: `Broker.how` says what was used and what was passed over, `NoBroker` why nothing worked.
+
+    from tests.brokers.choice import running_broker
 
     with running_broker(settings={"min.compaction.lag.ms": "1000"}) as broker:
         print(broker.bootstrap, broker.how)
 """
-
-from tests.brokers.broker import MEASURED_JVM_OPTIONS, Broker, BrokerFailed, NoBroker
-from tests.brokers.choice import How, running_broker
-from tests.brokers.jars import KAFKA_VERSION, Libs, resolved_libs
-
-__all__ = [
-    "KAFKA_VERSION",
-    "MEASURED_JVM_OPTIONS",
-    "Broker",
-    "BrokerFailed",
-    "How",
-    "Libs",
-    "NoBroker",
-    "resolved_libs",
-    "running_broker",
-]

@@ -16,9 +16,11 @@ from typing import Final
 import msgspec
 
 from muster.drills.service.process import LASTING_PORTS, held, port_of, some_held
-from tests.brokers.jars import Libs, resolved_libs
 
 HOST: Final = "127.0.0.1"
+NO_BROKERS_VARIABLE: Final = "MUSTER_TEST_NO_BROKERS"
+"""`pytest --quick` sets it."""
+NO_BROKERS: Final = "a quick run starts no broker and no client: mark the test, or see tests/selection.py"
 PLAIN: Final[Mapping[str, str]] = {"PLAINTEXT": "PLAINTEXT"}
 """The listeners, with their security protocols, of a broker that asks nobody who they are."""
 
@@ -72,11 +74,6 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     """`host:port`, as clients take it."""
     how: str
     """One sentence for people: what was used, in which version, and which ways were passed over and why."""
-
-    @property
-    def libs(self) -> Libs:
-        """Kafka's jars and a `java` to run its tools with; resolved on first use, whatever way the broker runs."""
-        return resolved_libs()
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ from testcontainers.core.container import DockerContainer
 from tests.brokers.broker import (
     HOST,
     JVM_OPTIONS,
+    NO_BROKERS,
+    NO_BROKERS_VARIABLE,
     TEST_SETTINGS,
     Broker,
     BrokerFailed,
@@ -35,7 +37,6 @@ from tests.brokers.broker import (
     start_failure,
 )
 from tests.brokers.image import usable_image
-from tests.brokers.jars import NO_BROKERS, NO_BROKERS_VARIABLE
 from tests.brokers.readiness import NotReady, wait_until_answering
 
 ENGINE_ANSWERS_WITHIN_S: Final = 20

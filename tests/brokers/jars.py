@@ -25,6 +25,8 @@ import requests
 from jgo.maven import Artifact, MavenContext, PythonResolver
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
+from tests.brokers.broker import NO_BROKERS, NO_BROKERS_VARIABLE
+
 KAFKA_VERSION: Final = "4.3.1"
 
 # The exclamation mark keeps jgo from taking a coordinate's own dependency management for everybody's: log4j's names
@@ -41,11 +43,6 @@ REQUIRED_JARS: Final = tuple(
 SCOPES_AT_RUN_TIME: Final = ("compile", "runtime")
 # An archive of classes that does not fit is passed over; Java would say so on standard output, among a tool's answers.
 WITHOUT_A_WORD: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
-# `pytest --quick` sets it.
-NO_BROKERS_VARIABLE: Final = "MUSTER_TEST_NO_BROKERS"
-NO_BROKERS: Final = (
-    "no broker and no client runs in a quick run: the test is to be marked, or named in tests/selection.py"
-)
 REQUEST_TIMEOUT_S: Final = 30
 DOWNLOADS_AT_ONCE: Final = 8
 

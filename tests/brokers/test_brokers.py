@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.brokers import NoBroker, resolved_libs, running_broker
-from tests.brokers.broker import Broker, PortTaken, free_ports, properties_text, start_failure
-from tests.brokers.jars import REQUIRED_JARS
+from tests.brokers.broker import Broker, NoBroker, PortTaken, free_ports, properties_text, start_failure
+from tests.brokers.choice import running_broker
+from tests.brokers.jars import REQUIRED_JARS, resolved_libs
 from tests.brokers.java_tools import JavaTool, ToolEnded, run_tool, running_tool, tool_line
 from tests.brokers.probes import ROOT, WITHIN_S, broker_setting, produced_and_consumed
 from tests.brokers.process import new_cluster_id

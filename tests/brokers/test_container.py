@@ -11,10 +11,11 @@ import docker
 import pytest
 from docker.errors import DockerException, ImageNotFound
 
-from tests.brokers import BrokerFailed, NoBroker, resolved_libs, running_broker
+from tests.brokers.broker import BrokerFailed, NoBroker
+from tests.brokers.choice import running_broker
 from tests.brokers.container import OWNER_LABEL, container_broker, environment_name
 from tests.brokers.image import write_root
-from tests.brokers.jars import REQUIRED_JARS
+from tests.brokers.jars import REQUIRED_JARS, resolved_libs
 from tests.brokers.probes import ROOT, broker_setting, produced_and_consumed
 from tests.brokers.readiness import brokers_named_by
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.brokers import Broker, running_broker
+from tests.brokers.broker import Broker
+from tests.brokers.choice import running_broker
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.restartable import RestartableBroker, restartable_broker
 from tests.conformance.playbook import SCRIPTS

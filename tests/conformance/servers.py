@@ -12,8 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tests.brokers import Broker
-from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.broker import HOST, Broker, lasting_ports
 from tests.conformance.member import TOPICS
 from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_EVERY_S, Connection, ms
 from tests.muster_process import TEST_CONFIG, running_muster

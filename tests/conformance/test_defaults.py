@@ -7,7 +7,7 @@ import pytest
 
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
 from muster.coordinator.settings.settings import Settings
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.conformance.wire import Connection
 
 BROKER: Final = 4

@@ -14,8 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.brokers import Broker
-from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.broker import HOST, Broker, lasting_ports
 from tests.brokers.choice import running_broker
 from tests.conformance.member import RANGE
 from tests.conformance.servers import NODE_ID

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from tests.brokers import Broker, running_broker
+from tests.brokers.broker import Broker
+from tests.brokers.choice import running_broker
 from tests.conformance.playbook import SCRIPTS
 from tests.conformance.playing import Plays, differences
 from tests.conformance.script import Script

@@ -50,6 +50,7 @@ def facts(projector: Projector) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     histories=st.lists(HISTORIES, min_size=1, max_size=2),

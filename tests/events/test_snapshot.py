@@ -104,6 +104,7 @@ def of_a_large_group() -> Loading:
     return read_first(h.records)
 
 
+@pytest.mark.slow
 def test_a_large_group_comes_in_parts() -> None:
     """So that no piece is much work; together they are the group."""
     loading = of_a_large_group()
@@ -193,6 +194,7 @@ def test_one_from_the_future_is_not_used() -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_of_another_version_is_not_used() -> None:
     """Its groups may mean something else, though they can be read."""
     loading = of_a_large_group()

@@ -17,7 +17,9 @@ JOBS = 2
 
 
 @pytest.mark.timeout(1_200)  # under a minute, of which a busy machine gives little
-@pytest.mark.parametrize("name", SCOPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "new clients" else ()) for name in SCOPES]
+)
 def test_no_interleaving_breaks_an_invariant(name: str) -> None:
     """Every state within some steps of a group's ordinary way is looked at, and nothing is wrong with any."""
     report = Search(SCOPES[name], jobs=JOBS).run(depth=DEPTHS[name])
@@ -26,7 +28,10 @@ def test_no_interleaving_breaks_an_invariant(name: str) -> None:
     assert report.states >= STATES[name]
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.slow if each == "does not look who is there" else ()) for each in BROKEN],
+)
 def test_broken_rules_are_found(name: str) -> None:
     """Rules that are wrong in one way break the invariant that is there for it."""
     number, rules = BROKEN[name]
@@ -40,6 +45,7 @@ def test_every_invariant_has_rules_that_break_it() -> None:
     assert {number for number, _ in BROKEN.values()} == set(range(1, INVARIANTS + 1))
 
 
+@pytest.mark.slow
 def test_search_is_the_same_each_time() -> None:
     """The same states in the same order, in one process or shared by two."""
     one, other = (Search(SCOPES["old clients"], jobs=jobs).run(depth=3) for jobs in (1, 2))

@@ -13,8 +13,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from tests.brokers import running_broker
 from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.choice import running_broker
 from tests.clients.probe import coordinator_of
 from tests.clients.through_sidecar.holding_proxy import HoldingProxy
 from tests.clients.through_sidecar.member import Member, commit_error, settle

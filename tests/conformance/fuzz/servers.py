@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Final
 
-from tests.brokers import Broker, running_broker
+from tests.brokers.broker import Broker
+from tests.brokers.choice import running_broker
 from tests.conformance.servers import Pair, pair_through_sidecar, pair_with
 
 INITIAL_DELAY_MS: Final = 1_500

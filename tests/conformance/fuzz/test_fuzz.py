@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.conformance.fuzz.__main__ import FOUND
 from tests.conformance.fuzz.generator import generate

@@ -199,6 +199,7 @@ def configure(crowd: Crowd, name: str, value: str) -> None:
     crowd.send(AlterGroupConfig(**crowd._request(44), changes=(change,), validate_only=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "situation",
     [
@@ -233,6 +234,7 @@ def test_what_changes_nothing_copies_nothing() -> None:
     assert refusing.total < 2_000, vars(refusing)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_join_phase_and_the_leaders_sync_touch_everybody_once() -> None:
     """So much for each member as in a small group."""
     each = []
@@ -257,6 +259,7 @@ def test_the_end_of_a_join_phase_and_the_leaders_sync_touch_everybody_once() -> 
     assert each[1] <= 1.5 * each[0]
 
 
+@pytest.mark.slow
 def test_a_group_of_long_subscriptions_is_not_read_whole_at_once() -> None:
     """Neither at the end of a join phase nor at a takeover: less processor time than two of them take to be read."""
     alphabet = string.ascii_letters + string.digits

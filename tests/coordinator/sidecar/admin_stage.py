@@ -14,8 +14,7 @@ from uuid import uuid4
 import msgspec
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
 
-from tests.brokers import Broker
-from tests.brokers.broker import lasting_base
+from tests.brokers.broker import Broker, lasting_base
 from tests.conformance.member import subscription
 from tests.conformance.wire import Connection, Fields, ms
 from tests.muster_process import MusterProcess, running_muster

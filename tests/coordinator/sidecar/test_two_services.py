@@ -12,8 +12,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from tests.brokers import Broker
-from tests.brokers.broker import lasting_base
+from tests.brokers.broker import Broker, lasting_base
 from tests.clients.through_sidecar.member import ASSIGNMENT
 from tests.conformance.member import subscription
 from tests.conformance.wire import Connection, ms

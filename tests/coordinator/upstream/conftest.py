@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.restartable import RestartableBroker, restartable_broker
 from tests.coordinator.upstream.stage import Direct, Process, process, speaking_directly

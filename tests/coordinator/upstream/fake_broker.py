@@ -15,7 +15,10 @@ from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.types import GroupId
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
 
 from tests.coordinator.kio_client import filled
 
@@ -23,6 +26,11 @@ KAFKA_3_2: Final[Mapping[int, int]] = {3: 12, 10: 4, 11: 9, 12: 4, 13: 5, 14: 5,
 """The last version of each API; the first is 0."""
 UNANSWERED: Final = "unanswered"
 _SIZE: Final = struct.Struct(">i")
+
+
+def heartbeat(group_id: str) -> HeartbeatRequest:
+    """A question that changes nothing: nobody is in the group."""
+    return HeartbeatRequest(group_id=GroupId(group_id), generation_id=i32(1), member_id="nobody")
 
 
 class FakeBroker:

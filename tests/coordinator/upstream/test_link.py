@@ -8,10 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
-from kio.schema.types import GroupId as KafkaGroupId
-from kio.static.primitive import i32
 
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
@@ -19,9 +16,9 @@ from muster.coordinator.upstream.link import Brokers, UpstreamLink
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, TryAgain
 from muster.events.kafka.security import KafkaSecurity
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.brokers.cluster import Cluster
-from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
+from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker, heartbeat
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import Process, new_group, unexpected
 from tests.events.log.kafka_proxy import BrokerProxy
@@ -32,11 +29,6 @@ from tests.waiting import until
 FIND_COORDINATOR, HEARTBEAT = 10, 12
 QUIET = {ErrorCode.none, ErrorCode.unknown_member_id}
 """How a heartbeat of nobody's is answered; NONE while the coordinator loads the group."""
-
-
-def heartbeat(group_id: str) -> HeartbeatRequest:
-    """A question that changes nothing: nobody is in the group."""
-    return HeartbeatRequest(group_id=KafkaGroupId(group_id), generation_id=i32(1), member_id="nobody")
 
 
 def errors(kind: str) -> float:

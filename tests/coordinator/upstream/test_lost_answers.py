@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.coordinator.upstream.shadow_driver import PARKED_JOINS_MAX
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.coordinator.upstream.stage import NAME, Direct, Process, new_group, process
 from tests.events.log.kafka_proxy import BrokerProxy
 from tests.waiting import until

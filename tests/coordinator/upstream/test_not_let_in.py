@@ -17,9 +17,9 @@ from muster.events.kafka.security import KafkaSecurity, kafka_security
 from muster.events.log.base import LogMismatch, LogUnavailable
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from tests.brokers.certificates import Authority
-from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker, fake_broker
+from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker, fake_broker, heartbeat
 from tests.coordinator.upstream.stage import unexpected
-from tests.coordinator.upstream.test_link import error_of, heartbeat, nobody
+from tests.coordinator.upstream.test_link import error_of, nobody
 
 
 class Stage:

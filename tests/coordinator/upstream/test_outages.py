@@ -20,9 +20,10 @@ from muster.events.ids import GroupId
 from muster.events.kafka import shortage
 from muster.events.kafka.errors import OwnShortage, TryAgain
 from muster.events.kafka.exchange import Exchange
+from tests.coordinator.upstream.fake_broker import heartbeat
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
-from tests.coordinator.upstream.test_link import error_of, heartbeat
+from tests.coordinator.upstream.test_link import error_of
 from tests.faults.process import seconds, story
 from tests.faults.stumbling import stumbling
 from tests.simulation.virtual_time import VirtualClock

@@ -28,9 +28,10 @@ from muster.coordinator.upstream.reachability import (
 )
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import OwnShortage, TryAgain
+from tests.coordinator.upstream.fake_broker import heartbeat
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import unexpected
-from tests.coordinator.upstream.test_link import error_of, heartbeat
+from tests.coordinator.upstream.test_link import error_of
 from tests.coordinator.upstream.test_outages import cluster_of_three, linked
 from tests.faults.network import Connection
 from tests.faults.process import seconds, story

@@ -12,7 +12,7 @@ from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.upstream.shadow import UNNAMED
 from muster.coordinator.upstream.upstream_members import NotAdoptable, upstream_members
 from muster.events.ids import GroupId
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.coordinator.upstream.stage import ANOTHER, NAME, Direct, Process, new_group, process
 from tests.waiting import until
 

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.upstream.group_probe import KeptUpstream
 from muster.coordinator.upstream.shadow_driver import PARKED_JOINS_MAX
 from muster.coordinator.upstream.shadows import ShadowUnavailable
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.coordinator.upstream.stage import NAME, Direct, Process, new_group, newer_heartbeat, process, share_heartbeat
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.coordinator.upstream.shadows import ShadowUnavailable
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.brokers.restartable import RestartableBroker
 from tests.coordinator.upstream.stage import Direct, Process, new_group, process, speaking_directly
 from tests.waiting import until

@@ -44,6 +44,7 @@ def read(content: bytes) -> Any:
     return finished(message(int.from_bytes(content[:2], "big"), int.from_bytes(content[2:4], "big")).read(content))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("api_key", "version", "path"), ARRAYS)
 def test_an_array_of_the_smallest_entries_is_read_up_to_the_bound(api_key: int, version: int, path: Path) -> None:
     entries_max = bound_of(api_key).entries_max - (len(path) - 1)

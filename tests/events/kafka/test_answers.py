@@ -39,8 +39,7 @@ from muster.events.kafka.exchange import Exchange, Undecoded
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.requests import api_versions
 from muster.events.kafka.security import NOT_SECURED
-from tests.coordinator.upstream.fake_broker import FakeBroker, fake_broker
-from tests.coordinator.upstream.test_link import heartbeat
+from tests.coordinator.upstream.fake_broker import FakeBroker, fake_broker, heartbeat
 
 METADATA, HEARTBEAT, DESCRIBE_GROUPS, API_VERSIONS = 3, 12, 15, 18
 UNKNOWN_ERROR = 9_999

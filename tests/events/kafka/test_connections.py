@@ -13,9 +13,8 @@ from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import NOT_SECURED
-from tests.coordinator.upstream.fake_broker import fake_broker
+from tests.coordinator.upstream.fake_broker import fake_broker, heartbeat
 from tests.coordinator.upstream.simulated import SimulatedBroker
-from tests.coordinator.upstream.test_link import heartbeat
 from tests.faults.process import seconds, story
 from tests.waiting import until
 

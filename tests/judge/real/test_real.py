@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.brokers.fixtures import skip_loudly
 from tests.coordinator.sidecar.admin_stage import until_coordinated
 from tests.judge.count import Verdict, count

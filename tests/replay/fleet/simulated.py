@@ -5,11 +5,9 @@ from pathlib import Path
 import msgspec
 
 from muster.events.ids import MemberId
-from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.calendar import SimulatedDays
 from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.scenario import ScenarioSort
-from muster.replay.fleet.simulation.sinks import ArchiveSink
 from muster.replay.fleet.simulation.told import TruthOfGroup
 from tests.judge.case import Case
 from tests.replay.whole import History
@@ -24,6 +22,9 @@ def fleet(groups: int, days: int, *, seed: int = 1, partitions: int = 3) -> Flee
 
 def simulated(what: Fleet, folder: Path) -> tuple[Path, list[TruthOfGroup]]:
     """Play it into an archive in the folder; the archive, and the truth of each group."""
+    from muster.replay.fleet.simulation import spool  # a quick run has no DuckDB and no Arrow
+    from muster.replay.fleet.simulation.sinks import ArchiveSink
+
     (spooled := folder / "spool").mkdir()
     truth = folder / "truth.jsonl"
     spool.play(what, spooled, truth, jobs=1, watch=lambda _done, _total: None)

@@ -54,6 +54,7 @@ def check(found: list[Incident]) -> None:
         assert each.grade in Grade
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("play", [Play, MembershipPlay])
 @pytest.mark.parametrize("seed", range(15))
 def test_each_rebalance_has_one_incident(seed: int, play: type[Play]) -> None:
@@ -65,6 +66,7 @@ def test_each_rebalance_has_one_incident(seed: int, play: type[Play]) -> None:
     assert in_incidents == sorted(each.first_seq for each in rebalances(whole.group_id, whole.items))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_a_history_with_holes_is_told_as_far_as_it_goes(seed: int) -> None:
     """Nothing is raised, and the holes are incidents of their own."""

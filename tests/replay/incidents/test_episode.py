@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.events.causes import Cause
 from muster.events.events import Why
@@ -74,6 +75,7 @@ def plainly(told: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
     return frozenset(members)
 
 
+@pytest.mark.slow
 def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
     """In long stretches of restarts without a phase, and with many phases; the answer is the plain one."""
     for phases in (0.0, 0.001, 0.3):

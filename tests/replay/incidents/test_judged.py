@@ -20,17 +20,20 @@ def verdicts() -> list[Verdict]:
     return all_judged(TELLER, None, SEEDS, 1)
 
 
+@pytest.mark.slow
 def test_what_is_told_is_what_was_done(verdicts: list[Verdict]) -> None:
     """All that is recorded, 95 % of what must be inferred, and nothing that is false; today none is missed at all."""
     assert not misses(verdicts)
     assert [described(each) for each in failures(verdicts)] == []
 
 
+@pytest.mark.slow
 def test_the_page_has_the_count(verdicts: list[Verdict]) -> None:
     """`python -m tests.judge --teller ... --seeds 300 --page docs/replay.md` writes it."""
     assert f"{TABLE_BEGIN}\n{markdown(verdicts)}\n{TABLE_END}" in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_of_an_older_log_nothing_false_is_told() -> None:
     """It recorded less: who held an unused id is missed, and how long it took where the clock jumped. Whether those who
     fell silent together, or often, had died, and who is who where all share a client id, is told as unknown. Without

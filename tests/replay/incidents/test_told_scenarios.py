@@ -12,6 +12,7 @@ def test_each_scenario_has_its_line() -> None:
     assert [each.partition(":")[0] for each in LINES] == list(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_incidents_of_a_scenario_are_told_as_they_were(name: str) -> None:
     """Their kinds, members, rebalances and costs; and the sentences."""

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 
 from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.group.outcomes import Standing
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.clients.consumers import Confluent, KafkaPython, RunningConsumer
 from tests.conformance.wire import Connection
 from tests.coordinator.sidecar.admin_stage import (

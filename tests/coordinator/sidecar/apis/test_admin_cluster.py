@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.brokers.cluster import Cluster
 from tests.conformance.wire import Connection
 from tests.coordinator.sidecar.admin_stage import Front, emptied, formed, front_of, new_name, talking, until_empty_at

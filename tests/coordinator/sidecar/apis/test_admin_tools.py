@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.coordinator.sidecar.admin_stage import (

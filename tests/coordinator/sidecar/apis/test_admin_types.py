@@ -18,7 +18,7 @@ from kio.static.primitive import i32, i32Timedelta
 
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.ids import GroupId
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.conformance.wire import Connection, Fields, ms
 from tests.coordinator.sidecar.admin_stage import Front, formed, front_of, new_name, talking, until_empty_at
 from tests.coordinator.upstream.stage import unexpected

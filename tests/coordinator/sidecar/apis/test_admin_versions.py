@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.conformance.wire import Connection, Fields
 from tests.coordinator.sidecar.admin_stage import (
     Front,

@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster import cli as command
-from tests.brokers import Broker
 from tests.brokers.acls import Acl, add_acls
-from tests.brokers.broker import lasting_base
+from tests.brokers.broker import Broker, lasting_base
 from tests.brokers.secured import SUPER_USER, client_properties
 from tests.coordinator.formed import form_group
 from tests.coordinator.sidecar.admin_stage import Front, front_of, new_name

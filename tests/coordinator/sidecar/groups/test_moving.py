@@ -19,8 +19,7 @@ from muster import cli as command
 from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.client.group_moves import described_move
 from muster.coordinator.group.configs import COORDINATOR
-from tests.brokers import Broker
-from tests.brokers.broker import lasting_base
+from tests.brokers.broker import Broker, lasting_base
 from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
 from tests.clients.probe import described
 from tests.conformance.member import subscription

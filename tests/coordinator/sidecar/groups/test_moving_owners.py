@@ -14,7 +14,7 @@ from muster.coordinator.client.group_admin import GroupAdmin
 from muster.coordinator.client.group_moves import move_group
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, MoveState
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.clients.probe import described
 from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, front_of, new_name
 from tests.coordinator.sidecar.groups.owners import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster.coordinator.wire.registry import APIS
-from tests.brokers import Broker
+from tests.brokers.broker import Broker
 from tests.conformance.wire import Connection, ms
 from tests.coordinator.serving import enter, heartbeat_body, sync_body
 from tests.coordinator.sidecar.admin_stage import Front, front_of, new_name

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.records import Record
 from tests.events.log.sqlite.kill_9_writer import numbered
@@ -45,6 +47,7 @@ async def records_in(path: Path, *, read_only: bool) -> list[Record]:
     return records_of(stored)
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_survives_kill_9_and_nothing_is_there_in_part(tmp_path: Path) -> None:
     """Round after round on one file: a reader, then the next writer, find all that was told and at most one append
     more, wholly; and no lock is left behind.

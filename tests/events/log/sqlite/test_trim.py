@@ -229,6 +229,7 @@ appends = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(appends=appends, trim_after=st.sets(st.integers(min_value=0, max_value=11)))
 async def test_any_history_is_compacted_legally(

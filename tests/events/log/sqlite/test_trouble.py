@@ -75,6 +75,7 @@ def numbers(connection: sqlite3.Connection) -> list[int]:
     return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
 
 
+@pytest.mark.slow
 async def test_a_file_that_another_program_has_locked_is_waited_for(path: Path) -> None:
     """The disk is well, and not blamed. It goes on when the lock is gone, also at the opening."""
     log = SqliteEventLog(path)
