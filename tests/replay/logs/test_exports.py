@@ -257,7 +257,7 @@ def test_every_field_that_may_hold_a_name_is_replaced() -> None:
     """A new field of an event is to be looked at: it is a name, or it is in this list."""
     nameless = {"group_id", "cause", "protocol_type", "protocol_name", "version", "name", "coordinator", "state"}
     nameless |= {"previous_state", "role", "settings", "metadata", "assignment", "absent"}
-    nameless |= {"absent_seen_ms", "outcome", "emptied_by", "end", "offered_protocols"}
+    nameless |= {"absent_seen_ms", "outcome", "emptied_by", "end", "offered_protocols", "topic"}
     found: set[str] = set()
 
     def look(kind: type) -> None:

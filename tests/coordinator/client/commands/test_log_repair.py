@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster import cli
-from muster.coordinator.client.commands import log_cli
+from muster.coordinator.client.commands import log_commands
 from muster.coordinator.client.commands.log_repair import UNKNOWN_OWNER, survey, write_tombstones
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.not_served import way_out
@@ -296,7 +296,7 @@ def test_a_committed_offset_is_buried_in_the_topic_of_offsets(monkeypatch: pytes
     events, offsets = MemoryStorage(partitions=1), MemoryStorage(partitions=1)
     offsets.records[0].append(StoredRecord(0, 0, 0, BAD_KEY, b"no offset"))
     of_url = {"kafka://broker/events": events, "kafka://broker/events_offsets": offsets}
-    monkeypatch.setattr(log_cli, "open_log", lambda url, **_: MemoryEventLog(of_url[url]))
+    monkeypatch.setattr(log_commands, "open_log", lambda url, **_: MemoryEventLog(of_url[url]))
     done = run("kafka://broker/events", "--yes")
     assert done.exit_code == 0, done.output
     assert (offsets.records[0][-1].key, offsets.records[0][-1].value) == (BAD_KEY, None)

@@ -122,7 +122,7 @@ async def test_what_compaction_took_before_the_archive_came_is_named(kafka_broke
     log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=1, audit_window_ms=0)
     await log.open()
     writer = await log.claim(0)
-    records = [Record(record.key, record.value) for record in judged((3,)).records[0]]
+    records = [Record(record.key, record.value) for record in judged((8,)).records[0]]
     for record in records:
         await writer.append([(record,)])
     await until(lambda: was_compacted(log, writer, records[0]), within_s=120)
