@@ -1,4 +1,6 @@
-"""Wall clock and durations as people and programs read them: the one place that formats or reads either.
+"""Wall clock and durations as people and programs read them: the one place that formats either, or reads a moment.
+
+Durations are parsed in `muster.durations`.
 
 Results have instants in UTC (`Instant`). What is shown to people is shown in their zone (`zones.py`); an instant there
 has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:07.250+01:00'.
@@ -6,9 +8,12 @@ has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:0
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Annotated, Final, NewType, TypeVar
+
+from muster.durations import BadDuration, read_duration
 
 Instant = NewType("Instant", str)
 """ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
@@ -31,18 +36,16 @@ _OF_SENTENCE = re.compile(
 )
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?")
 _ZONE_AS_TOLD = re.compile(r" ?UTC([+-]\d{2}:\d{2})?$")
-_AGE = re.compile(r"(?:now-)?((?:\d{1,9}(?:ms|s|m|h|d|w))+)")
-_PART_OF_AGE = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 DAY_MS: Final = 86_400_000
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 K = TypeVar("K")
 V = TypeVar("V")
 _SECONDS_KEPT: Final = 1_024
 _INSTANTS_KEPT: Final = 4_096
 """A rebalance has few moments, and tells each of them again and again."""
+_FIRST_MS = -62_135_596_800_000
 _LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: the last instant that can be written."""
+"""The begin of the year 1 and the end of the year 9999: the first and the last instant that can be written."""
 
 
 class NoSuchTime(ValueError):
@@ -57,7 +60,7 @@ def _kept(make: Callable[[K], V]) -> Callable[[K], V]:
 @_kept
 def instant(wall_ms: int) -> Instant:
     """The instant of a wall clock in ms. What is beyond the years that can be written is the nearest that can be."""
-    seconds, ms = divmod(min(max(wall_ms, -62_135_596_800_000), _LAST_MS), 1_000)
+    seconds, ms = divmod(min(max(wall_ms, _FIRST_MS), _LAST_MS), 1_000)
     return Instant(f"{_second(seconds)}.{ms:03d}Z")
 
 
@@ -163,11 +166,11 @@ def read_time(text: str, *, now_ms: int, zone: tzinfo = UTC) -> int | None:
     A time without a zone is one of `zone`; a time of day is the last one until now. A zone may stand as it is told,
     too: '02:14:07 UTC+01:00'. Raises NoSuchTime.
     """
-    age = _AGE.fullmatch(text)
-    if age is not None:
-        return now_ms - sum(int(number) * _UNITS_MS[unit] for number, unit in _PART_OF_AGE.findall(age[1]))
     if text == "now":
         return now_ms
+    with suppress(BadDuration):
+        at_ms = now_ms - read_duration(text.removeprefix("now-"))
+        return at_ms if at_ms >= _FIRST_MS else None
     text = _ZONE_AS_TOLD.sub(lambda told: told[1] or "Z", text)
     of_day = _TIME_OF_DAY.fullmatch(text)
     try:

@@ -47,8 +47,9 @@ def test_ages_count_back_from_now() -> None:
     """In one unit or several; `now` may stand before them, or alone."""
     ages = {"30m": 1_800_000, "2h": 7_200_000, "7d": 604_800_000, "1w": 604_800_000, "1h30m": 5_400_000}
     ages |= {"now-10m": 600_000, "now": 0, "90s": 90_000, "250ms": 250}
+    ages |= {"1.5h": 5_400_000, "now-1.5h": 5_400_000, "2 h": 7_200_000, "2H": 7_200_000}  # as durations elsewhere
     assert {age: NOW_MS - (read(age) or 0) for age in ages} == ages
-    for nonsense in ("2", "h", "2 h", "-2h", "now+2h", "2y", "99999999999h", ""):
+    for nonsense in ("2", "h", "now-", "now-2", "-2h", "now+2h", "2y", "99999999999h", ""):
         assert read(nonsense) is None
 
 
