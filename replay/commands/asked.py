@@ -139,6 +139,10 @@ async def fail_unknown(reading: Reading, group: str) -> None:
     if names and not near:
         shown, more = names[:NAMED_MAX], len(names) - NAMED_MAX
         message += f"; it has {', '.join(map(printable, shown))}{f' and {more:,} more' if more > 0 else ''}"
+    if not near:
+        message += (
+            ". A group that a Kafka cluster coordinates is not in the log: muster status names those behind a sidecar"
+        )
     fail(message, NOT_FOUND)
 
 
