@@ -25,6 +25,7 @@ from muster.coordinator.observability.metrics import UNASSIGNED_PARTITIONS
 from muster.coordinator.observability.status import UnassignedStatus
 from muster.events.ids import GroupId
 from muster.events.state import Group, TopicSize
+from muster.ranges import ranges_of, ranges_text
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -170,7 +171,7 @@ class UnassignedWatch:
         """Yield what has been lacking for long, and log what was not logged yet; `said` is added to."""
         now_ms = self._monotonic_ms()
         for topic, lack in lacks.items():
-            numbers = sorted(shares.unassigned(topic, lack.partitions))
+            numbers = shares.unassigned(topic, lack.partitions)
             if now_ms - lack.since_ms < TELL_AFTER_MS or not numbers:
                 continue
             status = UnassignedStatus(
@@ -215,14 +216,8 @@ def _way_out(group: Group, topic: str, lack: _Lack) -> str:
     return f"muster members rebalance {group.group_id}, or set {UNASSIGNED_DELAY} to have Muster ask for it"
 
 
-def _numbers(numbers: Sequence[int]) -> str:
+def _numbers(numbers: Iterable[int]) -> str:
     """'0 to 3, 6': the first ranges, and how many partitions there are more."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][-1] == number - 1:
-            ranges[-1][1:] = [number]
-        else:
-            ranges.append([number])
-    shown = ", ".join(" to ".join(map(str, each)) for each in ranges[:NUMBERS_MAX])
-    more = sum(each[-1] - each[0] + 1 for each in ranges[NUMBERS_MAX:])
+    ranges = ranges_of(numbers)
+    shown, more = ranges_text(ranges[:NUMBERS_MAX]), sum(map(len, ranges[NUMBERS_MAX:]))
     return f"{shown} and {more} more" if more else shown

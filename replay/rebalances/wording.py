@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.causes import TEXTS, Cause
 from muster.events.events import CoordinatorPaused, Why
 from muster.events.state import Member
+from muster.ranges import ranges_of
 from muster.replay.history.items import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Outcome, PartitionMove, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
@@ -315,13 +316,7 @@ def partitions(topics: Sequence[TopicPartitions]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return ", ".join(f"{each[0]}-{each[-1]}" if len(each) > 1 else f"{each[0]}" for each in ranges_of(numbers))
 
 
 def move_text(move: PartitionMove) -> str:

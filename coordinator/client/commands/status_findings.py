@@ -14,6 +14,7 @@ import msgspec
 
 from muster.coordinator.client.commands.status_asking import Asked, Unanswered
 from muster.coordinator.observability.status import ProcessStatus
+from muster.ranges import ranges_of, ranges_text
 
 JOIN_WAITS_MS: Final = 360_000
 """Longer than the default of max.poll.interval.ms, for which a join phase lasts at the longest."""
@@ -188,11 +189,5 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
 
 def _partitions(numbers: Iterable[int]) -> str:
     """`partitions 0 to 3, 5`."""
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and ranges[-1][-1] == number - 1:
-            ranges[-1][1:] = [number]
-        else:
-            ranges.append([number])
-    told = ", ".join(" to ".join(map(str, each)) for each in ranges)
+    told = ranges_text(ranges_of(numbers))
     return f"partition {told}" if told.isdecimal() else f"partitions {told}"
