@@ -3,8 +3,9 @@
 What belongs here: the slow paths. A number below 64 is one byte; the readers (`keys.py` and the decoders that
 `avro/decoder.py` generates) handle that byte themselves, in line, and call here for the rest.
 
-Reading takes the first byte, which the caller has read already, and the position behind it. It raises BrokenRecord for
-what no writer makes, and IndexError where the data ends: the callers turn that into a BrokenRecord of their own.
+Reading takes the first byte, which the caller has read already, and the position behind it; `read_long_at`, for readers
+without a fast path, takes where the number begins. It raises BrokenRecord for what no writer makes, and IndexError
+where the data ends: the callers turn that into a BrokenRecord of their own.
 """
 
 from functools import lru_cache
@@ -19,6 +20,12 @@ LAST_FOUR: dict[bytes, int] = {}
 the same for eight seconds, so a reader looks here first: `n += (second << 7) + LAST_FOUR[the four]`.
 """
 _LAST_FOUR_MAX = 4_096
+
+
+def read_long_at(data: bytes, pos: int) -> tuple[int, int]:
+    """A whole number of 64 bits that begins at `pos`, and the position behind it."""
+    first = data[pos]
+    return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
 
 
 def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:

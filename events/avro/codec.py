@@ -33,7 +33,7 @@ from muster.events.events import (
 from muster.events.keys import encode_key, key_of
 from muster.events.records import BrokenRecord, Record, UnknownEventType
 from muster.events.state import NOT_CONFIGURED
-from muster.events.varints import read_long
+from muster.events.varints import read_long_at
 
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
@@ -192,18 +192,13 @@ def decode_numbers(value: bytes) -> tuple[int, int]:
     if event_type is None or not issubclass(event_type, Event):
         raise BrokenRecord(f"no event of a group begins with {value[:HEADER_BYTES].hex()}")
     try:
-        length, pos = _read_long_at(value, HEADER_BYTES)
+        length, pos = read_long_at(value, HEADER_BYTES)
         if length < 0:
             raise BrokenRecord(f"a string has {length} bytes")
-        incarnation, pos = _read_long_at(value, pos + length)
-        return incarnation, _read_long_at(value, pos)[0]
+        incarnation, pos = read_long_at(value, pos + length)
+        return incarnation, read_long_at(value, pos)[0]
     except IndexError as error:
         raise _as_broken(error, value) from error
-
-
-def _read_long_at(data: bytes, pos: int) -> tuple[int, int]:
-    first = data[pos]
-    return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
 
 
 def records_of(events: Iterable[AnyRecordedEvent], format_level: int) -> tuple[Record, ...]:

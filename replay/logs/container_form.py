@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from muster.events.records import StoredRecord
-from muster.events.varints import read_long
+from muster.events.varints import read_long_at
 from muster.replay.logs.export_forms import CANNOT_DECODE, LINE_BYTES_MAX, Section, Skipped
 from muster.replay.logs.exports import RECORD_SCHEMA, Head
 from muster.replay.logs.unpacking import size_of
@@ -174,8 +174,8 @@ def _block(file: IO[bytes], at: int, size: int, sync: bytes | None = None) -> _B
     file.seek(at)
     head = file.read(2 * _NUMBER_BYTES_MAX)
     try:
-        count, pos = _long(head, 0)
-        content, pos = _long(head, pos)
+        count, pos = read_long_at(head, 0)
+        content, pos = read_long_at(head, pos)
     except IndexError:
         raise ValueError("the file is cut off") from None
     end = at + pos + content + _SYNC_BYTES
@@ -189,12 +189,6 @@ def _block(file: IO[bytes], at: int, size: int, sync: bytes | None = None) -> _B
     if sync is not None and file.read(_SYNC_BYTES) != sync:
         raise ValueError("the marker is missing at its end")
     return _Block(count, at + pos, end)
-
-
-def _long(data: bytes, pos: int) -> tuple[int, int]:
-    """A number of Avro's, and the position behind it."""
-    first = data[pos]
-    return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
 
 
 def _behind_next(file: IO[bytes], at: int, sync: bytes) -> int:
