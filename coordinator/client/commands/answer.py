@@ -69,6 +69,14 @@ def confirmed(question: str, *, yes: bool) -> bool:
     return yes or (sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm(question))
 
 
+def security_of(kafka_config: Sequence[str], command: str) -> KafkaSecurity:
+    """Return the security of `--kafka-config` and the environment; a wrong property is printed as one line."""
+    try:
+        return security_given(kafka_config, os.environ)
+    except BadSecurity as error:
+        fail(str(error), UNUSABLE, command)
+
+
 def ask(
     bootstrap: str,
     kafka_config: Sequence[str] | None,
@@ -99,9 +107,7 @@ def ask(
                 fail(str(unknown).rstrip(".") + await admin.groups_like(unknown.group_id), REFUSED, command)
 
     try:
-        return asyncio.run(ask(security_given(kafka_config or [], os.environ)))
-    except BadSecurity as error:
-        fail(str(error), UNUSABLE, command)
+        return asyncio.run(ask(security_of(kafka_config or [], command)))
     except Refused as error:
         fail(str(error), REFUSED, command)
     except NotReady as error:

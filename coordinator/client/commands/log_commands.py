@@ -11,12 +11,12 @@ from typing import NoReturn, TypeVar
 import typer
 
 from muster import DISTRIBUTION
-from muster.coordinator.client.commands.answer import REFUSED, UNUSABLE, confirmed, fail
+from muster.coordinator.client.commands.answer import REFUSED, UNUSABLE, confirmed, fail, security_of
 from muster.coordinator.client.commands.log_repair import PartitionSurvey, owners_of, survey, write_tombstones
 from muster.coordinator.client.commands.log_upgrade import LogState, look_at, raise_level
 from muster.coordinator.client.commands.view import printable
 from muster.coordinator.not_served import way_out
-from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
@@ -82,14 +82,6 @@ def run(work: Coroutine[None, None, T], command: str) -> T:
     except BrokenBatch as broken:
         fail(f"{broken}; what helps: {way_out(broken)}", UNUSABLE, command)
     except (LogError, EventsError) as error:
-        fail(str(error), UNUSABLE, command)
-
-
-def security_of(kafka_config: Sequence[str], command: str) -> KafkaSecurity:
-    """Return the security of `--kafka-config` and the environment; a wrong property is printed as one line."""
-    try:
-        return security_given(kafka_config, os.environ)
-    except BadSecurity as error:
         fail(str(error), UNUSABLE, command)
 
 
