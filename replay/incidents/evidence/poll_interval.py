@@ -32,22 +32,17 @@ WHICH: Final = (
 
 def may_have_polled_late(episode: Episode, each: Replacement) -> bool:
     """Whether it was in the group for long enough."""
-    after_ms = _after_ms(episode, each)
-    former = _former(each)
-    if after_ms is None or former is None:
-        return True
-    act = each.came if each.went is None else each.went
-    assert isinstance(act, CameBack | Went)
-    beat_ms = 0 if each.went is not None and each.went.how is Departure.LEFT else heartbeat_ms(act)
-    return after_ms + beat_ms + SLACK_MS >= former.rebalance_timeout_ms
+    stay = _stay(episode, each)
+    return stay is None or _covers_interval(each, *stay)
 
 
 def polled_in_time(episode: Episode, each: Replacement) -> Iterator[Statement]:
     """Say why it had not polled too late, if it had not."""
-    after_ms, former = _after_ms(episode, each), _former(each)
-    if after_ms is None or former is None or may_have_polled_late(episode, each):
+    stay = _stay(episode, each)
+    if stay is None or _covers_interval(each, *stay):
         return
-    went = "left" if each.went is not None and each.went.how is Departure.LEFT else "was last heard from"
+    former, after_ms = stay
+    went = "left" if _has_left(each) else "was last heard from"
     yield Statement(
         text=f"{process_name(former)} {went} {duration(after_ms)} after it had come, before its max.poll.interval.ms of"
         f" {setting(former.rebalance_timeout_ms)} could be over: it had not polled too late",
@@ -65,16 +60,25 @@ def interval_advice(member: Member) -> str:
     return f"its max.poll.interval.ms is {interval}, as its rebalance timeout says: {LONGER_POLLS}"
 
 
-def _after_ms(episode: Episode, each: Replacement) -> int | None:
-    """How long after it had come it went; None if that is not known, as where a clock went back."""
-    former, came_ms = _former(each), episode.came_ms(each.former_id)
+def _stay(episode: Episode, each: Replacement) -> tuple[Member, int] | None:
+    """The member, and how long after it had come it went; None if that is not known, as where a clock went back."""
+    former = each.came.before if isinstance(each.came, CameBack) else None
+    if each.went is not None:
+        former = each.went.member
     if former is None:
         return None
+    came_ms = episode.came_ms(each.former_id)
     after_ms = each.gone_ms - (former.joined_ms if came_ms is None else came_ms)
-    return after_ms if after_ms >= 0 else None
+    return (former, after_ms) if after_ms >= 0 else None
 
 
-def _former(each: Replacement) -> Member | None:
-    if each.went is not None:
-        return each.went.member
-    return each.came.before if isinstance(each.came, CameBack) else None
+def _covers_interval(each: Replacement, former: Member, after_ms: int) -> bool:
+    """Whether its max.poll.interval.ms may have been over when it went; it may go a while after its last heartbeat."""
+    act = each.came if each.went is None else each.went
+    assert isinstance(act, CameBack | Went)
+    beat_ms = 0 if _has_left(each) else heartbeat_ms(act)
+    return after_ms + beat_ms + SLACK_MS >= former.rebalance_timeout_ms
+
+
+def _has_left(each: Replacement) -> bool:
+    return each.went is not None and each.went.how is Departure.LEFT
