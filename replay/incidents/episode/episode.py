@@ -11,14 +11,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from muster.events.causes import Cause
 from muster.events.events import GroupDeleted, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
 from muster.replay.history.items import UNREADABLE_NAMED, Broken, Gap
 from muster.replay.incidents.episode.acts import (
     AnyAct,
-    AskedFor,
     Came,
     CameBack,
     Departure,
@@ -31,7 +29,7 @@ from muster.replay.incidents.episode.connections import MemberConnections
 from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.episode.holes import Hole
 from muster.replay.incidents.episode.identity import Identities, Life, ProcessIdentity
-from muster.replay.incidents.episode.memberships import Memberships
+from muster.replay.incidents.episode.memberships import Memberships, UpstreamTimes
 from muster.replay.incidents.episode.replacements import Replacement, replacements
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
 from muster.replay.rebalances.rebalance import Rebalance
@@ -284,22 +282,12 @@ class Episode:
         return any(each.since_ms <= until_ms and from_ms <= each.until_ms for each in self.aways)
 
     def upstream_ms(self, from_ms: int, until_ms: int) -> int:
-        """For how much of that time the group was the cluster's upstream: since its release, until it was adopted.
+        """For how much of that time the group was the cluster's upstream."""
+        return self._upstream_times.within_ms(from_ms, until_ms)
 
-        One that was released since it was lost to the cluster is the cluster's until a member comes here.
-        """
-        passed_ms, since_ms, is_configured = 0, None, False
-        for act in self.acts:
-            if isinstance(act, AskedFor) and act.is_upstream is not None:
-                is_over, is_configured = since_ms is not None and not act.is_upstream, act.is_upstream
-            else:
-                is_over = since_ms is not None and not is_configured and isinstance(act, Came)
-            if is_over and since_ms is not None:
-                passed_ms += max(0, min(until_ms, act.at_ms) - max(from_ms, since_ms))
-                since_ms = None
-            elif since_ms is None and (is_configured or act.why.cause is Cause.GROUP_RELEASED):
-                since_ms = act.at_ms
-        return passed_ms if since_ms is None else passed_ms + max(0, until_ms - max(from_ms, since_ms))
+    @cached_property
+    def _upstream_times(self) -> UpstreamTimes:
+        return UpstreamTimes(self.acts)
 
     def silence_of(self, went: Went) -> Silence:
         """When the member was last heard from. A takeover invents no sign of life: one that came in between hides it.

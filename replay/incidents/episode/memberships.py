@@ -1,16 +1,19 @@
-"""The members of the group at each moment of an episode.
+"""The members of the group at each moment of an episode, and when the cluster upstream coordinated it.
 
-They are asked for by each wave of restarts, so they are kept for some of the acts, and found from the nearest of them.
+The members are asked for by each wave of restarts, so they are kept for some of the acts, and found from the nearest of
+them.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
+from math import inf
 from operator import itemgetter
 from typing import Final
 
+from muster.events.causes import Cause
 from muster.events.ids import MemberId
-from muster.replay.incidents.episode.acts import AnyAct, CameBack, Phase
+from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, CameBack, Phase
 
 _RETURNS_MAX: Final = 100
 """The processes that come back, in no phase, until the members are kept again."""
@@ -49,3 +52,42 @@ class Memberships:
             members.discard(act.replaced_member_id)
             members.add(act.member.member_id)
         return frozenset(members)
+
+
+class UpstreamTimes:
+    """The times in which the group was the cluster's: since its release, until it was adopted."""
+
+    def __init__(self, acts: Iterable[AnyAct]) -> None:
+        times = list(_upstream_times(acts))
+        self._since_ms = [since_ms for since_ms, _ in times]
+        self._until_ms = [until_ms for _, until_ms in times]
+        # Where a clock was set back, later ones may begin or end before earlier ones.
+        self._latest_until_ms = list(accumulate(self._until_ms, max))
+        self._first_since_ms = list(accumulate(reversed(self._since_ms), min))[::-1]
+
+    def within_ms(self, from_ms: int, until_ms: int) -> int:
+        """How much of that time they take."""
+        begin = bisect_right(self._latest_until_ms, from_ms)
+        end = bisect_left(self._first_since_ms, until_ms)
+        times = zip(self._since_ms[begin:end], self._until_ms[begin:end], strict=True)
+        return int(sum(max(0, min(until_ms, end_ms) - max(from_ms, since_ms)) for since_ms, end_ms in times))
+
+
+def _upstream_times(acts: Iterable[AnyAct]) -> Iterator[tuple[int, float]]:
+    """Yield when each began and ended (wall clock ms); without end if it has none in the episode.
+
+    A group that was released since it was lost to the cluster is the cluster's until a member comes here.
+    """
+    since_ms, is_configured = None, False
+    for act in acts:
+        if isinstance(act, AskedFor) and act.is_upstream is not None:
+            is_over, is_configured = since_ms is not None and not act.is_upstream, act.is_upstream
+        else:
+            is_over = since_ms is not None and not is_configured and isinstance(act, Came)
+        if is_over and since_ms is not None:
+            yield since_ms, act.at_ms
+            since_ms = None
+        elif since_ms is None and (is_configured or act.why.cause is Cause.GROUP_RELEASED):
+            since_ms = act.at_ms
+    if since_ms is not None:
+        yield since_ms, inf

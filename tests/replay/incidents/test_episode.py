@@ -10,7 +10,7 @@ import pytest
 from muster.events.causes import Cause
 from muster.events.events import Why
 from muster.events.ids import MemberId
-from muster.replay.incidents.episode.acts import AnyAct, CameBack, Phase
+from muster.replay.incidents.episode.acts import AnyAct, AskedFor, CameBack, Phase
 from muster.replay.incidents.episode.episode import Episode
 from tests.replay.histories import Script
 
@@ -88,3 +88,41 @@ def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
         found = [episode.members_at(at_ms) for at_ms in moments]
         assert told.looked_at <= 10 * ACTS
         assert found[::50] == [plainly(list(told), at_ms) for at_ms in moments[::50]]
+
+
+def moves() -> Iterator[AnyAct]:
+    """The group is given to the cluster upstream and taken back, again and again; the clock is set back at times."""
+    random, at_ms = Random(1), 0
+    for seq in range(ACTS):
+        at_ms += random.randint(-20, 30)
+        cause = random.choice((Cause.GROUP_CONFIGURED, Cause.GROUP_RELEASED))
+        why = Why(cause=cause, arrived_ms=at_ms, decided_ms=at_ms)
+        yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=cause, is_upstream=random.choice((True, False, None)))
+
+
+def plainly_upstream(told: list[AnyAct], from_ms: int, until_ms: int) -> int:
+    """The same sum, over all acts."""
+    passed_ms, since_ms, is_configured = 0, None, False
+    for act in told:
+        assert isinstance(act, AskedFor)
+        if act.is_upstream is not None:
+            is_configured = act.is_upstream
+        if since_ms is not None and act.is_upstream is False:
+            passed_ms += max(0, min(until_ms, act.at_ms) - max(from_ms, since_ms))
+            since_ms = None
+        elif since_ms is None and (is_configured or act.cause is Cause.GROUP_RELEASED):
+            since_ms = act.at_ms
+    return passed_ms if since_ms is None else passed_ms + max(0, until_ms - max(from_ms, since_ms))
+
+
+def test_when_the_cluster_had_the_group_is_found_without_reading_all_acts_again() -> None:
+    """A group that is emptied again and again asks for it each time."""
+    told = Counted(moves())
+    episode = Episode(None)
+    episode.acts = told
+    end_ms = max(act.at_ms for act in list(told))
+    spans = [(at_ms, at_ms + 1_000) for at_ms in range(0, end_ms, max(1, end_ms // QUESTIONS))]
+    told.looked_at = 0
+    found = [episode.upstream_ms(*span) for span in spans]
+    assert told.looked_at <= ACTS
+    assert found[::50] == [plainly_upstream(list(told), *span) for span in spans[::50]]
