@@ -26,7 +26,7 @@ scale_up.py             Processes that came, and replaced nobody.
 scale_down.py           Processes that left, and nobody came for them.
 group_end.py            The end of a group.
 refused.py              Consumers that were refused.
-unassigned_topic.py         Topics that nobody was assigned.
+unassigned_topic.py     Topics that nobody was assigned.
 replaced.py             What the kinds that are about replaced processes share.
 changed.py              What the kinds about members that came with something else share.
 docs_tables.py          The tables of docs/incidents.md.

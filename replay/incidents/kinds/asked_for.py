@@ -74,8 +74,9 @@ def _folded(acts: Sequence[Rejoined], grade: Grade) -> IncidentClaim:
     words = list(dict.fromkeys(act.why.client_reason for act in acts))
     said = ""
     if all(map(says_something, words)):
-        said = f"; {client_word(first)}" if len(words) == 1 else f"; {client_word(first)}, and the last time"
-        said += "" if len(words) == 1 else f' "{last.why.client_reason}"'
+        said = f"; {client_word(first)}"
+        if len(words) > 1:
+            said += f', and the last time "{last.why.client_reason}"'
     what = "a rebalance" if grade is Grade.RECORDED else "a new assignment with the same subscription"
     span = duration(last.at_ms - first.at_ms)
     return IncidentClaim(
