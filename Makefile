@@ -44,7 +44,7 @@ drill: $(VENV)/.base $(VENV)/.brokers ## A failover drill on a real broker (KIND
 
 test: lint unit ## All checks and tests, with real brokers and real clients
 
-quick: $(VENV_QUICK)/.made ## Rules, events, causes and the bugs of other coordinators: under a minute, for after each edit
+quick: $(VENV_QUICK)/.made ## Rules, events, causes and the bugs of other coordinators: about a minute, for after each edit
 	$(VENV_QUICK)/bin/ruff check --quiet .
 	HYPOTHESIS_PROFILE=quick $(VENV_QUICK)/bin/pytest --quick --quiet --numprocesses 2
 
