@@ -1,8 +1,9 @@
 """Durations as people write them."""
 
 import pytest
+import typer
 
-from muster.durations import BadDuration, read_duration, read_duration_or_ms, written
+from muster.durations import BadDuration, duration, read_duration, read_duration_or_ms, written
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,13 @@ def test_a_duration_is_read(text: str, ms: int) -> None:
 def test_what_is_none_is_named(text: str) -> None:
     with pytest.raises(BadDuration, match="30s, 5m"):
         read_duration(text)
+
+
+def test_an_option_takes_0_without_a_unit() -> None:
+    """All units have the same 0."""
+    assert duration("0") == duration("0s") == 0
+    with pytest.raises(typer.BadParameter, match="30s, 5m"):
+        duration("5")
 
 
 def test_settings_whose_name_ends_in_ms_take_both() -> None:

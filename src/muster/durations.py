@@ -40,9 +40,9 @@ def written(ms: int) -> str:
 
 
 def duration(text: str) -> int:
-    """Parse the value of an option into ms. Raises BadParameter."""
+    """Parse the value of an option into ms; 0 needs no unit. Raises BadParameter."""
     try:
-        return read_duration(text)
+        return 0 if text.strip() == "0" else read_duration(text)
     except BadDuration as bad:
         raise typer.BadParameter(str(bad)) from bad
 

@@ -28,12 +28,13 @@ from muster.replay.fleet.building.engines.engine import Engine, Task
 from muster.replay.fleet.building.joining import joined
 from muster.replay.fleet.building.pieces import Survey, survey
 from muster.replay.fleet.building.stage import stage
-from muster.replay.fleet.disk_space import first_line, needing_room
+from muster.replay.fleet.disk_space import NoRoom, first_line, needing_room
 from muster.replay.fleet.tables.builds import (
     GRACE_MS,
     Build,
     CannotBuild,
     commit,
+    kept_for_readers,
     last_build,
     locked,
     next_number,
@@ -46,6 +47,7 @@ from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from muster.replay.history.items import Broken, Prelude, Read
 from muster.replay.progress import Watch, unwatched
+from muster.replay.rebalances.wording import plural, size_text
 
 EngineFor = Callable[[int], Engine]
 """Chooses the engine for so many bytes of events."""
@@ -91,7 +93,14 @@ async def make_build(
     Raises CannotBuild, NoRoom, NoMemory, and as the log does; then the tables are as they were, and nothing is left
     over.
     """
-    with _reading_tables(to), needing_room(to), locked(to), nothing_left(to, grace_ms), scratch(to) as folder:
+    with (
+        _reading_tables(to),
+        _room_of_earlier_builds(to),
+        needing_room(to),
+        locked(to),
+        nothing_left(to, grace_ms),
+        scratch(to) as folder,
+    ):
         before = None if rebuild else last_build(to)
         ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
         if before is not None:
@@ -186,6 +195,21 @@ def _reading_tables(to: Path) -> Iterator[None]:
         raise CannotBuild(
             f"the tables in {to} cannot be brought up to date: {first_line(error)}; if one of their files was altered,"
             " say --rebuild, or another --to"
+        ) from error
+
+
+@contextmanager
+def _room_of_earlier_builds(to: Path) -> Iterator[None]:
+    """Say how much room earlier builds take, if there is too little, and how to free it."""
+    try:
+        yield
+    except NoRoom as error:
+        kept = kept_for_readers(to)
+        if not kept.size_bytes:
+            raise
+        raise NoRoom(
+            f"{error}. {plural(kept.builds, 'earlier build')} there {'has' if kept.builds == 1 else 'have'}"
+            f" {size_text(kept.size_bytes)} that a query may still read: if none does, --grace 0 removes them"
         ) from error
 
 

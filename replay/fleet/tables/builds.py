@@ -85,6 +85,13 @@ class _Named(msgspec.Struct, frozen=True):
         return {part.path for part in self.parts}
 
 
+class KeptBuilds(msgspec.Struct, frozen=True, kw_only=True):
+    """Builds that stay for their readers, and the room that their files take."""
+
+    builds: int
+    size_bytes: int
+
+
 def last_build(folder: Path) -> Build | None:
     """The last build of a folder; None if there is none. Raises CannotBuild for one that cannot be read."""
     numbers = _numbers(folder)
@@ -170,6 +177,15 @@ def _remove_leftovers(folder: Path, grace_ms: int) -> None:
         for path in (folder / table).glob("*.parquet"):
             if is_part(path.name) and str(path.relative_to(folder)) not in named:
                 path.unlink()
+
+
+def kept_for_readers(folder: Path) -> KeptBuilds:
+    """The builds that would be gone but for the grace, and the files that only they name."""
+    builds = [_named(folder, number) for number in _numbers(folder)]
+    earlier, last = ([build for build in some if build is not None] for some in (builds[:-KEPT], builds[-KEPT:]))
+    paths = {path for build in earlier for path in build.paths} - {path for build in last for path in build.paths}
+    sizes = [(folder / path).stat().st_size for path in paths if (folder / path).exists()]
+    return KeptBuilds(builds=len(earlier), size_bytes=sum(sizes))
 
 
 def _named(folder: Path, number: int) -> _Named | None:

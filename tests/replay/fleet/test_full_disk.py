@@ -104,6 +104,21 @@ async def test_a_build_without_room_leaves_the_tables_as_they_were(tmp_path: Pat
     assert all_tables(tmp_path / "t") == all_tables(tmp_path / "full")
 
 
+async def test_a_build_without_room_says_how_to_free_what_earlier_builds_take(tmp_path: Path) -> None:
+    """Queries may read them for an hour; with --grace 0 the files of the last two builds are left, and of no other."""
+    storage = judged((3, 14, 15, 92))
+    for share in (0.2, 0.4, 0.6, 0.8):
+        await built(up_to(storage, share), tmp_path)
+    way_out = (
+        r"\. 2 earlier builds there have \d+ KB that a query may still read: if none does, --grace 0 removes them$"
+    )
+    with files_of_at_most(400), pytest.raises(NoRoom, match=way_out):
+        await built(storage, tmp_path)
+    with files_of_at_most(400), pytest.raises(NoRoom, match=r"its tables are as the last build left them$"):
+        await built(storage, tmp_path, grace_ms=0)
+    assert {path.name for path in (tmp_path / "_builds").glob("*.json")} == {"000003.json", "000004.json"}
+
+
 @pytest.mark.parametrize(
     ("words", "is_no_room"),
     [
