@@ -24,6 +24,8 @@ _PIECE_BYTES: Final = 1024 * 1024
 _HEAD_BYTES_MAX: Final = 1024 * 1024
 BLOCK_BYTES_MAX: Final = LINE_BYTES_MAX
 """A block has at most so many bytes, packed and unpacked; those that are written here end near SYNC_EVERY_BYTES."""
+BLOCK_RECORDS_MAX: Final = 500_000
+"""And so many records, which take 100 MB here however few bytes they are made of; written here are some thousands."""
 _RECORD_BYTES_MIN: Final = 5
 """Each field of a record takes a byte at least."""
 _TOLD_MAX: Final = 10
@@ -100,6 +102,8 @@ class ContainerForm:
         """The records of a block; whatever is wrong with it is a ValueError."""
         from fastavro import schemaless_reader  # noqa: PLC0415 -- slow to import
 
+        if block.count > BLOCK_RECORDS_MAX:
+            raise ValueError(f"it has more than {BLOCK_RECORDS_MAX:,} records ({block.count:,})")
         file.seek(block.begin)
         content = file.read(block.end - _SYNC_BYTES - block.begin)
         if self._is_packed:

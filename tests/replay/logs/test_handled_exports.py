@@ -261,16 +261,22 @@ def test_a_container_of_another_schema_is_refused_with_both(tmp_path: Path) -> N
 
 
 def test_a_block_is_unpacked_to_a_limit(tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that expands beyond it is skipped, as is one that says that it has more records than bytes."""
+    """A block that expands beyond it is skipped, as is one of more records than that, or than it has bytes.
+
+    A record takes 200 bytes in memory, and 5 bytes before they are packed: 130 KB could become 5 GB.
+    """
     path = tmp_path / "night.avro"
     assert run("export", str(path), "--log", str(whole)).exit_code == 0
     content, limit = path.read_bytes(), 64 * 1024
     sync = content[-16:]
     begin = content.index(sync) + 16
     monkeypatch.setattr(container_form, "BLOCK_BYTES_MAX", limit)
+    monkeypatch.setattr(container_form, "BLOCK_RECORDS_MAX", 1_000)
     for count, unpacked, reason in (
         (1, bytes(limit + 1), "it has more than 65,536 bytes when it is unpacked"),
-        (10**12, bytes(5), "1,000,000,000,000 records in 5 bytes"),
+        (10**12, bytes(5), "it has more than 1,000 records (1,000,000,000,000)"),
+        (1_001, bytes(5 * 1_001), "it has more than 1,000 records (1,001)"),
+        (2, bytes(5), "2 records in 5 bytes"),
         (1, bytes(6), "bytes behind its last record"),
     ):
         deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
