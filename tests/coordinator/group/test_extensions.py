@@ -1,4 +1,4 @@
-"""How far deadlines move when it was us who were slow; that a slow log harms nobody is in `runtime/test_stalls.py`."""
+"""How far deadlines move when Muster was slow. `runtime/partition/test_stalls.py`: a slow log harms nobody."""
 
 import pytest
 

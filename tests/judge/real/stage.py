@@ -1,7 +1,7 @@
 """The stage of a case: a group of real processes, drawn by lot, and what can be done to them.
 
 What belongs here: how processes are configured, single deeds, each of which is written down, and waiting until the
-group is at rest. Scenarios put them together (`scenarios.py`). Times are ms, by the machine's wall clock.
+group is at rest. Scenarios put them together (`scenarios/`). Times are ms, by the machine's wall clock.
 
     with stage.doing(story):     what the group goes through until it is at rest again came of this story
         stage.kill(process)

@@ -1,4 +1,4 @@
-"""The process that `test_sqlite_crash.py` kills: it appends for ever, and prints the number of each append that was
+"""The process that `test_crash.py` kills: it appends for ever, and prints the number of each append that was
 acknowledged.
 
 Usage: python kill_9_writer.py FILE NAME
