@@ -92,3 +92,17 @@ def test_what_is_suppressed_though_a_line_is_due_is_counted_by_the_next_one() ->
     clock.now_ms += LINE_INTERVAL_MS
     lines.suppress("never begun")
     assert lines.due("never begun") == 1
+
+
+def test_a_name_keeps_its_line_for_as_long_as_it_comes() -> None:
+    """Names that are made up meanwhile take the places of those that were silent, not its own."""
+    clock = Clock()
+    lines = NamesThrottle(lambda: clock.now_ms)
+    lines.due_of("honest", "refused", "orders")
+    for minute in range(1, 9):
+        clock.now_ms += LINE_INTERVAL_MS
+        for number in range(20):
+            lines.due_of(("host", minute, number), "refused", "made up")
+            lines.due_of("honest", "refused", ("made up", minute, number))
+        assert lines.due_of("honest", "refused", "orders") == (0 if minute == 1 else 1)
+        assert lines.due_of("honest", "refused", "orders") is None

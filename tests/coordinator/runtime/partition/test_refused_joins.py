@@ -202,6 +202,29 @@ def test_made_up_group_ids_fill_no_log() -> None:
             process.group_id = GroupId(f"made-up-again-{number}")
             await process.join("a", session_timeout_ms=1)
         assert len(refusals_in(storage)) == RECORDS_WITHOUT_GROUP_MAX
+        await asyncio.sleep(LINE_INTERVAL_MS / 1000)
+        process.group_id = GroupId("made-up-a-minute-later")
+        await process.join("a", session_timeout_ms=1)
+        assert len(refusals_in(storage)) == RECORDS_WITHOUT_GROUP_MAX + 1
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_refusal_beyond_the_limit_of_its_host_is_counted_by_the_next_record_of_its_group() -> None:
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process = await SimulatedProcess(storage).start()
+        await process.join("a", session_timeout_ms=1)
+        for number in range(RECORDS_OF_HOST_MAX - 1):
+            process.group_id = GroupId(f"made-up-{number}")
+            await process.join("a", session_timeout_ms=1)
+        process.group_id = GroupId("orders")
+        for _ in range(3):
+            await process.join("a", session_timeout_ms=1)
+        await asyncio.sleep(LINE_INTERVAL_MS / 1000)
+        await process.join("a", session_timeout_ms=1)
+        assert [each.suppressed for each in refusals_in(storage) if each.group_id == "orders"] == [0, 3]
         await process.runtime.stop()
 
     simulate(story())
