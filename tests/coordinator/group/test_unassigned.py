@@ -1,18 +1,19 @@
 """Partitions that are assigned to nobody: which they are, and the one rebalance that a group is asked for."""
 
+import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ConfigOperation, RebalanceUnassigned
-from muster.coordinator.group.configs import UNASSIGNED_DELAY
+from muster.coordinator.group.configs import UNASSIGNED_DELAY, UPSTREAM
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome
 from muster.coordinator.group.turn import Moment
-from muster.coordinator.group.unassigned import shares_of
+from muster.coordinator.group.unassigned import may_rebalance, shares_of
 from muster.events.causes import Cause
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.events import GroupAdvanced, GroupConfigured, RebalanceStarted
-from muster.events.state import GroupState, TopicSize
+from muster.events.state import GroupState, MemberRole, TopicSize
 from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness, story
 from tests.replay.played import history_of
@@ -119,7 +120,7 @@ def test_a_group_without_the_config_is_left_alone(delay_ms: str | None) -> None:
     assert not report(h, orders=8).events
 
 
-def test_a_group_that_rebalances_or_is_quarantined_from_it_by_plan_is_left_alone() -> None:
+def test_a_group_that_rebalances_or_has_retired_members_is_left_alone() -> None:
     """While it rebalances, and while retired members have left partitions on purpose."""
     h, a, b = configured()
     leader, follower = (a, b) if a.is_leader else (b, a)
@@ -137,6 +138,34 @@ def test_a_group_that_rebalances_or_is_quarantined_from_it_by_plan_is_left_alone
 def test_bytes_that_are_no_assignment_say_nothing() -> None:
     h = Harness()
     h.stable_group(h.static("a"))
+    h.set(members_unassigned_rebalance_delay_ms="60000")
+    assert shares_of(h.live) is None
+    assert not report(h, orders=8).events
+
+
+def test_a_group_that_is_moving_to_the_cluster_is_not_rebalanced() -> None:
+    h, _, _ = configured()
+    assert may_rebalance(h.live)
+    h.live.config = msgspec.structs.replace(h.live.config, coordinator=UPSTREAM)
+    assert not may_rebalance(h.live)
+
+
+def test_what_only_a_learner_subscribes_is_not_lacking() -> None:
+    """It gets no partitions before it is promoted, so a rebalance would assign nobody."""
+    h, _, _ = configured()
+    h.set(members_learner_timeout_ms="600000")
+    learner = h.static("c", protocols=BOTH_TOPICS)
+    learner.join()
+    learner.sync()
+    assert h.live.members[learner.member_id].role is MemberRole.LEARNER
+    assert not report(h, orders=6, payments=2).events
+
+
+def test_a_group_that_is_not_of_consumers_is_left_alone() -> None:
+    """Its members' bytes may look like a subscription by chance."""
+    h = Harness()
+    (a,) = h.form(h.static("a", protocol_type="connect"))
+    sync(h, a)
     h.set(members_unassigned_rebalance_delay_ms="60000")
     assert shares_of(h.live) is None
     assert not report(h, orders=8).events

@@ -4,14 +4,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.group.commands import RebalanceUnassigned
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.runtime import unassigned_watch
 from muster.coordinator.runtime.unassigned_watch import TELL_AFTER_MS, UnassignedWatch
+from muster.events.consumer_protocol import encode_assignment
 from muster.events.state import Group
+from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import Harness
-from tests.coordinator.group.test_unassigned import BOTH_TOPICS, configured, rejoin
+from tests.coordinator.group.test_unassigned import BOTH_TOPICS, configured, rejoin, sync
 
 MINUTE_MS = 60_000
 
@@ -22,6 +27,7 @@ class Stage:
     def __init__(self, h: Harness, **topics: int) -> None:
         self.h = h
         self.topics = topics
+        self.others: Sequence[Harness] = ()
         self.wanted: Sequence[str] = ()
         self.now_ms = 0
         self.watch = UnassignedWatch(self, self, Slices(), lambda: self.now_ms)
@@ -33,7 +39,7 @@ class Stage:
         return self.topics.get(topic)
 
     def groups(self) -> list[Group]:
-        return [self.h.live]
+        return [each.live for each in (*self.others, self.h)]
 
     def rebalance_unassigned(self, command: RebalanceUnassigned) -> None:
         self.h.send(command)
@@ -58,6 +64,9 @@ def test_without_the_config_it_is_told_once_and_nobody_is_asked() -> None:
     assert stage.look(after_ms=MINUTE_MS) == []
     (status,) = stage.watch.unassigned
     assert (status.partitions, status.numbers, status.unassigned_ms) == (3, "6 to 8", TELL_AFTER_MS + MINUTE_MS)
+    assert h.live.leader_id is not None
+    assert line["leader"] == h.live.members[h.live.leader_id].name
+    assert REGISTRY.get_sample_value("muster_unassigned_partitions") == 3
     assert h.events[-1].why.cause.value == "group-configured"
 
 
@@ -115,3 +124,60 @@ def test_the_topics_that_members_subscribe_are_counted_and_unknown_ones_lack_not
     stage.look()
     stage.look(after_ms=MINUTE_MS)
     assert h.state == "PreparingRebalance"
+
+
+def test_a_topic_whose_partitions_are_not_known_for_a_while_is_not_settled() -> None:
+    """The group was asked for it, and is not asked again when the cluster answers again."""
+    h, a, b = configured("1")
+    stage = Stage(h, orders=8)
+    stage.look()
+    stage.look(after_ms=1)
+    rejoin(h, a, b)
+    del stage.topics["orders"]
+    stage.look()
+    assert h.live.config.rebalanced_for
+    stage.topics["orders"] = 8
+    stage.look()
+    stage.look(after_ms=MINUTE_MS)
+    assert h.state == "Stable"
+
+
+def test_while_muster_will_still_ask_the_way_out_says_so() -> None:
+    h, _, _ = configured(str(2 * TELL_AFTER_MS))
+    stage = Stage(h, orders=7)
+    stage.look()
+    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    assert line["way_out"].startswith("Muster asks the group to rebalance when members.unassigned.rebalance.delay.ms")
+
+
+def test_topics_of_groups_with_the_config_are_counted_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit of topics, those of groups that Muster can only report are left out."""
+    monkeypatch.setattr(unassigned_watch, "TOPICS_MAX", 1)
+    without = Harness(group_id="without")
+    (a,) = without.form(without.static("a", protocols=protocols(metadata=subscription("audit"))))
+    sync(without, a, topic="audit")
+    with_config, _, _ = configured()
+    stage = Stage(with_config, orders=6)
+    stage.others = (without,)
+    stage.look()
+    assert stage.wanted == ("orders",)
+
+
+def test_of_many_ranges_ten_are_shown_and_how_many_partitions_follow() -> None:
+    """Every other partition of 30, then the last ten: fifteen ranges, the last of which is long."""
+    h = Harness(group_id="gaps")
+    (a,) = h.form(h.static("a"))
+    a.sync({a.member_id: encode_assignment({"orders": range(1, 30, 2)})})
+    stage = Stage(h, orders=40)
+    stage.look()
+    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    assert line["partitions"] == "0, 2, 4, 6, 8, 10, 12, 14, 16, 18 and 15 more"
+
+
+def test_a_group_has_one_line_a_minute_however_many_of_its_topics_lack() -> None:
+    h, _, b = configured("0")
+    b.restarted(protocols=BOTH_TOPICS).join()
+    stage = Stage(h, orders=7, payments=2)
+    stage.look()
+    assert len(stage.look(after_ms=TELL_AFTER_MS)) == 1
+    assert len(stage.watch.unassigned) == 2
