@@ -41,6 +41,8 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.history.transitions import Transition
+from muster.replay.rebalances.planned import config_changes
+from muster.replay.rebalances.rebalance import ValueChange
 from muster.replay.rebalances.wording import is_of_another
 
 
@@ -223,12 +225,13 @@ class AskedFor(Act, frozen=True, kw_only=True):
     """An administrator, a plan of theirs, or Muster by the group's configs asked for a rebalance, or changed the plans.
 
     `is_upstream`: whether the group's configs leave it to the cluster upstream from then on; None: nothing was set.
-    `topics`: those for which Muster asked.
+    `topics`: those for which Muster asked. `configs`: what an administrator changed.
     """
 
     cause: Cause
     is_upstream: bool | None = None
     topics: tuple[RebalancedTopic, ...] = ()
+    configs: tuple[ValueChange, ...] = ()
 
 
 class Called(Act, frozen=True, kw_only=True):
@@ -349,12 +352,15 @@ def _rebalanced_for(step: Transition) -> Iterator[RebalancedTopic]:
             )
 
 
-def _asked_for(part: GroupConfigured, _step: Transition) -> AskedFor | None:
+def _asked_for(part: GroupConfigured, step: Transition) -> AskedFor | None:
     if part.why.cause in (Cause.PARTITIONS_UNASSIGNED, Cause.PARTITIONS_ASSIGNED):
         return None  # of the rebalance that it belongs to, or what came of that
     is_upstream = part.config.coordinator is not None
     why = part.why
-    return AskedFor(seq=part.seq, at_ms=why.decided_ms, why=why, cause=why.cause, is_upstream=is_upstream)
+    changes = config_changes(step.before.config, part.config) if why.cause is Cause.GROUP_CONFIGURED else ()
+    return AskedFor(
+        seq=part.seq, at_ms=why.decided_ms, why=why, cause=why.cause, is_upstream=is_upstream, configs=changes
+    )
 
 
 def departure(part: MemberRemoved) -> Departure:

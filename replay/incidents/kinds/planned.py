@@ -22,7 +22,8 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.asked_for import ENFORCED
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.refused import named, refused_text, statements
-from muster.replay.rebalances.rebalance import Actor
+from muster.replay.rebalances.planned import configs_text
+from muster.replay.rebalances.rebalance import Actor, ValueChange
 from muster.replay.rebalances.wording import cause_text, plural
 
 PLANNED = Kind(
@@ -103,10 +104,23 @@ def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:
     acts: list[AnyAct] = sorted([*asked, *went, *came], key=lambda act: act.seq)
     if not acts:
         return
-    told = dict.fromkeys(cause_text(act.why, []) for act in asked) or _by_plan([*went, *came])
+    told = _by_request(asked) or list(_by_plan([*went, *came]))
     yield IncidentClaim(
         kind=PLANNED, acts=tuple(acts), culprits=(), grade=Grade.RECORDED, headline="; then ".join(told)
     )
+
+
+def _by_request(asked: Sequence[AskedFor]) -> list[str]:
+    """A sentence for each kind of request and client, with the configs that it changed."""
+    changes: defaultdict[str, list[ValueChange]] = defaultdict(list)
+    for act in asked:
+        changes[cause_text(act.why, [])] += act.configs
+    return [f"{text}: {_changed(configs)}" if configs else text for text, configs in changes.items()]
+
+
+def _changed(configs: Sequence[ValueChange]) -> str:
+    more = len(configs) - NAMED_MAX
+    return configs_text(configs[:NAMED_MAX]) + (f", and {plural(more, 'more change')}" if more > 0 else "")
 
 
 def _by_plan(acts: Sequence[Went | Came]) -> Iterator[str]:

@@ -152,6 +152,17 @@ def test_a_rebalance_that_is_asked_for_beside_a_plan_is_an_incident_of_its_own()
     assert {each.kind for each in fleet.told()} == {"planned", "enforced"}
 
 
+def test_a_plan_says_which_configs_were_changed_and_from_what_to_what() -> None:
+    """Without the value the reader has to look for it in `history`."""
+    fleet = Fleet(3)
+    fleet.configure(TARGET_GROUP_SIZE, "3")
+    fleet.run(S)
+    fleet.configure(TARGET_GROUP_SIZE, "2")
+    fleet.rest(10 * S)
+    (planned,) = (each for each in fleet.told() if each.kind == "planned")
+    assert f"{TARGET_GROUP_SIZE} was set to 3 and {TARGET_GROUP_SIZE} from 3 to 2" in planned.headline
+
+
 def test_a_rebalance_that_follows_since_an_assignment_could_not_be_stored_is_of_the_same_incident() -> None:
     """Nobody has done anything in between."""
     script = Script().created()
