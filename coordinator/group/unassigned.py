@@ -7,10 +7,14 @@ assignment that it had. `members.unassigned.rebalance.delay.ms` has the group re
 `RebalanceUnassigned` names topics with the numbers of their partitions, as the cluster has them; everything else is
 looked up in the group. The topics that the group was asked to rebalance for are kept in the log, until they are
 assigned: if the leader does not assign them even so, it is not asked again before a topic has another number.
+
+Members may list as much as their requests hold. A group with more than SHARES_MAX topics and partitions, or a member
+with more than BYTES_MAX of them, is left alone.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -19,29 +23,48 @@ from muster.coordinator.group.rebalance import prepare_rebalance
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions, subscribed_topics
-from muster.events.state import Group, GroupState, TopicSize
+from muster.events.state import Group, GroupState, Member, TopicSize
+from muster.events.steps import Steps, finished
+
+ASKED_MAX: Final = 1_000
+"""The topics that a group is asked to rebalance for and has not assigned yet: they are in one event."""
+SHARES_MAX: Final = 200_000
+"""The different topics that the members of a group subscribe, and the partitions that they have: some 20 MB."""
+BYTES_MAX: Final = 512 * 1_024
+"""The size of a member's subscription, and of its assignment: they are decoded in one go, in some 50 ms."""
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """The topics that active members of a Stable group subscribe, and the partitions that they are assigned, by topic.
 
-    `kept`: the topics of which a member has partitions that it does not subscribe.
+    `assigned`: a range from 0 where none is missing in between, as nearly always. `kept`: the topics of which a member
+    has partitions that it does not subscribe.
     """
 
     subscribed: frozenset[str]
-    assigned: Mapping[str, frozenset[int]]
+    assigned: Mapping[str, range | frozenset[int]]
     kept: frozenset[str]
 
     def unassigned(self, topic: str, partitions: int) -> range | frozenset[int]:
         """The partitions of a topic, which has so many, that are assigned to nobody."""
-        there = range(partitions)
-        if topic not in self.subscribed or not there:
+        if not self._lacks(topic, partitions):
             return range(0)
-        return frozenset(there).difference(self.assigned.get(topic, ()))
+        assigned = self.assigned.get(topic, range(0))
+        if isinstance(assigned, range):
+            return range(len(assigned), partitions)
+        return frozenset(range(partitions)).difference(assigned)
 
     def needs_rebalance(self, topic: str, partitions: int) -> bool:
         """Whether a rebalance would give the topic's partitions to members that subscribe it."""
-        return topic in self.kept or bool(self.unassigned(topic, partitions))
+        return topic in self.kept or self._lacks(topic, partitions)
+
+    def _lacks(self, topic: str, partitions: int) -> bool:
+        if topic not in self.subscribed:
+            return False
+        assigned = self.assigned.get(topic, range(0))
+        if isinstance(assigned, range) or len(assigned) < partitions:
+            return len(assigned) < partitions
+        return not assigned.issuperset(range(partitions))
 
     @property
     def unassigned_topics(self) -> frozenset[str]:
@@ -51,29 +74,53 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 def shares_of(group: Group) -> Shares | None:
     """The shares of a group that is Stable; None where they are not known, as a member's bytes cannot be read."""
+    return finished(read_shares(group))
+
+
+def read_shares(group: Group) -> Steps[Shares | None]:
+    """Read the same in steps, each a member; the group must not change meanwhile."""
     image = group.image
     if image.state is not GroupState.STABLE or image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     subscribed: set[str] = set()
     kept: set[str] = set()
     assigned: defaultdict[str, set[int]] = defaultdict(set)
+    partitions = 0
     for member in group.members.values():
         if member.is_inactive:
             continue
-        topics = subscribed_topics(member.metadata_for(image.protocol_name))
-        share = assigned_partitions(group.assignment_of(member))
-        if topics is None or share is None:
+        read = _read_member(group, member)
+        if read is None:
             return None
+        topics, share = read
         subscribed |= topics
+        partitions += len(share)
+        if len(subscribed) + partitions > SHARES_MAX:
+            return None
         for topic, number in share:
             assigned[topic].add(number)
             if topic not in topics:
                 kept.add(topic)
+        yield 1 + len(topics) + len(share)
     return Shares(
         subscribed=frozenset(subscribed),
-        assigned={topic: frozenset(numbers) for topic, numbers in assigned.items()},
+        assigned={topic: _compact(numbers) for topic, numbers in assigned.items()},
         kept=frozenset(kept),
     )
+
+
+def _read_member(group: Group, member: Member) -> tuple[frozenset[str], tuple[tuple[str, int], ...]] | None:
+    metadata, assignment = member.metadata_for(group.image.protocol_name), group.assignment_of(member)
+    if max(len(metadata), len(assignment)) > BYTES_MAX:
+        return None
+    topics, share = subscribed_topics(metadata), assigned_partitions(assignment)
+    return None if topics is None or share is None else (topics, share)
+
+
+def _compact(numbers: set[int]) -> range | frozenset[int]:
+    """Numbers of partitions in little memory: a set of 200 has 8 kB, and there are many groups."""
+    is_whole = min(numbers) == 0 and max(numbers) == len(numbers) - 1
+    return range(len(numbers)) if is_whole else frozenset(numbers)
 
 
 def may_rebalance(group: Group) -> bool:
@@ -105,9 +152,13 @@ def rebalance_unassigned(turn: Turn, command: RebalanceUnassigned) -> None:
 
 def _asked_after(group: Group, topics: Iterable[TopicSize], found: Shares) -> tuple[TopicSize, ...]:
     asked = {each.topic: each for each in group.config.rebalanced_for}
+    lacking: list[TopicSize] = []
     for each in topics:
         if found.needs_rebalance(each.topic, each.partitions):
-            asked[each.topic] = each
+            lacking.append(each)
         else:
             asked.pop(each.topic, None)
+    for each in lacking:
+        if each.topic in asked or len(asked) < ASKED_MAX:
+            asked[each.topic] = each
     return tuple(asked[topic] for topic in sorted(asked))

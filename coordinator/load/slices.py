@@ -244,3 +244,13 @@ class Pace:
         if self._until is None or time.perf_counter() >= self._until:
             await self._slices.turn()
             self._until = time.perf_counter() + SLICE_S
+
+    async def result(self, steps: Steps[R]) -> R:
+        """Run steps that do not wait, and return their result."""
+        while True:
+            try:
+                progress = next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            await self.worked(progress)

@@ -9,7 +9,7 @@ times begin anew at a takeover, so that nothing is asked for before the clients 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -18,8 +18,8 @@ import structlog
 
 from muster.coordinator.group.commands import RebalanceUnassigned
 from muster.coordinator.group.configs import UNASSIGNED_DELAY
-from muster.coordinator.group.unassigned import Shares, is_news, may_rebalance, shares_of
-from muster.coordinator.load.slices import Slices
+from muster.coordinator.group.unassigned import ASKED_MAX, Shares, is_news, may_rebalance, read_shares
+from muster.coordinator.load.slices import Pace, Slices
 from muster.coordinator.log_throttle import NamesThrottle
 from muster.coordinator.observability.metrics import UNASSIGNED_PARTITIONS
 from muster.coordinator.observability.status import UnassignedStatus
@@ -56,7 +56,7 @@ class WatchedGroups(Protocol):
 
 
 class _Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions of a topic, which has `partitions`, that nobody is assigned since `since_ms` (monotonic)."""
+    """Partitions of a topic, which has `partitions`, that nobody is assigned, the first since `since_ms`."""
 
     generation_id: int
     partitions: int
@@ -69,6 +69,27 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     seq: int
     shares: Shares | None
+
+
+class _Look(msgspec.Struct, kw_only=True):
+    """What one look has found. `first`: the topics of groups with the config; `said`: what has had its line."""
+
+    known: dict[GroupId, _Known] = {}
+    lacks: dict[GroupId, dict[str, _Lack]] = {}
+    first: dict[str, None] = {}
+    others: dict[str, None] = {}
+    told: list[UnassignedStatus] = []
+    said: set[tuple[GroupId, str, int]] = set()
+    partitions: int = 0
+
+    def want(self, group: Group, shares: Shares) -> None:
+        """Have the topics of a group counted, as long as there is room."""
+        wanted = self.first if group.config.unassigned_rebalance_delay_ms else self.others
+        if len(wanted) < TOPICS_MAX:
+            wanted.update(dict.fromkeys(shares.subscribed))
+
+    def wanted(self) -> tuple[str, ...]:
+        return tuple(islice({**self.first, **self.others}, TOPICS_MAX))
 
 
 class UnassignedWatch:
@@ -84,7 +105,7 @@ class UnassignedWatch:
         self._throttle = NamesThrottle(monotonic_ms)
         self._known: dict[GroupId, _Known] = {}
         self._lacks: dict[GroupId, dict[str, _Lack]] = {}
-        self._told: set[tuple[GroupId, str, _Lack]] = set()
+        self._told: set[tuple[GroupId, str, int]] = set()
         self.unassigned: tuple[UnassignedStatus, ...] = ()
         UNASSIGNED_PARTITIONS.set(0)
 
@@ -96,50 +117,64 @@ class UnassignedWatch:
 
     async def look(self) -> None:
         """Look at all groups once."""
-        known: dict[GroupId, _Known] = {}
-        lacks: dict[GroupId, dict[str, _Lack]] = {}
-        first: dict[str, None] = {}
-        others: dict[str, None] = {}
-        told: list[UnassignedStatus] = []
-        said: set[tuple[GroupId, str, _Lack]] = set()
-        pace = self._slices.pace()
+        look, pace = _Look(), self._slices.pace()
         for group in self._groups.groups():
-            if not may_rebalance(group):
-                continue
-            each = known[group.group_id] = self._shares_of(group)
-            shares = each.shares
-            await pace.worked(1 if each is self._known.get(group.group_id) else 1 + len(group.members))
-            if shares is None:
-                continue
-            topics = {*shares.subscribed, *shares.kept, *(asked.topic for asked in group.config.rebalanced_for)}
-            (first if group.config.unassigned_rebalance_delay_ms else others).update(dict.fromkeys(topics))
-            of_group = dict(self._lacking(group, shares))
-            if of_group:
-                lacks[group.group_id] = of_group
-                told += self._tell(group, shares, of_group, said)
-            self._ask(group, shares, of_group)
-            await pace.worked(len(topics))
-        self._known, self._lacks, self._told = known, lacks, said
-        self.unassigned = tuple(told)
-        UNASSIGNED_PARTITIONS.set(sum(each.partitions for each in told))
-        self._counts.want(tuple(islice({**first, **others}, TOPICS_MAX)))
+            if may_rebalance(group):
+                await self._look_at(group.copy(), look, pace)  # it may change while others have their turns
+        self._known, self._lacks, self._told = look.known, look.lacks, look.said
+        self.unassigned = tuple(look.told)
+        UNASSIGNED_PARTITIONS.set(look.partitions)
+        self._counts.want(look.wanted())
 
-    def _shares_of(self, group: Group) -> _Known:
-        known = self._known.get(group.group_id)
-        if known is not None and (known.incarnation, known.seq) == (group.incarnation, group.seq):
-            return known
-        return _Known(incarnation=group.incarnation, seq=group.seq, shares=shares_of(group))
-
-    def _lacking(self, group: Group, shares: Shares) -> Iterator[tuple[str, _Lack]]:
-        """Yield the topics that need a rebalance, and since when. A new assignment is a new chance for the leader."""
-        before = self._lacks.get(group.group_id, {})
+    async def _look_at(self, group: Group, look: "_Look", pace: Pace) -> None:
+        shares = await self._shares_of(group, look, pace)
+        await pace.worked()
+        if shares is None:
+            return
+        look.want(group, shares)
+        lacks: dict[str, _Lack] = {}
         for topic in sorted(shares.subscribed | shares.kept):
-            partitions = self._counts.of(topic) or 0
-            if shares.needs_rebalance(topic, partitions):
-                found, generation_id = before.get(topic), group.image.assigned_generation_id
-                if found is None or (found.generation_id, found.partitions) != (generation_id, partitions):
-                    found = _Lack(generation_id=generation_id, partitions=partitions, since_ms=self._monotonic_ms())
-                yield topic, found
+            await pace.worked()
+            lack = self._lack(group, shares, topic)
+            if lack is not None:
+                lacks[topic] = lack
+            if len(lacks) == ASKED_MAX:
+                break
+        if lacks:
+            look.lacks[group.group_id] = lacks
+            await self._tell(group, shares, look, pace)
+        self._ask(group, shares, lacks)
+
+    async def _shares_of(self, group: Group, look: "_Look", pace: Pace) -> Shares | None:
+        known = self._known.get(group.group_id)
+        if known is None or (known.incarnation, known.seq) != (group.incarnation, group.seq):
+            shares = await pace.result(read_shares(group))
+            known = _Known(incarnation=group.incarnation, seq=group.seq, shares=shares)
+        look.known[group.group_id] = known
+        return known.shares
+
+    def _lack(self, group: Group, shares: Shares, topic: str) -> _Lack | None:
+        """Return what the group lacks of the topic, and since when. A new assignment is a new chance for the leader.
+
+        A topic that grows meanwhile gives it none: one that grows again and again would never be told.
+        """
+        before = self._lacks.get(group.group_id, {}).get(topic)
+        partitions = self._partitions(group, shares, topic)
+        if not shares.needs_rebalance(topic, partitions):
+            return None
+        since_ms = self._monotonic_ms()
+        if before is not None and before.generation_id == group.image.assigned_generation_id:
+            if before.partitions == partitions:
+                return before
+            since_ms = before.since_ms if before.partitions < partitions else since_ms
+        return _Lack(generation_id=group.image.assigned_generation_id, partitions=partitions, since_ms=since_ms)
+
+    def _partitions(self, group: Group, shares: Shares, topic: str) -> int:
+        """Return how many partitions the topic has; for one that is kept alone it does not matter."""
+        counted = self._counts.of(topic) if topic in shares.subscribed else 0
+        if counted is None and topic in shares.kept:  # else the group would be asked again when it is known again
+            counted = next((each.partitions for each in group.config.rebalanced_for if each.topic == topic), None)
+        return counted or 0
 
     def _ask(self, group: Group, shares: Shares, lacks: Mapping[str, _Lack]) -> None:
         """Have the group rebalance for what it has lacked for long enough, and forget what is assigned again."""
@@ -161,30 +196,26 @@ class UnassignedWatch:
         if topics and is_news(group, topics, shares):
             self._groups.rebalance_unassigned(RebalanceUnassigned(group_id=group.group_id, topics=topics))
 
-    def _tell(
-        self,
-        group: Group,
-        shares: Shares,
-        lacks: Mapping[str, _Lack],
-        said: set[tuple[GroupId, str, _Lack]],
-    ) -> Iterator[UnassignedStatus]:
-        """Yield what has been lacking for long, and log what was not logged yet; `said` is added to."""
+    async def _tell(self, group: Group, shares: Shares, look: "_Look", pace: Pace) -> None:
+        """Add what has been lacking for long, and log what was not logged yet."""
         now_ms = self._monotonic_ms()
-        for topic, lack in lacks.items():
-            numbers = shares.unassigned(topic, lack.partitions)
-            if now_ms - lack.since_ms < TELL_AFTER_MS or not numbers:
+        for topic, lack in look.lacks[group.group_id].items():
+            await pace.worked()
+            if now_ms - lack.since_ms < TELL_AFTER_MS or not (numbers := shares.unassigned(topic, lack.partitions)):
                 continue
             status = UnassignedStatus(
                 group_id=group.group_id,
                 topic=topic,
                 partitions=len(numbers),
-                numbers=_numbers(numbers),
+                numbers=_numbers(sorted(numbers)),
                 unassigned_ms=now_ms - lack.since_ms,
                 way_out=_way_out(group, topic, lack),
             )
-            yield status
-            said.add((group.group_id, topic, lack))
-            if (group.group_id, topic, lack) not in self._told:
+            look.told.append(status)
+            look.partitions += status.partitions
+            said = (group.group_id, topic, lack.generation_id)
+            look.said.add(said)
+            if said not in self._told:
                 self._log(group, status)
 
     def _log(self, group: Group, status: UnassignedStatus) -> None:
@@ -211,7 +242,7 @@ def _way_out(group: Group, topic: str, lack: _Lack) -> str:
             "Muster has asked the group to rebalance, and the leader did not assign them: restart the leader; if it did"
             f" not know them yet (metadata.max.age.ms), muster members rebalance {group.group_id}"
         )
-    if group.config.unassigned_rebalance_delay_ms:
+    if group.config.unassigned_rebalance_delay_ms and len(group.config.rebalanced_for) < ASKED_MAX:
         return f"Muster asks the group to rebalance when {UNASSIGNED_DELAY} is over"
     return f"muster members rebalance {group.group_id}, or set {UNASSIGNED_DELAY} to have Muster ask for it"
 

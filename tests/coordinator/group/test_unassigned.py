@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group import unassigned
 from muster.coordinator.group.commands import ConfigOperation, RebalanceUnassigned
 from muster.coordinator.group.configs import UNASSIGNED_DELAY, UPSTREAM
 from muster.coordinator.group.decide import Decision, decide
@@ -169,6 +170,33 @@ def test_a_group_that_is_not_of_consumers_is_left_alone() -> None:
     h.set(members_unassigned_rebalance_delay_ms="60000")
     assert shares_of(h.live) is None
     assert not report(h, orders=8).events
+
+
+@pytest.mark.parametrize("limit", ["SHARES_MAX", "BYTES_MAX"])
+def test_a_group_that_lists_more_than_can_be_looked_at_is_left_alone(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its members may list as much as their requests hold."""
+    h, _, _ = configured()
+    monkeypatch.setattr(unassigned, limit, 6)
+    assert shares_of(h.live) is None
+    assert not report(h, orders=8).events
+
+
+def test_partitions_that_are_missing_in_between_are_unassigned() -> None:
+    """A leader may leave out the first ones, or assign numbers that the topic does not have."""
+    h, a, b = configured()
+    leader = a if a.is_leader else b
+    for each in (a, b):
+        each.join()
+    for each in sorted((a, b), key=lambda client: client.is_leader):
+        each.sync({a.member_id: encode_assignment({"orders": [1, 2, 9]})} if each is leader else None)
+    shares = shares_of(h.live)
+    assert shares is not None
+    assert [sorted(shares.unassigned("orders", partitions)) for partitions in (1, 3, 4)] == [[0], [0], [0, 3]]
+    assert rebalanced_for(h) == {}
+    report(h, orders=3)
+    assert rebalanced_for(h) == {"orders": 3}
 
 
 def test_setting_the_config_anew_gives_another_chance() -> None:

@@ -1,13 +1,15 @@
 """The watch over partitions that are assigned to nobody: since when, what is told, and when a group is asked."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.group.commands import RebalanceUnassigned
+from muster.coordinator.group.unassigned import ASKED_MAX
+from muster.coordinator.load import slices
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.runtime import unassigned_watch
@@ -181,3 +183,77 @@ def test_a_group_has_one_line_a_minute_however_many_of_its_topics_lack() -> None
     stage.look()
     assert len(stage.look(after_ms=TELL_AFTER_MS)) == 1
     assert len(stage.watch.unassigned) == 2
+
+
+def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
+    """Its first new partitions have waited for long; each new number would else be a new beginning."""
+    h, _, _ = configured("0")
+    stage = Stage(h, orders=7)
+    lines = []
+    for _ in range(10):
+        lines += stage.look(after_ms=MINUTE_MS)
+        stage.topics["orders"] += 1
+    (line,) = lines
+    assert (line["partitions"], line["seconds"]) == ("6 to 12", TELL_AFTER_MS // 1_000)
+    h.set(members_unassigned_rebalance_delay_ms=str(MINUTE_MS))
+    stage.look()
+    assert h.state == "PreparingRebalance"
+
+
+def test_a_topic_that_shrinks_is_a_new_beginning() -> None:
+    """It was deleted and made anew: what it lacks now, it has not lacked for long."""
+    h, _, _ = configured("0")
+    stage = Stage(h, orders=9)
+    stage.look()
+    stage.topics["orders"] = 8
+    assert stage.look(after_ms=TELL_AFTER_MS) == []
+
+
+def test_a_kept_topic_is_asked_for_once_although_its_count_is_known_now_and_then() -> None:
+    """Brokers may not answer for a while; the leader assigns it again to the member that does not subscribe it."""
+    h, a, b = configured("1000")
+    leader, other = (a, b) if a.is_leader else (b, a)
+    other = other.restarted(protocols=protocols(metadata=subscription("payments")))
+    other.join()
+    stage = Stage(h, orders=6)
+    started = 0
+    for orders in (6, None, 6, None, 6, None):
+        stage.topics = {} if orders is None else {"orders": orders}
+        for _ in range(2):
+            stage.look(after_ms=MINUTE_MS)
+            if h.state == "PreparingRebalance":
+                started += 1
+                rejoin(h, leader, other)
+    assert started == 1
+
+
+def test_made_up_topics_in_an_assignment_are_few_in_the_log() -> None:
+    """A leader may assign whatever it likes; what Muster asks for is in one event."""
+    h = Harness(group_id="made-up")
+    (a,) = h.form(h.static("a"))
+    a.sync({a.member_id: encode_assignment({f"made-up-{number}": [0] for number in range(5_000)})})
+    h.set(members_unassigned_rebalance_delay_ms="1")
+    stage = Stage(h)
+    stage.look()
+    stage.look(after_ms=1)
+    assert len(h.live.config.rebalanced_for) == ASKED_MAX
+
+
+def test_other_work_goes_on_while_a_large_group_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice ends after each of its members, however short slices are."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    topics = [f"topic-{number}" for number in range(2_000)]
+    h = Harness(group_id="large")
+    members = h.form(*(h.static(name, protocols=protocols(metadata=subscription(*topics))) for name in "abcdefgh"))
+    sync(h, *members)
+    turns = asyncio.run(_turns_while(Stage(h, orders=6).watch.look()))
+    assert turns >= len(members)
+
+
+async def _turns_while(work: Coroutine[Any, Any, None]) -> int:
+    """How often other work had its turn until this has ended."""
+    looking, turns = asyncio.create_task(work), 0
+    while not looking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
