@@ -72,7 +72,10 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Look(msgspec.Struct, kw_only=True):
-    """What one look has found. `first`: the topics of groups with the config; `said`: what has had its line."""
+    """One look, with what it has found so far.
+
+    `first`: the topics of groups with the config. `said`: the topics whose line of the log has been due.
+    """
 
     known: dict[GroupId, _Known] = {}
     lacks: dict[GroupId, dict[str, _Lack]] = {}

@@ -57,6 +57,15 @@ def test_an_alert_asks_for_metrics_that_there_are_and_says_what_to_do(alert: dic
     assert f"*{alert['labels']['severity']}.*" in section[1].split("\n#")[0]
 
 
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
+def test_an_alert_says_what_to_do_in_the_words_of_the_runbook(alert: dict[str, Any]) -> None:
+    """They are the first paragraph of its section, behind the severity."""
+    section = RUNBOOK.split(f"### {alert['alert']}\n")[1]
+    first = " ".join(section.strip().split("\n\n")[0].split()).removeprefix(f"*{alert['labels']['severity']}.* ")
+    plain = first.replace("`", "").removesuffix(".")
+    assert alert["annotations"]["runbook"] == plain[0].lower() + plain[1:]
+
+
 def test_the_runbook_has_no_alert_that_is_gone() -> None:
     assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == {alert["alert"] for alert in alerts()}
 
