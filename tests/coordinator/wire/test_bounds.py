@@ -56,6 +56,7 @@ def test_an_array_of_the_smallest_entries_is_read_up_to_the_bound(api_key: int, 
     assert len(body) == allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("api_key", "version", "path"), ARRAYS)
 def test_an_array_beyond_the_bound_is_refused_before_it_is_read(api_key: int, version: int, path: Path) -> None:
     """The time is that of a few comparisons: two million entries took a second."""

@@ -145,6 +145,21 @@ async def built(
     )
 
 
+def timestamps(folder: Path) -> dict[str, bool]:
+    """Read the footers of all Parquet files below: each timestamp's file and column, and whether readers see UTC.
+
+    A timestamp as INT96, Spark's default, has no zone: DuckDB and pyarrow read timestamps without one.
+    """
+    found: dict[str, bool] = {}
+    for path in folder.rglob("*.parquet"):
+        schema = pq.ParquetFile(path).schema
+        for column in (schema.column(number) for number in range(len(schema))):
+            logical = msgspec.json.decode(column.logical_type.to_json())
+            if column.physical_type == "INT96" or logical["Type"] == "Timestamp":
+                found[f"{path.relative_to(folder)} {column.path}"] = logical.get("isAdjustedToUTC", False)
+    return found
+
+
 def table_of(folder: Path, name: str) -> pa.Table:
     """A table, as its last build has it, sorted."""
     return table_of_parts(folder, current(folder).of(name), name)

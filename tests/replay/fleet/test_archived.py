@@ -25,7 +25,17 @@ from muster.replay.fleet.questions.queries import AskedRows, incidents
 from muster.replay.fleet.session import SparkFailed
 from tests.replay.archive.logs import archived, opened
 from tests.replay.fleet import fleets
-from tests.replay.fleet.fleets import CAUSES, INCIDENTS, all_tables, in_order, judged, rows_of, told_by_why, up_to
+from tests.replay.fleet.fleets import (
+    CAUSES,
+    INCIDENTS,
+    all_tables,
+    in_order,
+    judged,
+    rows_of,
+    timestamps,
+    told_by_why,
+    up_to,
+)
 from tests.replay.written import broken_value
 
 SEEDS = (3, 14, 15, 92)
@@ -53,6 +63,7 @@ async def archive_of(storage: MemoryStorage, root: Path) -> ArchiveLog:
     """Archive a log in steps, each of which makes files of its own, and open what was archived."""
     for share in STEPS:
         await archived(await fleets.opened(up_to(storage, share)), root)
+    assert timestamps(root) == {}, "an archive has its times as integers"
     log = ArchiveLog(root)
     await log.open()
     return log

@@ -13,14 +13,14 @@ from muster.replay.fleet.building.engines.spark import SparkEngine
 from muster.replay.fleet.building.pieces import Piece
 from muster.replay.fleet.choice import LOCAL_BYTES_MAX, NoSpark, choose_builder
 from muster.replay.fleet.tables.schemas import TABLES
-from tests.replay.fleet.fleets import all_tables, built, judged, table_of, up_to
+from tests.replay.fleet.fleets import all_tables, built, judged, table_of, timestamps, up_to
 
 SEEDS = range(0, 1_000, 50)
 
 
 @pytest.mark.spark
 async def test_both_engines_make_the_same_tables(spark: SparkEngine, lived_log: MemoryStorage, tmp_path: Path) -> None:
-    """Rows and Arrow schema, in a full build and in one that goes on."""
+    """Rows and Arrow schema, in a full build and in one that goes on. All their timestamps have a zone, UTC."""
     for name, storage in (("judged", judged(SEEDS)), ("lived", lived_log)):
         here, there = tmp_path / name / "local", tmp_path / name / "spark[1]{a,b}"  # for Spark a pattern
         for share in (0.6, 1.0):
@@ -30,6 +30,22 @@ async def test_both_engines_make_the_same_tables(spark: SparkEngine, lived_log: 
         for table in TABLES:
             schemas: list[pa.Schema] = [table_of(folder, table).schema for folder in (here, there)]
             assert schemas[0].equals(schemas[1])
+        for folder in (here, there):
+            found = timestamps(folder)
+            assert found
+            assert [column for column, is_utc in found.items() if not is_utc] == []
+
+
+@pytest.mark.parametrize(
+    ("as_int96", "zone", "is_utc"), [(True, "UTC", False), (False, None, False), (False, "UTC", True)]
+)
+def test_a_timestamp_without_a_zone_would_be_found(
+    as_int96: bool, zone: str | None, is_utc: bool, tmp_path: Path
+) -> None:
+    """INT96, or a timestamp that is not adjusted to UTC."""
+    table = pa.table({"at": pa.array([0], pa.timestamp("us", zone)), "name": ["a"]})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=as_int96)
+    assert timestamps(tmp_path) == {"a.parquet at": is_utc}
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ from muster.replay.archive.verify import verify
 from tests.brokers.broker import Broker
 from tests.events.log.on_broker.proxied import new_topic_name
 from tests.replay.archive.logs import archived, digests, digests_in, named
+from tests.replay.fleet.fleets import timestamps
 from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -93,6 +94,7 @@ async def test_each_record_is_archived_once_though_spark_is_killed(
     await append(kafka_broker, topic, 20)
     with spark.begin("--once") as last:
         assert last.wait(240) == 0, spark.output.read_text()
+    assert timestamps(root) == {}, "an archive has its times as integers"
     log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=True)
     await log.open()
     assert await digests_in(root) == await digests(log)
