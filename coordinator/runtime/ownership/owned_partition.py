@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from muster.coordinator.runtime.ownership.fencing import fence, fence_record
 from muster.coordinator.runtime.ownership.lease_keeper import KeptLease
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
-from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
+from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, OutboxEnded
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
 from muster.coordinator.strangers_watch import StrangersWatch
@@ -68,8 +68,6 @@ def _decoded(record: StoredRecord) -> AnyRecordedEvent | None:
         return decode(record.value)
     return None
 
-
-log = structlog.get_logger(__name__)
 
 RENEWAL_RETRY_S = 60.0
 """The pause between two attempts to renew a claim; there are hours for it."""
@@ -134,13 +132,13 @@ class OwnedPartition:
     def renew(self) -> None:
         """Renew the claim in the background, before the log forgets it; nothing waits for it."""
         if not self.is_renewing:
-            self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
+            self._renewing = asyncio.create_task(self._renew_until_ended(), name=f"renew-{self.partition.number}")
             self._renewing.add_done_callback(on_failure(self._lost))
 
     async def durable_state(self) -> Projector | None:
         """The state of the partition between two writes: what a reading of the log up to there would make of it.
 
-        None if it is not known at that moment. May wait for ever if the partition is lost meanwhile.
+        None if it is not known at that moment. Raises OutboxEnded if the partition is lost meanwhile.
         """
         state: Projector | None = None
 
@@ -221,6 +219,10 @@ class OwnedPartition:
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _renew_until_ended(self) -> None:
+        with suppress(OutboxEnded):  # the partition was lost, and whoever lost it goes on by that error
+            await self._renew()
 
     async def _renew(self) -> None:
         # If another process has claimed the partition an append fails, where a claim would take the partition back.

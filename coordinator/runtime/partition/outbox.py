@@ -8,12 +8,14 @@ another writer of the same owner.
     submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
                  -> Deposed, LogUnavailable: lost(error), and no unit is settled any more
 
+A coroutine that waits for an append or for its step gets OutboxEnded then, and also after `close`.
+
 What it must not know: groups, and replies.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,6 +33,8 @@ from muster.coordinator.strangers_watch import gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import AppendRefused, Deposed, LogDenied, LogError, LogUnavailable, LogWriter
 from muster.events.records import Transition
+
+R = TypeVar("R")
 
 UNITS_PER_APPEND_MAX = 1_000
 
@@ -50,8 +54,15 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     began_s: float
 
 
-class OnLost(Protocol):
-    def __call__(self, error: Exception) -> None: ...
+OnLost = Callable[[Exception], None]
+
+
+class OutboxEnded(LogError):
+    """The partition was lost or closed before the append or the step was done; the append may be in the log."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(f"partition {partition}: it was lost or closed before this write was done")
+        self.partition = partition
 
 
 class Outbox:
@@ -88,27 +99,29 @@ class Outbox:
         self._wake.set()
 
     async def appended(self, transition: Transition) -> None:
-        """Append the transition with the next units; returns when it is durable. Raises LogUnavailable."""
-        settled: asyncio.Future[AppendRefused | None] = asyncio.get_running_loop().create_future()
-
-        def note(refused: AppendRefused | None) -> None:
-            if not settled.done():  # who waited may have been cancelled
-                settled.set_result(refused)
-
-        self.submit(WriteUnit(transition=transition, offsets=(), settled=note))
-        if (refused := await settled) is not None:
+        """Append the transition with the next units; returns when it is durable. Raises LogUnavailable, OutboxEnded."""
+        settled: asyncio.Future[AppendRefused | None] = self._loop.create_future()
+        self.submit(WriteUnit(transition=transition, offsets=(), settled=settled.set_result))
+        if (refused := await self._unless_ended(settled)) is not None:
             raise partition_record_refused(self._writer, refused)
 
     async def between_writes(self, step: Callable[[], Awaitable[None]], *, of_offsets: bool = False) -> None:
-        """Run a step between two writes. If it raises LogError, the outbox is lost.
+        """Run a step between two writes. If it raises LogError, the outbox is lost. Raises OutboxEnded.
 
         `of_offsets`: the step writes to the log of the offsets.
         """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
         self._steps.append((step, of_offsets, done))
         self._idle.clear()
         self._wake.set()
-        await done
+        await self._unless_ended(done)
+
+    async def _unless_ended(self, done: asyncio.Future[R]) -> R:
+        either: set[asyncio.Future[Any]] = {done, self._task}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            raise OutboxEnded(self._writer.partition)
+        return done.result()
 
     def switch_to(self, writer: LogWriter) -> None:
         """Switch to another writer, which has written its fence record; to be called in a step."""
@@ -127,8 +140,10 @@ class Outbox:
     async def drained(self) -> None:
         """Wait until nothing is under way, or the outbox is lost."""
         idle = asyncio.create_task(self._idle.wait())
-        await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        idle.cancel()
+        try:
+            await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            idle.cancel()
 
     async def close(self) -> None:
         """Stop at once, whatever is still queued."""
@@ -159,8 +174,7 @@ class Outbox:
                 step, of_offsets, done = self._steps.pop(0)
                 self._begin(of_offsets=of_offsets)
                 await step()
-                if not done.cancelled():
-                    done.set_result(None)
+                done.set_result(None)
             units = self._waiting[:UNITS_PER_APPEND_MAX]
             del self._waiting[:UNITS_PER_APPEND_MAX]
             await self._write(units)

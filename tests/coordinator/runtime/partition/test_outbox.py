@@ -1,6 +1,8 @@
 """The outbox of a partition: what is written together, and in which order."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 
@@ -9,9 +11,9 @@ from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
-from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
+from muster.coordinator.runtime.partition.outbox import Outbox, OutboxEnded, WriteUnit
 from muster.events.ids import GroupId
-from muster.events.log.base import AppendRefused
+from muster.events.log.base import AppendRefused, Deposed, LogUnavailable
 from muster.events.records import Record, Transition
 from tests.coordinator.runtime.test_runtime import story
 
@@ -45,6 +47,98 @@ def unit(settled: list[AppendRefused | None], *keys: bytes, commits: bool = Fals
 
 def outbox(writer: Writer, offsets: MemoryOffsetStore) -> Outbox:
     return Outbox(writer, offsets, lambda error: pytest.fail(str(error)))
+
+
+class HungWriter(Writer):
+    """It answers an append when the test says how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        await self.answer
+        return await super().append(transitions)
+
+
+async def nothing() -> None:
+    pass
+
+
+Waits = Callable[[Outbox], Coroutine[Any, Any, None]]
+WAITS: dict[str, Waits] = {
+    "an append": lambda out: out.appended((Record(b"key", b"value"),)),
+    "a step": lambda out: out.between_writes(nothing),
+}
+
+
+@pytest.mark.parametrize("error", [Deposed(0, 1), LogUnavailable("no broker"), ZeroDivisionError("a bug")], ids=repr)
+@pytest.mark.parametrize("waits", WAITS.values(), ids=WAITS)
+async def test_a_caller_that_waits_gets_an_error_when_the_partition_is_lost(waits: Waits, error: Exception) -> None:
+    """After the loss was reported; so does each later caller."""
+    writer, lost = HungWriter(), list[Exception]()
+    out = Outbox(writer, MemoryOffsetStore(), lost.append)
+    out.submit(unit([], b"key"))
+    await asyncio.sleep(0)  # the append is under way
+    waiting = asyncio.create_task(waits(out))
+    await asyncio.sleep(0)
+    writer.answer.set_exception(error)
+    async with asyncio.timeout(60):
+        with pytest.raises(OutboxEnded, match="partition 0"):
+            await waiting
+        with pytest.raises(OutboxEnded):
+            await waits(out)
+    assert lost == [error]
+    await out.close()
+
+
+@pytest.mark.parametrize("waits", WAITS.values(), ids=WAITS)
+async def test_a_caller_that_waits_gets_an_error_when_the_outbox_is_closed(waits: Waits) -> None:
+    """As when the partition is released while an append hangs."""
+    out = outbox(HungWriter(), MemoryOffsetStore())
+    out.submit(unit([], b"key"))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(waits(out))
+    await asyncio.sleep(0)
+    await out.close()
+    async with asyncio.timeout(60):
+        with pytest.raises(OutboxEnded):
+            await waiting
+
+
+async def test_the_caller_of_a_step_that_fails_gets_an_error() -> None:
+    """The error itself is the partition's loss."""
+    lost = list[Exception]()
+    out, error = Outbox(Writer(), MemoryOffsetStore(), lost.append), LogUnavailable("no broker")
+
+    async def fails() -> None:
+        raise error
+
+    async with asyncio.timeout(60):
+        with pytest.raises(OutboxEnded):
+            await out.between_writes(fails)
+    assert lost == [error]
+    await out.close()
+
+
+@story
+async def test_a_cancelled_caller_ends_nothing_but_itself() -> None:
+    """Its unit is appended, its step runs, and other units are settled."""
+    writer, settled, steps = Writer(), list[AppendRefused | None](), list[str]()
+
+    async def step() -> None:
+        steps.append("ran")
+
+    out = outbox(writer, MemoryOffsetStore())
+    work: list[Awaitable[None]] = [out.appended((Record(b"key", b"value"),)), out.between_writes(step)]
+    tasks = [asyncio.ensure_future(each) for each in work]
+    await asyncio.sleep(0)
+    for each in tasks:
+        each.cancel()
+    out.submit(unit(settled, b"key"))
+    await out.drained()
+    assert (sum(writer.appended), steps, settled) == (2, ["ran"], [None])
+    await out.close()
 
 
 @story
