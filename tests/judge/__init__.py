@@ -4,6 +4,8 @@ The groups are played by `replay/fleet/simulation`; the truth is what was done t
 events.
 
     case.py         a case from a seed
+    scenario.py     scenarios by name: the fleet's and the judge's own
+    scenarios/      the judge's own, which no fleet plays
     showing.py      a case for people
     telling.py      the form in which a program tells
     count.py        what was told against what was done

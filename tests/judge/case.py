@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import MemberId
-from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, ScenarioSort
 from muster.replay.fleet.simulation.stage import QUIET_MS, Stage
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.fleet.simulation.world.truth import Knowable, Story, Truth
 from muster.replay.history.items import Broken, Happened, Told, Unreadable, with_gaps
+from tests.judge.scenario import JudgedScenario, ScenarioSort
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.whole import History
 
 WORK_SEEDS: Final = range(1_000)
@@ -49,7 +49,7 @@ def make_case(seed: int) -> Case:
     return play(scenario, seed)
 
 
-def play(scenario: Scenario, seed: int) -> Case:
+def play(scenario: JudgedScenario, seed: int) -> Case:
     """Play a scenario with everything else drawn from the seed."""
     stage = Stage(Random(f"{scenario.name} {seed}"), scenario.wanted)
     if not scenario.opens:

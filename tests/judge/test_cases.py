@@ -4,11 +4,12 @@ import pytest
 
 from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, GroupStabilized, JoinPhaseCompleted, MemberRemoved, RebalanceStarted
-from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario, ScenarioSort
 from muster.replay.fleet.simulation.world.truth import Knowable, RebalanceId
 from muster.replay.fleet.simulation.world.world import LATE_MAX_MS
 from muster.replay.history.items import Broken, Gap, Happened
 from tests.judge.case import WEIGHTS, Case, make_case, play
+from tests.judge.scenario import JudgedScenario, ScenarioSort
+from tests.judge.scenarios import SCENARIOS
 from tests.judge.showing import shown
 
 KINDS = {
@@ -141,7 +142,7 @@ def test_culprits_are_processes_that_were_there(cases: list[Case]) -> None:
 @pytest.mark.parametrize(
     "scenario", [each for each in SCENARIOS.values() if each.sort is ScenarioSort.QUIET], ids=lambda s: s.name
 )
-def test_nothing_has_to_be_told_of_a_quiet_case(scenario: Scenario) -> None:
+def test_nothing_has_to_be_told_of_a_quiet_case(scenario: JudgedScenario) -> None:
     """But the start; and there is no rebalance after it."""
     for seed in range(4):
         start, *others = play(scenario, seed).truths

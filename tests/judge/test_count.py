@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.fleet.simulation.world.truth import Knowable
 from tests.judge.__main__ import TRUTH, all_judged
 from tests.judge.case import Case, make_case, play
 from tests.judge.count import Verdict, count
+from tests.judge.scenarios import SCENARIOS
 from tests.judge.table import described, failures, misses, table
 from tests.judge.tellers import repeated, replaced
 from tests.judge.telling import Telling

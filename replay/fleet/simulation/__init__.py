@@ -11,7 +11,7 @@ view of the group's state. Nothing here is derived from events, or knows how a p
     spool.py        all groups, played one by one, merged by time for each partition
     sinks.py        an archive, a SQLite file or a topic that gets the events
     told.py         the truth of a group as a line of JSON
-    scenario.py     scenarios by name; scenarios/ has them
-    stage.py        a group drawn by lot, and what can be done to its processes
+    stage.py        a group drawn by lot, what can be done to its processes, and scenarios by name
+    scenarios/      what is done to groups
     world/          one group: its processes, its coordinator, time
 """

@@ -1,7 +1,7 @@
 """The calendar of a fleet: the rates of deeds by day and hour, and of outages. All of it is drawn by lot.
 
 Lots are drawn hour by hour with products and comparisons alone, which every machine computes alike. Rates are for each
-group (outages: for each partition of the log) and week of seven days. What a deed's name means stands in scenarios/.
+group (outages: for each partition of the log) and week of seven days. scenarios/ says what each deed does.
 
 A deed takes LONGEST_MS at most, and none is begun that near to an outage, or to the end: so whose a rebalance is is
 never in doubt but where a scenario makes it so.

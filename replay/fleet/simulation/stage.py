@@ -1,18 +1,20 @@
 """The stage of a case: a group of some size and style, drawn by lot, and what can be done to its processes.
 
 What belongs here: how processes are configured, and single deeds (end one, start it again), each of which is written
-down. Scenarios put them together. Times are ms.
+down. Scenarios (`scenarios/`) put them together, and are registered here by name. Times are ms.
 """
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum, unique
 from functools import partial
 from random import Random
+from typing import Final
 from zlib import crc32
 
 import msgspec
 
 from muster.coordinator.group.settings import GroupSettings
+from muster.replay.fleet.simulation.world.outages import bring_up, pause, resume, take_down
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.setup import NOWHERE, PlaceAndTime, Setup
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
@@ -35,6 +37,10 @@ class Style(StrEnum):
     SHARED_ID = "one client id, own hosts"
     ALIKE = "one client id, one host"
     PODS = "own client ids, another host after each restart"
+
+
+TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
+"""The styles in which a process can be told from others after a restart."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,3 +239,65 @@ def _suffix(number: int) -> str:
     """The made-up part of a pod's name, always the same for a number."""
     made_up = crc32(str(number).encode())
     return "".join(SUFFIX_LETTERS[made_up >> 5 * place & 15] for place in range(5))
+
+
+def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_before_ms: int | None) -> Story:
+    """The coordinator is away for so long; what the processes do of themselves from then on is its doing.
+
+    `seen_before_ms`: it left its last sign of life so long before; None: it left none.
+    """
+    world = stage.world
+    story = world.story("coordinator-outage")
+    seen_ms = None if seen_before_ms is None else world.wall_ms - seen_before_ms
+    began_ms = world.rules.last_record_ms if seen_ms is None else seen_ms
+    if paused:
+        began_ms = world.wall_ms
+        pause(world)
+    else:
+        take_down(world, orderly=orderly)
+    stage.note(f"the coordinator {'is paused' if paused else 'ends'}, for {away_ms / SECOND:.1f} s")
+    stage.run(away_ms)
+    story.act(began_ms, world.wall_ms + SECOND)
+    for each in stage.processes:
+        each.story = story
+    if paused:
+        resume(world)
+    else:
+        bring_up(world, story, seen_ms=seen_ms)
+    story.act(world.wall_ms - SECOND, world.wall_ms + 2 * SECOND)
+    return story
+
+
+def conclude(stage: Stage, story: Story) -> None:
+    """Let the group come to rest; an outage of which no rebalance came is a change of coordinator."""
+    stage.rest(stage.session_ms + 10 * SECOND)
+    if not story.must and not story.may:
+        story.kinds = ("coordinator-change",)
+
+
+# ---- scenarios ---------------------------------------------------------------------------------
+
+Play = Callable[[Stage], None]
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """`play` does it to a group that is at rest, and is as it wants it."""
+
+    name: str
+    wanted: Wanted
+    play: Play
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {}
+
+
+def scenario(wanted: Wanted | None = None) -> Callable[[Play], Play]:
+    """Register a function as a scenario, under its name."""
+
+    def register(play: Play) -> Play:
+        name = play.__name__.replace("_", "-")
+        assert name not in SCENARIOS
+        SCENARIOS[name] = Scenario(name=name, wanted=wanted or Wanted(), play=play)
+        return play
+
+    return register

@@ -14,9 +14,7 @@ import msgspec
 import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import GroupId
 from muster.replay.fleet.simulation.calendar import LONGEST_MS, Deed, End, Outage, SimulatedDays, deeds
-from muster.replay.fleet.simulation.scenario import SCENARIOS
-from muster.replay.fleet.simulation.scenarios.coordinators import be_away, conclude
-from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SCENARIOS, SECOND, Stage, Wanted, be_away, conclude
 from muster.replay.fleet.simulation.world.setup import PlaceAndTime
 from muster.replay.fleet.simulation.world.truth import Story, Truth
 from muster.replay.history.items import Told

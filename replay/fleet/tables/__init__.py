@@ -13,5 +13,4 @@ flapping.py              processes that came and went again and again
 days.py                  what the last three share: a table of days, made by DuckDB
 builds.py                which files the tables consist of, and the lock of who makes them
 parts.py                 rows -> Parquet files, in bounded memory
-docs_tables.py           the tables of docs/fleet.md
 """

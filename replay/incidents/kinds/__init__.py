@@ -29,7 +29,6 @@ refused.py              Consumers that were refused.
 unassigned_topic.py     Topics that nobody was assigned.
 replaced.py             What the kinds that are about replaced processes share.
 changed.py              What the kinds about members that came with something else share.
-docs_tables.py          The tables of docs/incidents.md.
 scaling.py              What the kinds about a group's size share.
 """
 

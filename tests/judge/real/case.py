@@ -12,7 +12,6 @@ import msgspec
 
 from muster.events.ids import GroupId, MemberId
 from muster.events.kafka.security import NOT_SECURED
-from muster.replay.fleet.simulation.scenario import ScenarioSort
 from muster.replay.logs.opening import open_for_reading
 from tests.judge.case import WEIGHTS, Case
 from tests.judge.real.diary import What, wall_ms
@@ -22,6 +21,7 @@ from tests.judge.real.scenarios import SCENARIOS
 from tests.judge.real.service import running_service
 from tests.judge.real.spoiled import Spoiled, why_spoiled
 from tests.judge.real.stage import RealStage
+from tests.judge.scenario import ScenarioSort
 from tests.judge.telling import Telling
 from tests.replay.incidents.telling import tell
 from tests.replay.whole import History, read_histories

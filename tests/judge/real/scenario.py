@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from muster.replay.fleet.simulation.scenario import ScenarioSort
 from tests.judge.real.stage import RealStage, Style, Wanted
+from tests.judge.scenario import ScenarioSort
 
 Play = Callable[[RealStage], None]
 

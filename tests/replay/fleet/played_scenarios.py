@@ -14,11 +14,12 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.replay.fleet.simulation.calendar import SimulatedDays, deeds, outages
-from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario
 from muster.replay.fleet.simulation.week import live
 from muster.replay.fleet.simulation.world.truth import Truth
 from muster.replay.history.items import Coordinated, Happened
 from tests.judge.case import play
+from tests.judge.scenario import JudgedScenario
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.fleet.simulated import MONDAY_MS, fleet
 from tests.replay.golden import FOLDER
 
@@ -41,7 +42,7 @@ def line(name: str) -> str:
 NAMES: Final = (*sorted(SCENARIOS), *OF_DAYS, OF_LOTS)
 
 
-def _line_of(scenario: Scenario) -> str:
+def _line_of(scenario: JudgedScenario) -> str:
     """The events, processes, incidents and rebalances of each seed."""
     cases = [play(scenario, seed) for seed in SEEDS]
     told = " / ".join(

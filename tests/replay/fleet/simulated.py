@@ -7,9 +7,9 @@ import msgspec
 from muster.events.ids import MemberId
 from muster.replay.fleet.simulation.calendar import SimulatedDays
 from muster.replay.fleet.simulation.fleet import Fleet
-from muster.replay.fleet.simulation.scenario import ScenarioSort
 from muster.replay.fleet.simulation.told import TruthOfGroup
 from tests.judge.case import Case
+from tests.judge.scenario import ScenarioSort
 from tests.replay.whole import History
 
 MONDAY_MS = 1_767_571_200_000

@@ -10,9 +10,9 @@ from muster.events.events import AnyEvent, MemberEvent
 from muster.events.ids import GroupId
 from muster.replay.fleet.building import open_items
 from muster.replay.fleet.building.fold import GroupFold
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.history.items import Happened, LogPosition
 from tests.judge.case import play
+from tests.judge.scenarios import SCENARIOS
 
 TIMES: Final = 60
 QUIET_MS: Final = 600_000

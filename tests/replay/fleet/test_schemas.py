@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from muster.replay.fleet.tables.builds import current
-from muster.replay.fleet.tables.docs_tables import page
 from muster.replay.fleet.tables.schemas import TABLES, FleetTable
+from tests.replay.fleet.docs_tables import page
 from tests.replay.fleet.fleets import built, judged, rows_of, table_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "fleet.md"
@@ -50,5 +50,5 @@ def test_the_tables_have_rows_to_be_held_against(name: str, tables: Path) -> Non
 
 
 def test_the_page_has_every_table() -> None:
-    """docs/fleet.md is made of the schemas: `python -m muster.replay.fleet.tables.docs_tables`."""
+    """docs/fleet.md is made of the schemas: `python -m tests.replay.fleet.docs_tables`."""
     assert page() in DOCS.read_text(encoding="utf-8")

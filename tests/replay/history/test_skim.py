@@ -10,7 +10,6 @@ from muster.events.causes import Cause
 from muster.events.events import PartitionEvent
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.history.items import Item
 from muster.replay.history.transitions import Transitions
 from muster.replay.history.window import AtSeq, AtTime, Window
@@ -25,6 +24,7 @@ from muster.replay.results.states import StatesFold
 from muster.replay.results.story import StoryLines
 from muster.replay.results.why import NewestIncidents, WhyFold
 from tests.judge.case import make_case
+from tests.judge.scenarios import SCENARIOS
 from tests.replay import memberships
 from tests.replay.histories import Script
 from tests.replay.stories import a_night

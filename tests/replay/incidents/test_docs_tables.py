@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from muster.replay.incidents.kinds import KINDS, PRECEDENCE
-from muster.replay.incidents.kinds.docs_tables import kinds_table, windows_table
+from tests.replay.incidents.docs_tables import kinds_table, windows_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "incidents.md"
 
 
 @pytest.mark.parametrize(("name", "table"), [("kinds", kinds_table()), ("windows", windows_table())])
 def test_the_page_has_the_table_that_the_code_makes(name: str, table: str) -> None:
-    """`python -m muster.replay.incidents.kinds.docs_tables` prints both."""
+    """`python -m tests.replay.incidents.docs_tables` prints both."""
     page = PAGE.read_text(encoding="utf-8")
     assert f"<!-- {name} -->\n{table}\n<!-- /{name} -->" in page
 

@@ -5,9 +5,9 @@ from itertools import islice
 
 import pytest
 
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.incidents.incident import Incident
 from tests.judge.case import play
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.whole import incidents
 
 PROCESS = r"'[a-z0-9-]+' \([0-9.]+\)"

@@ -5,8 +5,8 @@ The same story is told of a log of the format level before, which recorded less:
 
 import pytest
 
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from tests.judge.case import play
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
 from tests.replay.whole import incidents
 

@@ -6,8 +6,8 @@ many rebalances each has.
 
 from typing import Final
 
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from tests.judge.case import play
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.facts_and_words import checksums
 from tests.replay.fleet.played_scenarios import SEEDS
 from tests.replay.golden import FOLDER

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from tests.judge.case import play
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.report.browser import browser, middle, url_of
 from tests.replay.report.told import document_of
 

@@ -7,10 +7,10 @@ say when they decide all of it again, and the last state.
 
 from typing import Final
 
-from muster.replay.fleet.simulation.scenario import SCENARIOS
 from muster.replay.history.window import AtTime
 from muster.replay.whatif.alterations import Alterations
 from tests.judge.case import play
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.facts_and_words import checksums
 from tests.replay.golden import FOLDER
 from tests.replay.whole import rerun, state_at, what_if

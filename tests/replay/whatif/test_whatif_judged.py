@@ -5,13 +5,14 @@ from random import Random
 import pytest
 
 from muster.events.events import RebalanceStarted
-from muster.replay.fleet.simulation.scenario import SCENARIOS, Scenario
 from muster.replay.fleet.simulation.stage import Stage, Wanted
 from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.fleet.simulation.world.world import World
 from muster.replay.history.items import Happened
 from muster.replay.whatif.alterations import Alterations
 from tests.judge.case import WEIGHTS, Case, play
+from tests.judge.scenario import JudgedScenario
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.whole import what_if
 
 OTHERS = [
@@ -47,7 +48,7 @@ def lived(seed: int, monkeypatch: pytest.MonkeyPatch, other: Alterations = Alter
         return play(_scenario(seed), seed)
 
 
-def _scenario(seed: int) -> Scenario:
+def _scenario(seed: int) -> JudgedScenario:
     random = Random(seed)
     sort = random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))[0]
     return random.choice([each for each in SCENARIOS.values() if each.sort is sort])

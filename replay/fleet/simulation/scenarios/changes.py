@@ -1,20 +1,29 @@
-"""Processes that change: subscriptions, assignors, partitions of their topics, rebalances that they ask for."""
+"""Changes of the group: subscriptions, assignors, partitions; rebalances, removals and deletion that are asked for."""
 
 from functools import partial
 
-from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.commands import (
+    AlterGroupConfig,
+    ConfigChange,
+    ConfigOperation,
+    DeleteGroup,
+    LeaveGroup,
+    LeavingMember,
+)
 from muster.coordinator.group.configs import REBALANCE
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
-from muster.replay.fleet.simulation.scenarios.slowness import newcomer
-from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.scenarios.replacing import shut_down
+from muster.replay.fleet.simulation.stage import QUIET_MS, SECOND, Stage, Wanted, scenario
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
+LEAVE, DELETE = 13, 42
 METADATA_CHANGED = "cached metadata has changed from (version1: {orders=[..]}) at the beginning of the rebalance"
 SUBSCRIPTION_CHANGED = "the subscription has changed from [orders] at the beginning of the rebalance"
 ENFORCED = "rebalance enforced by user"
+REMOVED = "member was removed by an admin"
 
 
 def some_of_them(stage: Stage) -> list[Process]:
@@ -33,7 +42,7 @@ def change(stage: Stage, process: Process, setup: Setup, story: Story, reason: s
     process.rejoin_soon(reason)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def subscription_change(stage: Stage) -> None:
     """Some subscribe other topics."""
     story = stage.world.story("subscription-change")
@@ -47,14 +56,7 @@ def subscription_change(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(assignors=(("cooperative-sticky",),), size_max=5), cuts=1, keeps_second_round=True)
-def cooperative_round(stage: Stage) -> None:
-    """A new process comes, which makes two rounds; the first is not in the log."""
-    newcomer(stage)
-    stage.rest(5 * SECOND)
-
-
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def partitions_changed(stage: Stage) -> None:
     """The topic gets more partitions, and the leader finds out."""
     story = stage.world.story("partitions-changed", knowable=Knowable.INFERRED)
@@ -68,20 +70,7 @@ def partitions_changed(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(assignors=(("range",), ("roundrobin", "range"))))
-def assignor_change(stage: Stage) -> None:
-    """Processes list other assignors, without being restarted."""
-    story = stage.world.story("assignor-change")
-    longest_ms = stage.random.choice((0, SECOND, 10 * SECOND))
-    assignors = stage.random.choice((("sticky", "range"), ("cooperative-sticky", "range")))
-    for each in some_of_them(stage):
-        stage.note(f"{each.name} lists {', '.join(assignors)}")
-        change(stage, each, each.setup.but(assignors=assignors), story, None)
-        stage.run(stage.random.randint(0, longest_ms))
-    stage.rest(5 * SECOND)
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(assignors=(("range",), ("roundrobin", "range")), size_max=12))
+@scenario(Wanted(assignors=(("range",), ("roundrobin", "range")), size_max=12))
 def assignor_deployment(stage: Stage) -> None:
     """All processes are restarted, one after another, with other assignors."""
     story = stage.world.story("assignor-change", culprits=[each.name for each in stage.processes])
@@ -97,7 +86,7 @@ def assignor_deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java",), version_min=9))
+@scenario(Wanted(libraries=("java",), version_min=9))
 def enforced_by_application(stage: Stage) -> None:
     """The leader's application calls enforceRebalance."""
     leader = stage.world.leader()
@@ -107,21 +96,7 @@ def enforced_by_application(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java",), version_min=9))
-def enforced_again_and_again(stage: Stage) -> None:
-    """The leader's application asks three times in words of its own, the first time soon after a newcomer."""
-    newcomer(stage)
-    stage.rest(stage.random.randint(3 * SECOND, 8 * SECOND))
-    leader = stage.world.leader()
-    story = stage.world.story("enforced", culprits=[leader.name])
-    for number in range(3):
-        leader.story = story
-        stage.note(f"{leader.name}, the leader, asks for a rebalance in words of its own")
-        leader.rejoin_soon(f"triggered followup rebalance scheduled for {number}")
-        stage.rest(stage.random.randint(4 * SECOND, 20 * SECOND))
-
-
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def enforced_by_administrator(stage: Stage) -> None:
     """An administrator asks Muster for a rebalance."""
     story = stage.world.story("enforced", culprits=None)
@@ -134,3 +109,60 @@ def enforced_by_administrator(stage: Stage) -> None:
         ),
     )
     stage.rest(5 * SECOND)
+
+
+def remove(stage: Stage, processes: list[Process]) -> Story:
+    """An administrator removes them; they come back as new members. Some clients cannot be told from others then."""
+    story = stage.world.story("removed-by-admin", culprits=[each.name for each in processes])
+    stage.note(f"an administrator removes {', '.join(each.name for each in processes)}")
+    leaving = tuple(
+        LeavingMember(
+            member_id=UNKNOWN_MEMBER_ID if each.is_static else each.member_id,
+            group_instance_id=None if each.setup.instance is None else GroupInstanceId(each.setup.instance),
+            reason=REMOVED,
+        )
+        for each in processes
+    )
+    comes_back = stage.identity(*processes, returned=True) is not Knowable.UNKNOWABLE
+    for each in processes:
+        each.story = story
+    stage.world.administer(
+        story,
+        lambda caller: LeaveGroup(group_id=stage.world.rules.group_id, caller=caller, members=leaving),
+        api_key=LEAVE,
+    )
+    for each in processes:
+        if not comes_back:
+            stage.note(f"{each.name} ends at that")
+            each.die()
+    return story
+
+
+@scenario()
+def removed_by_admin(stage: Stage) -> None:
+    """Some or all members of one sort are removed."""
+    among = stage.static if stage.static and (stage.random.random() < 0.5 or not stage.dynamic) else stage.dynamic
+    remove(stage, stage.some(stage.random.randint(1, len(among)), among))
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Wanted(static=0.0, size_max=12))
+def group_deleted(stage: Stage) -> None:
+    """The empty group is deleted; later others form it anew."""
+    shut_down(stage)
+    emptied_ms = stage.world.wall_ms
+    stage.run(QUIET_MS)
+    story = stage.world.story("group-deleted")
+    stage.note("an administrator deletes the group")
+    stage.world.administer(
+        story, lambda caller: DeleteGroup(group_id=stage.world.rules.group_id, caller=caller), api_key=DELETE
+    )
+    story.acts = [(emptied_ms - 60 * SECOND, stage.world.wall_ms), (stage.world.wall_ms, stage.world.wall_ms)]
+    _form_anew(stage)
+
+
+def _form_anew(stage: Stage) -> None:
+    stage.run(QUIET_MS)
+    if stage.random.random() < 0.5:
+        stage.newcomers(stage.world.story("start"), 2, lambda: 500)
+        stage.rest(10 * SECOND)

@@ -1,10 +1,8 @@
-"""Processes that are lost: crashes, restarts, loops of them, poll timeouts, network cuts, duels."""
+"""Processes that are lost: crashes, restarts, loops of them, poll timeouts, freezes, network cuts, duels."""
 
 from collections.abc import Sequence
 
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
-from muster.replay.fleet.simulation.scenarios.slowness import newcomer
-from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Style, Wanted
+from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted, scenario
 from muster.replay.fleet.simulation.world.outages import cut, heal
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
@@ -26,14 +24,24 @@ def silent_ms(stage: Stage) -> int:
     return stage.session_ms + 4 * SECOND
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def crash(stage: Stage) -> None:
     """One process dies, and nobody comes."""
     crash_of(stage, stage.one())
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario(Wanted(size_min=3))
+def two_crashes(stage: Stage) -> None:
+    """Two processes die, half a minute apart."""
+    first, second = stage.some(2)
+    story = crash_of(stage, first)
+    stage.run(stage.random.randint(20 * SECOND, 45 * SECOND))
+    crash_of(stage, second, story if first.is_member else None)
+    stage.rest(silent_ms(stage))
+
+
+@scenario()
 def restart(stage: Stage) -> None:
     """One process ends, and comes back later than its session."""
     process, is_crash = stage.one(), stage.random.random() < 0.5
@@ -43,7 +51,7 @@ def restart(stage: Stage) -> None:
     stage.rest(down_ms + SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
+@scenario(Wanted(static=0.0))
 def restart_at_once(stage: Stage) -> None:
     """A dynamic process dies and is back before its session has expired, so that its former self holds the phase."""
     process = stage.one()
@@ -53,7 +61,17 @@ def restart_at_once(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario(Wanted(static=1.0))
+def absorbed_restart(stage: Stage) -> None:
+    """A static process is back before its session expires."""
+    process = stage.one()
+    story = stage.world.story("restart", culprits=[process.name], is_optional=True)
+    down_ms = stage.random.randint(300, stage.session_ms - 3_500)
+    stage.restart(process, story, down_ms, crash=stage.random.random() < 0.5)
+    stage.rest(down_ms + 2 * SECOND)
+
+
+@scenario()
 def crash_loop(stage: Stage) -> None:
     """One process dies again and again."""
     process = stage.one()
@@ -67,7 +85,7 @@ def crash_loop(stage: Stage) -> None:
         stage.run(stage.random.randint(10 * SECOND, 5 * MINUTE))
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def poll_timeout(stage: Stage) -> None:
     """A process is busy for longer than its poll interval, and comes back."""
     late_poll(stage, stage.one())
@@ -91,54 +109,6 @@ def late_poll(stage: Stage, process: Process, longest_ms: int = 8 * MINUTE) -> N
     stage.rest(away_ms + SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java",), version_min=9, static=0.0))
-def poll_timeout_with_reason(stage: Stage) -> None:
-    """The same with a client that says so."""
-    poll_timeout(stage)
-
-
-def _unsubscribe(stage: Stage, knowable: Knowable, process: Process) -> None:
-    story = stage.world.story("unsubscribe", culprits=[process.name], knowable=knowable)
-    story.infer(stage.identity(process, returned=True))
-    away_ms = stage.random.choice((stage.random.randint(500, 5 * SECOND), stage.random.randint(SECOND, 5 * MINUTE)))
-    stage.note(f"{process.name} unsubscribes, and subscribes again {away_ms / SECOND:.1f} s later")
-    process.story = story
-    story.act(stage.world.wall_ms)
-    process.unsubscribe()
-    stage.world.at(away_ms, process.poll_again)
-    stage.rest(away_ms + SECOND)
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=1.0, libraries=("librdkafka",)))
-def unsubscribe_of_static(stage: Stage) -> None:
-    """A static member's application unsubscribes and subscribes again: its client sends LeaveGroup without a reason."""
-    _unsubscribe(stage, Knowable.INFERRED, stage.one())
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, libraries=("java",), version_min=9))
-def unsubscribe_with_reason(stage: Stage) -> None:
-    """The same of a dynamic member, whose client says so."""
-    _unsubscribe(stage, Knowable.RECORDED, stage.one())
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, libraries=("librdkafka", "kafka-python"), rebalance_min_ms=300_000))
-def unsubscribe_soon(stage: Stage) -> None:
-    """A dynamic member says nothing when it is unsubscribed: it has not been there for its max.poll.interval.ms yet."""
-    stage.run(QUIET_MS)
-    newcomer(stage)
-    stage.rest(stage.random.randint(10 * SECOND, MINUTE))
-    _unsubscribe(stage, Knowable.INFERRED, stage.processes[-1])
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=1.0, libraries=("librdkafka",), rebalance_min_ms=300_000))
-def frozen_soon(stage: Stage) -> None:
-    """A static member stands still, and comes back on its connection as a new member: too soon for a late poll."""
-    stage.run(QUIET_MS)
-    newcomer(stage)
-    stage.rest(stage.random.randint(10 * SECOND, MINUTE))
-    stand_still(stage, stage.processes[-1], "restart")
-
-
 def stand_still(stage: Stage, process: Process, *kinds: str) -> None:
     """SIGSTOP, for longer than its session."""
     story = stage.world.story(*kinds, culprits=[process.name], knowable=Knowable.INFERRED)
@@ -152,25 +122,24 @@ def stand_still(stage: Stage, process: Process, *kinds: str) -> None:
     stage.rest(freeze_ms + 5 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(size_max=8))
-def slow_beat(stage: Stage) -> None:
-    """A live process sends heartbeats more slowly than its session allows: it loses its place again and again."""
+@scenario()
+def frozen(stage: Stage) -> None:
+    """A process stands still for longer than its session: the table has no word of its own for it but `restart`."""
+    stand_still(stage, stage.one(), "restart", "poll-timeout")
+
+
+@scenario()
+def short_freeze(stage: Stage) -> None:
+    """A process stands still (SIGSTOP) for less than its session."""
     process = stage.one()
-    usual = process.setup
-    story = stage.world.story("restart", culprits=[process.name], knowable=Knowable.INFERRED)
-    story.infer(stage.identity(process, returned=True))
-    process.setup = usual.but(heartbeat_ms=stage.session_ms + stage.random.randint(500, 4 * SECOND))
-    process.story = story
-    stage.note(f"{process.name} sends a heartbeat each {process.setup.heartbeat_ms / SECOND:.1f} s from now on")
-    stage.run(stage.random.randint(4, 8) * process.setup.heartbeat_ms)
-    stage.note(f"{process.name} beats as it did before")
-    process.setup = usual
-    stage.rest(silent_ms(stage) + process.setup.session_ms)
+    freeze_ms = stage.random.randint(200, stage.session_ms - 4_000)
+    stage.note(f"{process.name} stands still for {freeze_ms} ms")
+    process.freeze()
+    stage.world.at(freeze_ms, process.thaw)
+    stage.rest(freeze_ms + 5 * SECOND)
 
 
-@scenario(
-    ScenarioSort.PLAIN, Wanted(size_min=4, styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS))
-)
+@scenario(Wanted(size_min=4, styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
 def network_cut(stage: Stage) -> None:
     """Some are cut off for longer than their sessions, and come back when the network does."""
     number = stage.random.randint(2, stage.size - 1)
@@ -178,10 +147,10 @@ def network_cut(stage: Stage) -> None:
     story = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
     cut_ms = stage.random.randint(silent_ms(stage), 5 * MINUTE)
     stage.note(f"{', '.join(each.name for each in processes)} are cut off for {cut_ms / SECOND:.1f} s")
-    _cut_for(stage, cut_ms, processes, story)
+    cut_for(stage, cut_ms, processes, story)
 
 
-def _cut_for(stage: Stage, cut_ms: int, processes: Sequence[Process], story: Story) -> None:
+def cut_for(stage: Stage, cut_ms: int, processes: Sequence[Process], story: Story) -> None:
     for each in processes:
         each.story = story
     cut(stage.world, processes)
@@ -189,26 +158,7 @@ def _cut_for(stage: Stage, cut_ms: int, processes: Sequence[Process], story: Sto
     stage.rest(cut_ms + 5 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
-def network_cut_of_all(stage: Stage) -> None:
-    """All are cut off from the coordinator for longer than their sessions: the group is empty until they are back.
-
-    Where each of the clients forgets who it was, the log cannot tell that from a restart of all.
-    """
-    processes = stage.processes
-    forget = all(each.setup.library == "librdkafka" for each in processes)
-    story = stage.world.story(
-        "network-cut",
-        *(["deployment"] if forget else []),
-        culprits=[each.name for each in processes],
-        knowable=Knowable.INFERRED,
-    )
-    cut_ms = stage.random.randint(silent_ms(stage), 5 * MINUTE)
-    stage.note(f"all {len(processes)} processes are cut off for {cut_ms / SECOND:.1f} s")
-    _cut_for(stage, cut_ms, processes, story)
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(size_min=4))
+@scenario(Wanted(size_min=4))
 def network_cut_for_good(stage: Stage) -> None:
     """Some are cut off, and never seen again."""
     processes = stage.some(stage.random.randint(2, stage.size - 1))
@@ -218,7 +168,30 @@ def network_cut_for_good(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=1.0, size_max=12))
+@scenario()
+def short_cut(stage: Stage) -> None:
+    """Some are cut off for less than their sessions, as far as they can be."""
+    processes = stage.some(stage.random.randint(1, stage.size))
+    cut_ms = stage.random.randint(200, stage.session_ms - 5_000)
+    stage.note(f"{len(processes)} are cut off for {cut_ms} ms")
+    cut(stage.world, processes)
+    stage.world.at(cut_ms, lambda: heal(stage.world, processes))
+    stage.rest(cut_ms + 5 * SECOND)
+
+
+@scenario(Wanted(static=1.0))
+def overlapping_restart(stage: Stage) -> None:
+    """The new process starts before the old one has ended, which is fenced once: no duel."""
+    old = stage.one()
+    story = stage.world.story("restart", culprits=[old.name], is_optional=True)
+    old.story = story
+    stage.note(f"another process starts as {old.name}, which is about to end")
+    stage.start(stage.restarted(old.setup), story)
+    story.act(stage.world.wall_ms, stage.world.wall_ms + 5 * SECOND)
+    stage.rest(10 * SECOND)
+
+
+@scenario(Wanted(static=1.0, size_max=12))
 def duel(stage: Stage) -> None:
     """Two supervised processes have one instance id, and fence each other in turn."""
     first = stage.one()

@@ -1,8 +1,7 @@
 """Many processes that come, go or are replaced: deployments, scaling, start and shutdown."""
 
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
-from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, TELLING, Stage, Wanted, scenario
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
@@ -25,18 +24,7 @@ def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], cr
     stage.run(down_max_ms + SECOND)
 
 
-@scenario(ScenarioSort.PLAIN)
-def deployment(stage: Stage) -> None:
-    """A rolling deployment: stop, start, the next."""
-    story = stage.world.story("deployment")
-    shortest_ms = stage.random.choice((4 * SECOND, 20 * SECOND, 90 * SECOND))
-    longest_ms = stage.random.choice((shortest_ms, 2 * shortest_ms, 270 * SECOND))
-    number = stage.random.choice((stage.size, stage.random.randint(third(stage.size), stage.size)))
-    roll(stage, story, number, gap_ms=(shortest_ms, max(shortest_ms, longest_ms)), crash=False)
-    stage.rest(silent_ms(stage))
-
-
-@scenario(ScenarioSort.FLEET)
+@scenario()
 def rolling_deployment(stage: Stage) -> None:
     """All are replaced, each when the one before is back and the group is at rest, as orchestrators do it."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
@@ -48,9 +36,20 @@ def rolling_deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
+def deployment(stage: Stage) -> None:
+    """A rolling deployment: stop, start, the next."""
+    story = stage.world.story("deployment")
+    shortest_ms = stage.random.choice((4 * SECOND, 20 * SECOND, 90 * SECOND))
+    longest_ms = stage.random.choice((shortest_ms, 2 * shortest_ms, 270 * SECOND))
+    number = stage.random.choice((stage.size, stage.random.randint(third(stage.size), stage.size)))
+    roll(stage, story, number, gap_ms=(shortest_ms, max(shortest_ms, longest_ms)), crash=False)
+    stage.rest(silent_ms(stage))
+
+
+@scenario()
 def deployment_by_crashes(stage: Stage) -> None:
-    """The same with processes that do not end in order."""
+    """A rolling deployment of processes that do not end in order."""
     story = stage.world.story("deployment")
     number = stage.random.randint(third(stage.size), stage.size)
     shortest_ms = stage.random.randint(8 * SECOND, 60 * SECOND)
@@ -58,16 +57,7 @@ def deployment_by_crashes(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.PLAIN)
-def all_crash_and_restart(stage: Stage) -> None:
-    """All die at one moment, and come back."""
-    story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
-    for each in stage.processes:
-        stage.restart(each, story, stage.random.randint(SECOND, 60 * SECOND), crash=True)
-    stage.rest(60 * SECOND + silent_ms(stage))
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_min=4))
+@scenario(Wanted(static=0.0, size_min=4))
 def deployment_at_once(stage: Stage) -> None:
     """Some, but not all, are stopped at one moment and started again."""
     number = stage.random.randint(third(stage.size), stage.size - 1)
@@ -79,7 +69,59 @@ def deployment_at_once(stage: Stage) -> None:
     stage.rest(40 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_max=15))
+@scenario(Wanted(static=1.0))
+def absorbed_deployment(stage: Stage) -> None:
+    """All static processes are replaced one after another, and none is missed."""
+    story = stage.world.story("deployment", culprits=[each.name for each in stage.processes], is_optional=True)
+    for each in stage.processes:
+        down_ms = stage.random.randint(300, stage.session_ms - 3_500)
+        stage.restart(each, story, down_ms, crash=False)
+        stage.run(down_ms + stage.random.randint(SECOND, 20 * SECOND))
+    stage.rest(2 * SECOND)
+
+
+@scenario(Wanted(size_min=5, size_max=16, styles=TELLING))
+def crash_in_deployment(stage: Stage) -> None:
+    """A process that was not due dies while others are still to be replaced."""
+    due = stage.some(stage.random.randint(third(stage.size), stage.size - 2))
+    other = stage.one([each for each in stage.processes if each not in due])
+    dies_with = stage.random.randrange(len(due) - 1)
+    deployed = stage.world.story("deployment", culprits=[each.name for each in due])
+    for place, process in enumerate(due):
+        stage.restart(process, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
+        stage.run(stage.random.randint(8 * SECOND, 60 * SECOND))
+        if place == dies_with:
+            kinds = ("stopped", "crash") if other.is_static else ("crash",)
+            crashed = stage.world.story(*kinds, culprits=[other.name], knowable=Knowable.INFERRED, parent=deployed)
+            stage.kill(other, crashed)
+            stage.run(stage.random.randint(0, 20 * SECOND))
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Wanted(size_min=3, styles=TELLING))
+def deployment_then_scale_up(stage: Stage) -> None:
+    """All are replaced, and then there are more."""
+    deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    for each in stage.processes:
+        stage.restart(each, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
+        stage.run(stage.random.randint(8 * SECOND, 30 * SECOND))
+    stage.rest(silent_ms(stage))
+    stage.run(stage.random.randint(0, 3 * MINUTE))
+    scaled = stage.world.story("scale-up")
+    stage.newcomers(scaled, stage.random.randint(1, 4), lambda: stage.random.randint(0, 5 * SECOND))
+    stage.rest(SECOND)
+
+
+@scenario()
+def all_crash_and_restart(stage: Stage) -> None:
+    """All die at one moment, and come back."""
+    story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
+    for each in stage.processes:
+        stage.restart(each, story, stage.random.randint(SECOND, 60 * SECOND), crash=True)
+    stage.rest(60 * SECOND + silent_ms(stage))
+
+
+@scenario(Wanted(static=0.0, size_max=15))
 def blue_green(stage: Stage) -> None:
     """As many new processes come as there are, then the old ones go."""
     old = stage.processes
@@ -92,7 +134,7 @@ def blue_green(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def scale_up(stage: Stage) -> None:
     """New processes come."""
     story = stage.world.story("scale-up")
@@ -101,7 +143,7 @@ def scale_up(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
+@scenario(Wanted(static=0.0))
 def scale_down(stage: Stage) -> None:
     """Some leave, and some stay."""
     story = stage.world.story("scale-down")
@@ -114,21 +156,6 @@ def scale_down(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=1.0))
-def static_scale_down(stage: Stage) -> None:
-    """Some static members are closed, or all are: they send no LeaveGroup, and their sessions expire."""
-    longest_ms = stage.random.choice((0, SECOND, 50 * SECOND))
-    story, before = None, None
-    for each in stage.some(stage.random.randint(1, min(8, stage.size))):
-        if story is None or before is None or not before.is_member:  # the group had gone on without the one before
-            story = stage.world.story("stopped", culprits=[], knowable=Knowable.INFERRED)
-        story.blame(each.name)
-        stage.stop(each, story)
-        before = each
-        stage.run(stage.random.randint(0, longest_ms))
-    stage.rest(stage.session_ms + stage.rebalance_ms + 4 * SECOND)
-
-
 def shut_down(stage: Stage) -> None:
     """All leave."""
     story = stage.world.story("shutdown", culprits=[each.name for each in stage.processes])
@@ -138,13 +165,7 @@ def shut_down(stage: Stage) -> None:
     stage.rest(stage.rebalance_ms + SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
-def shutdown(stage: Stage) -> None:
-    """All leave, and the group is empty."""
-    shut_down(stage)
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0))
+@scenario(Wanted(static=0.0))
 def shutdown_and_start(stage: Stage) -> None:
     """All leave; much later others come to the empty group."""
     shut_down(stage)
@@ -152,11 +173,4 @@ def shutdown_and_start(stage: Stage) -> None:
     story = stage.world.story("start")
     longest_ms = stage.random.choice((500, 14 * SECOND))
     stage.newcomers(story, stage.random.randint(1, 8), lambda: stage.random.randint(0, longest_ms))
-    stage.rest(10 * SECOND)
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(size_max=10), opens=True)
-def slow_start(stage: Stage) -> None:
-    """The first processes come one after another, each before the group has stood for 15 s."""
-    stage.newcomers(stage.opening, stage.size, lambda: stage.random.randint(0, 14 * SECOND), "app")
     stage.rest(10 * SECOND)

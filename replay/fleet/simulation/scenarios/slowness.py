@@ -1,7 +1,6 @@
 """Members that make others wait: slow members, slow leaders, ids that were handed out and never used."""
 
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
-from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
+from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted, scenario
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
@@ -12,7 +11,7 @@ def newcomer(stage: Stage) -> Story:
     return story
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def slow_member(stage: Stage) -> None:
     """A new process comes, and one of the others takes long to rejoin."""
     slow = stage.one()
@@ -24,7 +23,7 @@ def slow_member(stage: Stage) -> None:
 
 
 # With a longer time-out the newcomer would be dropped first: its first join waits for five minutes at most (K3).
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, rebalance_max_ms=60_000))
+@scenario(Wanted(static=0.0, rebalance_max_ms=60_000))
 def dropped_member(stage: Stage) -> None:
     """The same, and it is not back before the rebalance time-out."""
     slow = stage.one()
@@ -36,7 +35,7 @@ def dropped_member(stage: Stage) -> None:
     stage.rest(slow.setup.rebalance_ms + 40 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def slow_leader(stage: Stage) -> None:
     """The leader's assignor takes long."""
     leader = stage.world.leader()
@@ -47,7 +46,7 @@ def slow_leader(stage: Stage) -> None:
     stage.rest(leader.setup.rebalance_ms)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def leader_timed_out(stage: Stage) -> None:
     """The leader's assignor takes longer than the rebalance time-out, and it is dropped."""
     leader = stage.world.leader()
@@ -59,7 +58,7 @@ def leader_timed_out(stage: Stage) -> None:
     stage.rest(2 * leader.setup.rebalance_ms + 40 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def leader_dies_in_sync_phase(stage: Stage) -> None:
     """The leader has got its members, and dies."""
     leader = stage.world.leader()
@@ -74,7 +73,7 @@ def leader_dies_in_sync_phase(stage: Stage) -> None:
     stage.rest(stage.session_ms + 10 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(version_min=5))
+@scenario(Wanted(version_min=5))
 def unused_id(stage: Stage) -> None:
     """A client gets a member id and never uses it; then somebody comes."""
     setup = stage.setup("ghost", static=False)

@@ -1,11 +1,9 @@
 """Incidents that are nearly another kind: on the other side of a window or a limit."""
 
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
-from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms, stand_still
+from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
-from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
-
-TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
+from muster.replay.fleet.simulation.stage import MINUTE, SECOND, TELLING, Stage, Wanted
+from tests.judge.scenario import scenario
 
 
 def one_restart(stage: Stage, down_ms: int, name: str | None = None) -> None:
@@ -16,7 +14,7 @@ def one_restart(stage: Stage, down_ms: int, name: str | None = None) -> None:
     stage.rest(down_ms + SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(size_min=7, styles=TELLING))
+@scenario(Wanted(size_min=7, styles=TELLING))
 def too_few_for_deployment(stage: Stage) -> None:
     """Two processes of many are replaced: two restarts."""
     for process in stage.some(2):
@@ -24,7 +22,7 @@ def too_few_for_deployment(stage: Stage) -> None:
         stage.run(stage.random.randint(10 * SECOND, MINUTE))
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(size_min=2, size_max=4, styles=TELLING))
+@scenario(Wanted(size_min=2, size_max=4, styles=TELLING))
 def too_slow_for_deployment(stage: Stage) -> None:
     """Two processes of few are replaced, the second more than five minutes after the first: two restarts."""
     first, second = stage.some(2)
@@ -35,7 +33,7 @@ def too_slow_for_deployment(stage: Stage) -> None:
     one_restart(stage, down_ms, second.name)
 
 
-@scenario(ScenarioSort.NEAR_MISS)
+@scenario()
 def newcomers_too_far_apart(stage: Stage) -> None:
     """The second comes two minutes and a second after the first: two incidents."""
     newcomer(stage)
@@ -44,7 +42,7 @@ def newcomers_too_far_apart(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(size_max=10), opens=True)
+@scenario(Wanted(size_max=10), opens=True)
 def too_late_for_start(stage: Stage) -> None:
     """The first processes come, and when the group has stood for a second more than 15, or longer, one more comes."""
     stage.newcomers(stage.opening, stage.size, lambda: stage.random.randint(0, 500), "app")
@@ -54,7 +52,7 @@ def too_late_for_start(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS)
+@scenario()
 def newcomers_near_enough(stage: Stage) -> None:
     """The second comes a second before two minutes are over: one incident."""
     story = stage.world.story("scale-up")
@@ -62,7 +60,7 @@ def newcomers_near_enough(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS)
+@scenario()
 def not_so_slow_member(stage: Stage) -> None:
     """A member takes just under five seconds to rejoin."""
     slow = stage.one()
@@ -72,7 +70,7 @@ def not_so_slow_member(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS)
+@scenario()
 def not_so_slow_leader(stage: Stage) -> None:
     """The leader takes just under five seconds to assign."""
     leader = stage.world.leader()
@@ -82,7 +80,7 @@ def not_so_slow_leader(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(styles=TELLING))
+@scenario(Wanted(styles=TELLING))
 def two_restarts_of_one(stage: Stage) -> None:
     """The same process is restarted twice: no loop yet."""
     name = stage.one().name
@@ -91,7 +89,7 @@ def two_restarts_of_one(stage: Stage) -> None:
         stage.run(stage.random.randint(MINUTE, 4 * MINUTE))
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(styles=TELLING))
+@scenario(Wanted(styles=TELLING))
 def too_slow_for_loop(stage: Stage) -> None:
     """The same process is restarted thrice, more than ten minutes apart."""
     name = stage.one().name
@@ -100,7 +98,7 @@ def too_slow_for_loop(stage: Stage) -> None:
         stage.run(10 * MINUTE + stage.random.randint(10 * SECOND, MINUTE))
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(static=0.0, styles=TELLING))
+@scenario(Wanted(static=0.0, styles=TELLING))
 def too_late_for_restart(stage: Stage) -> None:
     """A process dies, and is started again more than ten minutes later: a crash, and somebody who comes."""
     process = stage.one()
@@ -110,7 +108,7 @@ def too_late_for_restart(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(size_min=4))
+@scenario(Wanted(size_min=4))
 def two_crashes_no_cut(stage: Stage) -> None:
     """Two processes die ten seconds apart, as no network cut has it."""
     first, second = stage.some(2)
@@ -120,7 +118,7 @@ def two_crashes_no_cut(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(static=0.0, size_max=10))
+@scenario(Wanted(static=0.0, size_max=10))
 def too_late_for_blue_green(stage: Stage) -> None:
     """As many new processes come as there are; the old ones go more than ten minutes later."""
     old = stage.processes
@@ -133,7 +131,7 @@ def too_late_for_blue_green(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(static=0.0, size_min=3))
+@scenario(Wanted(static=0.0, size_min=3))
 def not_quite_shutdown(stage: Stage) -> None:
     """All but one leave."""
     leaving = stage.some(stage.size - 1)
@@ -142,21 +140,3 @@ def not_quite_shutdown(stage: Stage) -> None:
         stage.stop(each, story)
         stage.run(stage.random.randint(0, 3_000))
     stage.rest(SECOND)
-
-
-@scenario(ScenarioSort.NEAR_MISS, Wanted(static=1.0))
-def overlapping_restart(stage: Stage) -> None:
-    """The new process starts before the old one has ended, which is fenced once: no duel."""
-    old = stage.one()
-    story = stage.world.story("restart", culprits=[old.name], is_optional=True)
-    old.story = story
-    stage.note(f"another process starts as {old.name}, which is about to end")
-    stage.start(stage.restarted(old.setup), story)
-    story.act(stage.world.wall_ms, stage.world.wall_ms + 5 * SECOND)
-    stage.rest(10 * SECOND)
-
-
-@scenario(ScenarioSort.NEAR_MISS)
-def frozen(stage: Stage) -> None:
-    """A process stands still for longer than its session: the table has no word of its own for it but `restart`."""
-    stand_still(stage, stage.one(), "restart", "poll-timeout")

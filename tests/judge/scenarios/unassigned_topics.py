@@ -1,10 +1,14 @@
 """Topics that members subscribe and that are assigned to nobody."""
 
-from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.commands import (
+    AlterGroupConfig,
+    ConfigChange,
+    ConfigOperation,
+)
 from muster.coordinator.group.configs import REBALANCE
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
+from tests.judge.scenario import scenario
 
 UNREAD_FROM_MS = 15 * SECOND
 """Longer than what is taken for a client that learns of its topics late."""
@@ -40,7 +44,7 @@ def rebalance(stage: Stage) -> Story:
     return story
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=1.0))
+@scenario(Wanted(static=1.0))
 def static_restart_with_topics(stage: Stage) -> None:
     """Static members come back with one topic more, and nobody rebalances; it ends with a rebalance that is asked for,
     or not at all."""
@@ -52,7 +56,7 @@ def static_restart_with_topics(stage: Stage) -> None:
         unassigned.act(stage.world.view.rebalances[-1].ends_after(stage.world.view.rebalances[-1])[0])
 
 
-@scenario(ScenarioSort.NEAR_MISS, Wanted(static=1.0, size_max=12))
+@scenario(Wanted(static=1.0, size_max=12))
 def static_restart_with_topics_healed(stage: Stage) -> None:
     """A static member comes back with one topic more, and a newcomer makes all rebalance right after that."""
     stage.world.partitions["payments"] = 6
@@ -66,7 +70,7 @@ def static_restart_with_topics_healed(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(size_max=12))
+@scenario(Wanted(size_max=12))
 def unknown_topic(stage: Stage) -> None:
     """Newcomers subscribe a topic that does not exist, beside the group's own."""
     scale_up = stage.world.story("scale-up")

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
-from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.world.outages import bring_up, pause, resume, take_down
+from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted, be_away, conclude
+from muster.replay.fleet.simulation.world.outages import bring_up, take_down
 from muster.replay.fleet.simulation.world.truth import Story
+from tests.judge.scenario import scenario
 
 SIGN_OF_LIFE_MS = 5_000
 
@@ -17,67 +17,33 @@ def away(stage: Stage, away_ms: int, *, paused: bool = False) -> Story:
     return be_away(stage, away_ms, paused=paused, orderly=orderly, seen_before_ms=seen_before_ms)
 
 
-def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_before_ms: int | None) -> Story:
-    """The same without a lot. What the processes do of themselves from then on is its doing.
-
-    `seen_before_ms`: it left its last sign of life so long before; None: it left none.
-    """
-    world = stage.world
-    story = world.story("coordinator-outage")
-    seen_ms = None if seen_before_ms is None else world.wall_ms - seen_before_ms
-    began_ms = world.rules.last_record_ms if seen_ms is None else seen_ms
-    if paused:
-        began_ms = world.wall_ms
-        pause(world)
-    else:
-        take_down(world, orderly=orderly)
-    stage.note(f"the coordinator {'is paused' if paused else 'ends'}, for {away_ms / SECOND:.1f} s")
-    stage.run(away_ms)
-    story.act(began_ms, world.wall_ms + SECOND)
-    for each in stage.processes:
-        each.story = story
-    if paused:
-        resume(world)
-    else:
-        bring_up(world, story, seen_ms=seen_ms)
-    story.act(world.wall_ms - SECOND, world.wall_ms + 2 * SECOND)
-    return story
-
-
-def conclude(stage: Stage, story: Story) -> None:
-    """Whether anything came of it, when all is at rest; a rebalance may be another incident's, too."""
-    stage.rest(stage.session_ms + 10 * SECOND)
-    if not story.must and not story.may:
-        story.kinds = ("coordinator-change",)
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
+@scenario(Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_outage(stage: Stage) -> None:
     """Longer than the sessions, and librdkafka's clients come back as new members."""
     conclude(stage, away(stage, stage.session_ms + stage.random.randint(4 * SECOND, 40 * SECOND)))
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
+@scenario(Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_paused(stage: Stage) -> None:
-    """The same, but the coordinator only stood still."""
+    """The coordinator stands still for longer than the sessions."""
     away_ms = stage.session_ms + stage.random.randint(4 * SECOND, 15 * SECOND)
     conclude(stage, away(stage, away_ms, paused=True))
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def coordinator_away(stage: Stage) -> None:
     """Any clients, for any time."""
     paused = stage.random.random() < 0.3
     conclude(stage, away(stage, stage.random.randint(SECOND, 60 * SECOND), paused=paused))
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(libraries=("java", "kafka-python", "aiokafka")))
+@scenario(Wanted(libraries=("java", "kafka-python", "aiokafka")))
 def coordinator_change(stage: Stage) -> None:
     """The coordinator changes, and every member stays."""
     conclude(stage, away(stage, stage.random.randint(500, 30 * SECOND)))
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(size_max=12))
+@scenario(Wanted(size_max=12))
 def capacity(stage: Stage) -> None:
     """The group is full, and somebody is refused."""
     world = stage.world
@@ -87,7 +53,7 @@ def capacity(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(size_min=3, size_max=12, static=0.0))
+@scenario(Wanted(size_min=3, size_max=12, static=0.0))
 def capacity_after_change(stage: Stage) -> None:
     """The next coordinator has a smaller group.max.size, and the surplus is refused."""
     world = stage.world

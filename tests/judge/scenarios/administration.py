@@ -4,9 +4,6 @@ from muster.coordinator.group.commands import (
     AlterGroupConfig,
     ConfigChange,
     ConfigOperation,
-    DeleteGroup,
-    LeaveGroup,
-    LeavingMember,
     ReleaseGroup,
 )
 from muster.coordinator.group.configs import (
@@ -18,43 +15,14 @@ from muster.coordinator.group.configs import (
     TARGET_GROUP_SIZE,
     UPSTREAM,
 )
-from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
+from muster.replay.fleet.simulation.scenarios.changes import _form_anew
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import shut_down
 from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Wanted
-from muster.replay.fleet.simulation.world.process import Process
-from muster.replay.fleet.simulation.world.truth import Knowable, Story
+from muster.replay.fleet.simulation.world.truth import Story
+from tests.judge.scenario import scenario
 
-LEAVE, DELETE, NO_API = 13, 42, -1
-REMOVED = "member was removed by an admin"
-
-
-def remove(stage: Stage, processes: list[Process]) -> Story:
-    """An administrator removes them; they come back as new members. Some clients cannot be told from others then."""
-    story = stage.world.story("removed-by-admin", culprits=[each.name for each in processes])
-    stage.note(f"an administrator removes {', '.join(each.name for each in processes)}")
-    leaving = tuple(
-        LeavingMember(
-            member_id=UNKNOWN_MEMBER_ID if each.is_static else each.member_id,
-            group_instance_id=None if each.setup.instance is None else GroupInstanceId(each.setup.instance),
-            reason=REMOVED,
-        )
-        for each in processes
-    )
-    comes_back = stage.identity(*processes, returned=True) is not Knowable.UNKNOWABLE
-    for each in processes:
-        each.story = story
-    stage.world.administer(
-        story,
-        lambda caller: LeaveGroup(group_id=stage.world.rules.group_id, caller=caller, members=leaving),
-        api_key=LEAVE,
-    )
-    for each in processes:
-        if not comes_back:
-            stage.note(f"{each.name} ends at that")
-            each.die()
-    return story
+NO_API = -1
 
 
 def configure(stage: Stage, story: Story, name: str, value: str) -> None:
@@ -75,30 +43,7 @@ def plan(stage: Stage) -> Story:
     return story
 
 
-@scenario(ScenarioSort.PLAIN)
-def removed_by_admin(stage: Stage) -> None:
-    """Some or all members of one sort are removed."""
-    among = stage.static if stage.static and (stage.random.random() < 0.5 or not stage.dynamic) else stage.dynamic
-    remove(stage, stage.some(stage.random.randint(1, len(among)), among))
-    stage.rest(silent_ms(stage))
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_max=12))
-def group_deleted(stage: Stage) -> None:
-    """The empty group is deleted; later others form it anew."""
-    shut_down(stage)
-    emptied_ms = stage.world.wall_ms
-    stage.run(QUIET_MS)
-    story = stage.world.story("group-deleted")
-    stage.note("an administrator deletes the group")
-    stage.world.administer(
-        story, lambda caller: DeleteGroup(group_id=stage.world.rules.group_id, caller=caller), api_key=DELETE
-    )
-    story.acts = [(emptied_ms - 60 * SECOND, stage.world.wall_ms), (stage.world.wall_ms, stage.world.wall_ms)]
-    _form_anew(stage)
-
-
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_max=12))
+@scenario(Wanted(static=0.0, size_max=12))
 def group_expired(stage: Stage) -> None:
     """The empty group expires; later others form it anew."""
     shut_down(stage)
@@ -111,14 +56,7 @@ def group_expired(stage: Stage) -> None:
     _form_anew(stage)
 
 
-def _form_anew(stage: Stage) -> None:
-    stage.run(QUIET_MS)
-    if stage.random.random() < 0.5:
-        stage.newcomers(stage.world.story("start"), 2, lambda: 500)
-        stage.rest(10 * SECOND)
-
-
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def planned_registration(stage: Stage) -> None:
     """Instances are registered, and come."""
     story = plan(stage)
@@ -130,7 +68,7 @@ def planned_registration(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(static=0.0, size_min=3))
+@scenario(Wanted(static=0.0, size_min=3))
 def planned_retirement(stage: Stage) -> None:
     """Members are retired, and then closed."""
     story = plan(stage)
@@ -142,7 +80,7 @@ def planned_retirement(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, Wanted(size_min=3))
+@scenario(Wanted(size_min=3))
 def planned_size(stage: Stage) -> None:
     """An administrator lowers `target.group.size`."""
     story = plan(stage)
@@ -150,7 +88,7 @@ def planned_size(stage: Stage) -> None:
     stage.rest(5 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def planned_learners(stage: Stage) -> None:
     """Newcomers learn first, and are promoted together."""
     story = plan(stage)
@@ -159,7 +97,7 @@ def planned_learners(stage: Stage) -> None:
     stage.rest(30 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def planned_release(stage: Stage) -> None:
     """The group is released to the cluster upstream, and comes back."""
     story = plan(stage)
@@ -172,7 +110,7 @@ def planned_release(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def planned_release_and_adoption(stage: Stage) -> None:
     """The group is released to the cluster upstream, where its members are for a while, and adopted again."""
     story = plan(stage)
@@ -187,7 +125,7 @@ def planned_release_and_adoption(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(ScenarioSort.PLAIN, cuts=1)
+@scenario(cuts=1)
 def unknown(stage: Stage) -> None:
     """The log does not have what became of a crash."""
     crash_of(stage, stage.one())

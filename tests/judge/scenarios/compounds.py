@@ -1,50 +1,20 @@
 """Two things at a time: each is an incident of its own."""
 
 from muster.events.state import GroupState
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
-from muster.replay.fleet.simulation.scenarios.administration import remove
-from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change
-from muster.replay.fleet.simulation.scenarios.coordinators import away, conclude
+from muster.replay.fleet.simulation.scenarios.changes import SUBSCRIPTION_CHANGED, change, remove
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, late_poll, silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import shut_down, third
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
-from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Style, Wanted
+from muster.replay.fleet.simulation.stage import MINUTE, SECOND, TELLING, Stage, Style, Wanted, conclude
 from muster.replay.fleet.simulation.world.outages import cut, heal
 from muster.replay.fleet.simulation.world.truth import Knowable
+from tests.judge.scenario import scenario
+from tests.judge.scenarios.coordinators import away
 
-TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
 HOUR_MS = 60 * MINUTE
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3))
-def two_crashes(stage: Stage) -> None:
-    """Two processes die, half a minute apart."""
-    first, second = stage.some(2)
-    story = crash_of(stage, first)
-    stage.run(stage.random.randint(20 * SECOND, 45 * SECOND))
-    crash_of(stage, second, story if first.is_member else None)
-    stage.rest(silent_ms(stage))
-
-
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=5, size_max=16, styles=TELLING))
-def crash_in_deployment(stage: Stage) -> None:
-    """A process that was not due dies while others are still to be replaced."""
-    due = stage.some(stage.random.randint(third(stage.size), stage.size - 2))
-    other = stage.one([each for each in stage.processes if each not in due])
-    dies_with = stage.random.randrange(len(due) - 1)
-    deployed = stage.world.story("deployment", culprits=[each.name for each in due])
-    for place, process in enumerate(due):
-        stage.restart(process, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
-        stage.run(stage.random.randint(8 * SECOND, 60 * SECOND))
-        if place == dies_with:
-            kinds = ("stopped", "crash") if other.is_static else ("crash",)
-            crashed = stage.world.story(*kinds, culprits=[other.name], knowable=Knowable.INFERRED, parent=deployed)
-            stage.kill(other, crashed)
-            stage.run(stage.random.randint(0, 20 * SECOND))
-    stage.rest(silent_ms(stage))
-
-
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, size_max=16, styles=TELLING))
+@scenario(Wanted(size_min=3, size_max=16, styles=TELLING))
 def crash_after_deployment(stage: Stage) -> None:
     """All are replaced, and seconds later one of the new processes dies: the deployment was over."""
     deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
@@ -56,7 +26,7 @@ def crash_after_deployment(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(styles=TELLING))
+@scenario(Wanted(styles=TELLING))
 def scaling_beside_restart(stage: Stage) -> None:
     """New processes come while one is being restarted."""
     process = stage.one()
@@ -69,7 +39,7 @@ def scaling_beside_restart(stage: Stage) -> None:
     stage.rest(down_ms)
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(styles=TELLING))
+@scenario(Wanted(styles=TELLING))
 def crash_before_outage(stage: Stage) -> None:
     """A process dies shortly before the coordinator does, which comes back and gives it its full session."""
     crash_of(stage, stage.one())
@@ -81,7 +51,7 @@ def crash_before_outage(stage: Stage) -> None:
     conclude(stage, outage)
 
 
-@scenario(ScenarioSort.COMPOUND)
+@scenario()
 def crash_and_newcomer(stage: Stage) -> None:
     """A process dies, and one that is no replacement comes first: its phase waits for the dead one."""
     process = stage.one()
@@ -95,7 +65,7 @@ def crash_and_newcomer(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=5, styles=(*TELLING, Style.PODS)))
+@scenario(Wanted(size_min=5, styles=(*TELLING, Style.PODS)))
 def cut_and_crash(stage: Stage) -> None:
     """Some are cut off; when all is well again, another one dies."""
     processes = stage.some(stage.random.randint(2, stage.size - 2))
@@ -112,21 +82,7 @@ def cut_and_crash(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, styles=TELLING))
-def deployment_then_scale_up(stage: Stage) -> None:
-    """All are replaced, and then there are more."""
-    deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
-    for each in stage.processes:
-        stage.restart(each, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
-        stage.run(stage.random.randint(8 * SECOND, 30 * SECOND))
-    stage.rest(silent_ms(stage))
-    stage.run(stage.random.randint(0, 3 * MINUTE))
-    scaled = stage.world.story("scale-up")
-    stage.newcomers(scaled, stage.random.randint(1, 4), lambda: stage.random.randint(0, 5 * SECOND))
-    stage.rest(SECOND)
-
-
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, size_max=12, styles=TELLING, rebalance_max_ms=60_000))
+@scenario(Wanted(size_min=3, size_max=12, styles=TELLING, rebalance_max_ms=60_000))
 def late_poll_after_deployment(stage: Stage) -> None:
     """All are replaced, one more comes, and soon that one polls too late: it is none of those that were replaced."""
     deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
@@ -139,7 +95,7 @@ def late_poll_after_deployment(stage: Stage) -> None:
     late_poll(stage, stage.processes[-1], MINUTE)
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_max=8, styles=TELLING), opens=True)
+@scenario(Wanted(static=0.0, size_max=8, styles=TELLING), opens=True)
 def short_life(stage: Stage) -> None:
     """The first processes come, all are replaced, and all are closed, within minutes: all came and went twice."""
     stage.open(quiet_ms=stage.random.randint(15 * SECOND, MINUTE))
@@ -152,7 +108,7 @@ def short_life(stage: Stage) -> None:
     shut_down(stage)
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_min=4, styles=TELLING))
+@scenario(Wanted(static=0.0, size_min=4, styles=TELLING))
 def deployment_and_scale_down(stage: Stage) -> None:
     """Some are replaced, and one is closed for good half-way."""
     *due, leaver = stage.some(stage.random.randint(third(stage.size), stage.size - 1) + 1)
@@ -166,7 +122,7 @@ def deployment_and_scale_down(stage: Stage) -> None:
     stage.rest(SECOND)
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3, styles=TELLING, libraries=("java", "kafka-python", "aiokafka")))
+@scenario(Wanted(size_min=3, styles=TELLING, libraries=("java", "kafka-python", "aiokafka")))
 def outage_then_restart(stage: Stage) -> None:
     """The coordinator is replaced, and minutes later a process."""
     conclude(stage, away(stage, stage.random.randint(SECOND, 10 * SECOND)))
@@ -177,7 +133,7 @@ def outage_then_restart(stage: Stage) -> None:
     stage.rest(silent_ms(stage) + SECOND)
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=4))
+@scenario(Wanted(size_min=4))
 def crash_beside_removal(stage: Stage) -> None:
     """An administrator removes somebody; seconds later another one dies."""
     removed, other = stage.some(2)
@@ -187,7 +143,7 @@ def crash_beside_removal(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(static=0.0, size_min=2, size_max=8, styles=TELLING))
+@scenario(Wanted(static=0.0, size_min=2, size_max=8, styles=TELLING))
 def removal_right_after_leave(stage: Stage) -> None:
     """One leaves for good, and while the others have not rejoined yet an administrator removes them all."""
     leaver, *others = stage.processes
@@ -197,7 +153,7 @@ def removal_right_after_leave(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3))
+@scenario(Wanted(size_min=3))
 def crash_after_subscription_change(stage: Stage) -> None:
     """A process subscribes other topics, and half a minute later another one dies."""
     changing, other = stage.some(2)
@@ -210,14 +166,14 @@ def crash_after_subscription_change(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.COMPOUND, cuts=0)
+@scenario(cuts=0)
 def lost_beginning(stage: Stage) -> None:
     """The log has lost how the group formed; what came later is there."""
     crash_of(stage, stage.one())
     stage.rest(silent_ms(stage))
 
 
-@scenario(ScenarioSort.COMPOUND)
+@scenario()
 def clock_jump(stage: Stage) -> None:
     """The wall clock jumps by an hour while somebody's coming makes a rebalance."""
     newcomer(stage)

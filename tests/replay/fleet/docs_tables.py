@@ -1,4 +1,4 @@
-"""The tables of docs/fleet.md, made of the schemas: `python -m muster.replay.fleet.tables.docs_tables`."""
+"""The tables of docs/fleet.md, made of the schemas: `python -m tests.replay.fleet.docs_tables`."""
 
 import pyarrow as pa
 

@@ -1,9 +1,9 @@
 """Consumers that are refused: they never become members."""
 
-from muster.replay.fleet.simulation.scenario import ScenarioSort, scenario
 from muster.replay.fleet.simulation.scenarios.losses import crash_of, silent_ms
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted
 from muster.replay.fleet.simulation.world.truth import Story
+from tests.judge.scenario import scenario
 
 ASSIGNORS_MIXED = ("roundrobin", "range", "sticky")
 
@@ -21,13 +21,13 @@ def refuse(stage: Stage, processes: int) -> Story:
     return story
 
 
-@scenario(ScenarioSort.PLAIN)
+@scenario()
 def refused(stage: Stage) -> None:
     """Nothing else happens."""
     refuse(stage, stage.random.randint(1, 3))
 
 
-@scenario(ScenarioSort.COMPOUND, Wanted(size_min=3))
+@scenario(Wanted(size_min=3))
 def refused_beside_crash(stage: Stage) -> None:
     """A member crashes meanwhile: its rebalance is none of the refused."""
     crash_of(stage, stage.one())

@@ -1,4 +1,7 @@
-"""The tables of docs/incidents.md, made from the kinds and the windows (`python -m` this module prints them)."""
+"""The tables of docs/incidents.md, made from the kinds and the windows.
+
+`python -m tests.replay.incidents.docs_tables` prints them.
+"""
 
 import ast
 import inspect
