@@ -14,12 +14,13 @@
     fleet/         the history of every group, with Spark
     commands/      what the commands do: read the log, fold it, render the result
     cli.py comparing_cli.py   `muster replay ...`: its options
+    text/          text for people: nouns, lists, times, what clients sent
     form.py        the forms of an answer
-    times.py zones.py progress.py   instants and durations as people read them; time zones; a progress bar
+    progress.py    a progress bar
     garbage.py     the garbage collector while a history is folded
     packed.py      what is kept for long, in little room
 
 Histories are streamed: a fold is fed the items of a group one by one (`feed`), and keeps what its result needs.
-Results are frozen structs of plain values: instants are ISO 8601 in UTC with milliseconds (`times.py`), durations are
-numbers of ms. Their field names are what `--format json` prints: a released name is never changed, fields are added.
+Results are frozen structs of plain values: instants are ISO 8601 in UTC with milliseconds (`text/times.py`), durations
+are numbers of ms. `--format json` prints their field names: a released name is never changed, fields are added.
 """

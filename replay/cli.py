@@ -19,7 +19,7 @@ from muster.replay.commands.options import (
     UntilOption,
 )
 from muster.replay.form import Format, Sort
-from muster.replay.times import FORMS_OF_AT
+from muster.replay.text.times import FORMS_OF_AT
 
 SORT_HELP = f"By {', '.join(Sort)}: names and states in their order; of all else the most, or the latest, comes first."
 

@@ -18,7 +18,7 @@ from muster.replay.commands.options import (
     UntilOption,
 )
 from muster.replay.form import Format
-from muster.replay.times import FORMS_OF_AT
+from muster.replay.text.times import FORMS_OF_AT
 
 
 def add_to(app: typer.Typer) -> None:

@@ -24,7 +24,7 @@ from muster.drills.report.table import (
 from muster.drills.report.timeline import KINDS, DrillLane, lanes, members_waits, moments
 from muster.replay.report.html import in_script, policy, style_and_script, templates, told_in
 from muster.replay.report.page import Mark, SpanOnPage, shown
-from muster.replay.times import duration, instant, wall_ms_of
+from muster.replay.text.times import duration, instant, wall_ms_of
 
 TAKEOVERS_MAX: Final = 200
 WORDS: Final = {"none": "not there", "unit": "partition", "silent": "waiting for an answer"}

@@ -19,7 +19,7 @@ from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
 from muster.replay.history.items import Item
 from muster.replay.incidents.telling import told
-from muster.replay.times import instant, wall_ms_of
+from muster.replay.text.times import instant, wall_ms_of
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from muster.drills.measuring.answers import Goal, Noticed, Waits
 from muster.drills.measuring.losses import LostCommit
 from muster.drills.measuring.takeovers import Takeover
 from muster.drills.plan import Fault
-from muster.replay.times import Instant
+from muster.replay.text.times import Instant
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

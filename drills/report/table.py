@@ -11,10 +11,10 @@ from muster.drills.measuring.takeovers import Takeover
 from muster.drills.names import member_name, short
 from muster.drills.report.making import PHASES, times
 from muster.drills.report.result import GoalMet, Result
-from muster.replay.rebalances.wording import plural
-from muster.replay.render.printable import text
 from muster.replay.render.tables import table
-from muster.replay.times import clock_of, duration
+from muster.replay.text.grammar import plural
+from muster.replay.text.printable import text
+from muster.replay.text.times import clock_of, duration
 
 ROWS_MAX = 12
 

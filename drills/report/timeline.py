@@ -19,9 +19,9 @@ from muster.drills.report.making import PHASE_NAMES, Phase, Recorded, phases, ti
 from muster.drills.report.result import Result
 from muster.drills.report.table import longest_text, slowest
 from muster.events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
-from muster.replay.rebalances.wording import plural
 from muster.replay.report.page import SpanOnPage, Stretch, shown
-from muster.replay.times import duration, wall_ms_of
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, wall_ms_of
 
 MEMBERS_MAX = 40
 WAIT_MIN_MS = 100

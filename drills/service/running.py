@@ -18,7 +18,7 @@ from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.first_answer import first_answer
 from muster.events.kafka.security import KafkaSecurity
 from muster.events.partitioner import partition_for
-from muster.replay.rebalances.wording import plural
+from muster.replay.text.grammar import plural
 
 
 class Service(Protocol):

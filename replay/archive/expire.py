@@ -10,7 +10,7 @@ from muster.replay.archive.commits import Change, writing
 from muster.replay.archive.files import DISK, Disk
 from muster.replay.archive.manifest import ExpiredRecords
 from muster.replay.archive.segment import day_number, day_text
-from muster.replay.times import DAY_MS
+from muster.replay.text.times import DAY_MS
 
 DAY_FORM: Final = "a day, such as 2026-11-21 (UTC)"
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from muster.events.log.base import LogDamaged
 from muster.replay.archive.files import Disk
 from muster.replay.archive.segment import ROW_GROUP_BYTES, Segment, SegmentWriter, day_number, day_text
-from muster.replay.times import DAY_MS
+from muster.replay.text.times import DAY_MS
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 

@@ -16,11 +16,11 @@ from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime, Window
 from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, find_start, from_the_beginning, items, survey_times
-from muster.replay.render.printable import printable
 from muster.replay.results.groups import read_names
 from muster.replay.results.state import StateFold
-from muster.replay.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
-from muster.replay.zones import UnknownZone, local_zone, zone_named
+from muster.replay.text.printable import printable
+from muster.replay.text.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
+from muster.replay.text.zones import UnknownZone, local_zone, zone_named
 
 NAMED_MAX: Final = 5
 """The groups of a log that are named where another one was asked for."""

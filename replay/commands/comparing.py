@@ -30,9 +30,9 @@ from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, from_the_beginning, items
 from muster.replay.render import render
 from muster.replay.render.as_json import write_line
-from muster.replay.render.printable import printable
 from muster.replay.results.diff import Diff, DiffFold
-from muster.replay.times import in_zone, instant
+from muster.replay.text.printable import printable
+from muster.replay.text.times import in_zone, instant
 from muster.replay.verify.finding import Check
 from muster.replay.verify.verification import Verification
 from muster.replay.whatif.addresses import SharedAddresses

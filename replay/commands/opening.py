@@ -22,7 +22,7 @@ from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.waiting import LogWait
 from muster.replay.progress import watched
-from muster.replay.render.printable import printable
+from muster.replay.text.printable import printable
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from muster.replay.form import Format
-from muster.replay.times import FORMS_OF_TIME
+from muster.replay.text.times import FORMS_OF_TIME
 
 FormatOption = Annotated[
     Format,

@@ -47,14 +47,14 @@ from muster.replay.logs.pseudonyms import Pseudonyms
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import from_the_beginning, items
 from muster.replay.render import render, state_stream, story_stream
-from muster.replay.render.printable import printable
 from muster.replay.results.digest import DigestFold
 from muster.replay.results.groups import SORTS, Overview, read_overview
 from muster.replay.results.state import StateFold
 from muster.replay.results.states import StatesFold
 from muster.replay.results.story import StoryLines
 from muster.replay.results.surveys import survey_all, texts_of
-from muster.replay.times import Instant, in_zone, instant
+from muster.replay.text.printable import printable
+from muster.replay.text.times import Instant, in_zone, instant
 
 __all__ = [
     "CANNOT_READ",

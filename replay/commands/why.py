@@ -16,7 +16,6 @@ from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, find_start, from_the_beginning, items
 from muster.replay.render import Detail, IncidentStream, incident_stream
-from muster.replay.render.printable import printable
 from muster.replay.results.why import (
     NEWEST,
     Around,
@@ -27,6 +26,7 @@ from muster.replay.results.why import (
     WhyFold,
     generation_of,
 )
+from muster.replay.text.printable import printable
 
 
 class AskedIncidents(msgspec.Struct, frozen=True, kw_only=True):

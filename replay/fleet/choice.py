@@ -7,7 +7,7 @@ import msgspec
 
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.java import NoJava, java_version
-from muster.replay.rebalances.wording import size_text
+from muster.replay.text.grammar import size_text
 
 LOCAL_BYTES_MAX: Final = 300 * 1024 * 1024
 """Up to here this process has folded before Spark's workers have begun, or soon after."""

@@ -25,7 +25,7 @@ from muster.replay.fleet.session import SparkFailed
 from muster.replay.fleet.tables.builds import GRACE_MS, BuildBusy, CannotBuild
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.progress import watched
-from muster.replay.rebalances.wording import plural
+from muster.replay.text.grammar import plural
 
 
 class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 from muster.events.avro.partial import PartialGroupEvent
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.wrong_times import AS_RECORDED, Times
-from muster.replay.times import Instant, instant, read_time
+from muster.replay.text.times import Instant, instant, read_time
 
 
 class AtSeq(msgspec.Struct, frozen=True):

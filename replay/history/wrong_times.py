@@ -27,7 +27,7 @@ from muster.events.events import EVENT_TYPES, GroupEvent
 from muster.events.records import BrokenRecord, StoredRecord
 from muster.replay.history.clock import JUMP_MS, SLEW
 from muster.replay.history.items import Coordinated, Happened
-from muster.replay.times import duration
+from muster.replay.text.times import duration
 
 _ENDS: Final = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
 """The events with which transitions end."""

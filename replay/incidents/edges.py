@@ -10,7 +10,7 @@ import msgspec
 from muster.replay.history.transitions import Transition
 from muster.replay.history.window import At, AtSeq, AtTime, Window, WindowEdge
 from muster.replay.incidents.incident import Incident
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 
 
 class _Cut:

@@ -34,7 +34,7 @@ from muster.replay.incidents.rounds import goes_on
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, SAME_MOMENT_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
-from muster.replay.times import duration, instant
+from muster.replay.text.times import duration, instant
 
 CHILDREN: Final = {
     "crash": frozenset({"deployment", "blue-green"}),

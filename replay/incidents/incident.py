@@ -9,7 +9,7 @@ from muster.events.ids import GroupId
 from muster.replay.history.window import WindowEdge
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
-from muster.replay.times import Instant, Sentence, wall_ms_of
+from muster.replay.text.times import Instant, Sentence, wall_ms_of
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,18 +28,9 @@ from muster.replay.history.items import Coordinated
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, actor, ref
 from muster.replay.rebalances.takeovers import end_text
-from muster.replay.rebalances.wording import (
-    cause_text,
-    count_of,
-    error_name,
-    host,
-    plural,
-    process,
-    rearmed_text,
-    several,
-    who,
-)
-from muster.replay.times import duration, instant
+from muster.replay.rebalances.wording import cause_text, count_of, error_name, host, process, rearmed_text, several, who
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant
 
 
 def restart(event: AnyMemberEvent, group: Group) -> Happening:

@@ -24,7 +24,8 @@ from muster.events.events import (
 from muster.events.state import GroupConfig
 from muster.replay.history.items import Part
 from muster.replay.rebalances.rebalance import MemberRef, Planned, ValueChange, ref
-from muster.replay.rebalances.wording import asked_by, listed, name, named, plural
+from muster.replay.rebalances.wording import asked_by, name, named
+from muster.replay.text.grammar import listed, plural
 
 _RETIREMENTS = frozenset({Cause.RETIREMENT_COMPLETE, Cause.RETIREMENT_TIMED_OUT, Cause.RETIREMENT_WITHDRAWN})
 _PROMOTIONS = frozenset({Cause.LEARNERS_PROMOTED, Cause.LEARNER_TIMEOUT_ELAPSED, Cause.GROUP_CONFIGURED})

@@ -12,7 +12,7 @@ from muster.events.causes import Cause
 from muster.events.events import AnyMemberEvent
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Member
-from muster.replay.times import Instant, instant, wall_ms_of
+from muster.replay.text.times import Instant, instant, wall_ms_of
 
 
 class MemberRef(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ from muster.replay.rebalances.rebalance import (
     ref,
 )
 from muster.replay.rebalances.wording import cause_text
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 
 FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
 """The causes that would have started a rebalance, had none been running, static replacements among them."""

@@ -8,8 +8,9 @@ from muster.events.events import MemberAssigned, MemberRemoved
 from muster.events.state import Group
 from muster.replay.rebalances.moves import GroupAssignment, by_topic, decode_assignment, handed_over, movement
 from muster.replay.rebalances.rebalance import Happening, HappeningKind, Movement, TopicPartitions, actor, ref
-from muster.replay.rebalances.wording import cause_text, count_of, name, partitions, plainly, plural
-from muster.replay.times import duration, instant
+from muster.replay.rebalances.wording import cause_text, count_of, name, partitions, plainly
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ What belongs here: the words of what a takeover recorded (format level 5). What 
 from typing import assert_never
 
 from muster.events.ownership import OwnershipEnd, OwnershipEndCause
-from muster.replay.times import moment
+from muster.replay.text.times import moment
 
 
 def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:

@@ -14,7 +14,8 @@ from muster.events.state import Member
 from muster.ranges import ranges_of
 from muster.replay.history.items import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Outcome, PartitionMove, Rebalance, TopicPartitions
-from muster.replay.times import duration, setting
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.times import duration, setting
 
 NAMED_MAX = 5
 """The number of members that a sentence names; the others are counted."""
@@ -73,20 +74,6 @@ def named(names: Iterable[str]) -> str:
     if len(quoted) > NAMED_MAX:
         quoted = [*quoted[:NAMED_MAX], plural(len(quoted) - NAMED_MAX, "other")]
     return listed(quoted)
-
-
-def listed(words: Sequence[str]) -> str:
-    """'a', 'a and b', 'a, b and c'."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
-
-
-def size_text(size: int) -> str:
-    """A size in bytes: '12 KB', '1.4 MB'; what is there has one KB at least."""
-    return f"{size / 1e6:,.1f} MB" if size >= 1_000_000 else f"{min(1, size) if size < 1_000 else size // 1_000} KB"
 
 
 def rearmed_text(event: CoordinatorPaused) -> str:

@@ -4,7 +4,6 @@ as_json.py     JSON and JSON lines, straight from the result structs
 incident_streams.py   the incidents of `why`, printed as they come
 incident_table.py   an incident
 markdown.py    Markdown, for a chat or a ticket
-printable.py   what clients sent, made safe to show on a terminal
 streams.py     the lines of `history`, and the groups of `state`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
 time_words.py  moments and windows in words
@@ -32,9 +31,9 @@ from muster.replay.results.diff import Diff
 from muster.replay.results.digest import Digest
 from muster.replay.results.groups import Groups
 from muster.replay.results.state import StateAt
+from muster.replay.text.zones import told_in
 from muster.replay.verify.finding import Verified
 from muster.replay.whatif.verdict import WhatIf
-from muster.replay.zones import told_in
 
 __all__ = [
     "Detail",

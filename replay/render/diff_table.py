@@ -6,13 +6,14 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.replay.rebalances.rebalance import MemberRef, ValueChange
-from muster.replay.rebalances.wording import host, name, plural
+from muster.replay.rebalances.wording import host, name
 from muster.replay.render import markdown
-from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
 from muster.replay.render.why_table import movement_text
 from muster.replay.results.diff import Diff, GroupAt, MemberChange
-from muster.replay.times import clock_of, day_of, moment_of, zone_beside
+from muster.replay.text.grammar import plural
+from muster.replay.text.printable import text
+from muster.replay.text.times import clock_of, day_of, moment_of, zone_beside
 
 
 def print_diff(diff: Diff, console: Console) -> None:

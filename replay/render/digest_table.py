@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from muster.replay.incidents.incident import Incident
-from muster.replay.rebalances.wording import listed, plural
 from muster.replay.render.incident_table import Detail, cost_text, print_incident, title_of
 from muster.replay.render.markdown import escaped
-from muster.replay.render.printable import text
 from muster.replay.render.time_words import when_text
 from muster.replay.results.digest import Digest, Storm, StormKind
-from muster.replay.times import moment_of
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.printable import text
+from muster.replay.text.times import moment_of
 
 _GROUPS_NAMED = 5
 

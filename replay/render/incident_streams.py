@@ -14,9 +14,9 @@ from muster.replay.rebalances.wording import headline
 from muster.replay.render.as_json import JsonDocument, JsonLines
 from muster.replay.render.incident_table import Detail, print_incident, rows_of, title_of
 from muster.replay.render.markdown import escaped, facts
-from muster.replay.render.printable import text
 from muster.replay.render.why_table import print_rebalance, rows_of_rebalance
-from muster.replay.zones import told_in
+from muster.replay.text.printable import text
+from muster.replay.text.zones import told_in
 
 
 class IncidentStream(Protocol):

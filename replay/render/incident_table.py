@@ -15,10 +15,10 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.incidents.runs import runs
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
-from muster.replay.rebalances.wording import listed, plural
-from muster.replay.render.printable import text
 from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_beside, duration, moment_of, wall_ms_of
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.printable import text
+from muster.replay.text.times import Instant, clock_beside, duration, moment_of, wall_ms_of
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
 LISTED_MAX: Final = 6

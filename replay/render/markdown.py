@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 from muster.replay.rebalances.wording import host, name, partitions
-from muster.replay.render.printable import printable
 from muster.replay.render.time_words import no_group_text
 from muster.replay.results.groups import GroupLine, Groups
 from muster.replay.results.state import MemberState, StateAt
-from muster.replay.times import Instant, moment_of, setting
+from muster.replay.text.printable import printable
+from muster.replay.text.times import Instant, moment_of, setting
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#])")
 """Characters that format anywhere, mention somebody in a chat, or begin a list or a heading; dates stay readable."""

@@ -10,12 +10,12 @@ from muster.replay.form import Format, View
 from muster.replay.history.window import Bounds
 from muster.replay.render.as_json import JsonDocument, JsonLines
 from muster.replay.render.markdown import escaped, moment, state_in_markdown
-from muster.replay.render.printable import printable
 from muster.replay.render.tables import StoryTable, print_state
 from muster.replay.results.state import StateAt
 from muster.replay.results.story import Line
-from muster.replay.times import Instant, in_zone
-from muster.replay.zones import told_in
+from muster.replay.text.printable import printable
+from muster.replay.text.times import Instant, in_zone
+from muster.replay.text.zones import told_in
 
 
 class StoryStream(Protocol):

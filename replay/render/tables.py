@@ -14,12 +14,12 @@ from muster.events.ids import GroupId
 from muster.events.state import GroupState, MemberRole
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import host, name, partitions
-from muster.replay.render.printable import text
 from muster.replay.render.time_words import no_group_text
 from muster.replay.results.groups import GroupLine, Groups, Owner
 from muster.replay.results.state import MemberState, RegistrationState, StateAt
 from muster.replay.results.story import Line, LineKind
-from muster.replay.times import (
+from muster.replay.text.printable import text
+from muster.replay.text.times import (
     Instant,
     clock_of,
     day_of,

@@ -2,7 +2,7 @@
 
 from muster.replay.history.window import Bounds
 from muster.replay.results.groups import Groups
-from muster.replay.times import moment_of
+from muster.replay.text.times import moment_of
 
 
 def when_text(window: Bounds | None) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from muster.replay.rebalances.wording import plural
 from muster.replay.render import markdown
-from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import grid, table
 from muster.replay.render.time_words import when_text
+from muster.replay.text.grammar import plural
+from muster.replay.text.printable import printable, text
 from muster.replay.verify.finding import LogFinding, Verified
 
 COMPACTED_SHOWN = 10

@@ -6,11 +6,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.replay.incidents.grade import Grade
-from muster.replay.rebalances.wording import plural
 from muster.replay.render import markdown
-from muster.replay.render.printable import printable, text
 from muster.replay.render.tables import grid, table
-from muster.replay.times import Instant, clock_of, day_of, moment_of, zone_of, zone_of_all
+from muster.replay.text.grammar import plural
+from muster.replay.text.printable import printable, text
+from muster.replay.text.times import Instant, clock_of, day_of, moment_of, zone_of, zone_of_all
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Verdict, WhatIf
 
 _STYLES = {Verdict.WOULD_NOT: "green", Verdict.WOULD: "", Verdict.CANNOT_TELL: "yellow"}

@@ -21,10 +21,11 @@ from muster.replay.rebalances.rebalance import (
     Requester,
     SyncPhase,
 )
-from muster.replay.rebalances.wording import JOIN_ENDS, headline, host, listed, move_text, name, plural
-from muster.replay.render.printable import text
+from muster.replay.rebalances.wording import JOIN_ENDS, headline, host, move_text, name
 from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_beside, duration, moment_of, setting
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.printable import text
+from muster.replay.text.times import Instant, clock_beside, duration, moment_of, setting
 
 Row = tuple[str, RenderableType]
 

@@ -15,12 +15,12 @@ from muster.replay.form import View
 from muster.replay.history.window import WHOLE, Window
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.sources import items
-from muster.replay.rebalances.wording import plural, size_text
-from muster.replay.render.printable import printable
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.html import fitting
 from muster.replay.report.page import Page
-from muster.replay.times import in_zone
+from muster.replay.text.grammar import plural, size_text
+from muster.replay.text.printable import printable
+from muster.replay.text.times import in_zone
 
 
 def report(

@@ -24,7 +24,7 @@ from muster.replay.report.lanes import Lanes
 from muster.replay.report.lives import Latest, Lives
 from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
 from muster.replay.report.stories import Brief, Total, brief, shift, story
-from muster.replay.times import duration, instant
+from muster.replay.text.times import duration, instant
 
 MISSING_MAX = 100
 WEIGHTIEST = 5

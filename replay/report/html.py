@@ -21,7 +21,7 @@ from muster import DISTRIBUTION
 from muster.replay.incidents.families import Family, family_of
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import LIMITS, Lane, Page, SpanOnPage
-from muster.replay.times import Instant, in_zone, instant, zone_of
+from muster.replay.text.times import Instant, in_zone, instant, zone_of
 
 PAGE_BYTES_MAX: Final = 2_000_000
 INCIDENTS_ON_PAPER: Final = 12

@@ -9,8 +9,8 @@ import msgspec
 
 from muster.replay.history.window import Bounds, WindowEdge
 from muster.replay.incidents.grade import Grade
-from muster.replay.render.printable import printable
-from muster.replay.times import Instant
+from muster.replay.text.printable import printable
+from muster.replay.text.times import Instant
 
 TEXT_MAX = 400
 """Characters of any text that a client has a say in; a client id may have 32 KiB."""

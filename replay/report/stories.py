@@ -8,7 +8,7 @@ from muster.replay.rebalances.wording import name, partitions, who
 from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.page import IncidentOnPage, Shift, Told, shown
-from muster.replay.times import duration, wall_ms_of
+from muster.replay.text.times import duration, wall_ms_of
 
 STATEMENTS_MAX = 30
 MOVES_MAX = 6

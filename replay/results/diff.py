@@ -15,7 +15,7 @@ from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.rebalances.moves import GroupAssignment, movement
 from muster.replay.rebalances.rebalance import MemberRef, Movement, ValueChange, ref
 from muster.replay.results.state import MemberState, StateAt, StateFold
-from muster.replay.times import Instant
+from muster.replay.text.times import Instant
 
 _SHOWN = ("state", "generation_id", "protocol_type", "protocol_name", "coordinator")
 

@@ -34,7 +34,7 @@ from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import TAIL_MAX, Partition
 from muster.replay.results.kept_records import KeptRecords
 from muster.replay.results.why import WhyFold
-from muster.replay.times import Instant, instant, wall_ms_of
+from muster.replay.text.times import Instant, instant, wall_ms_of
 
 SHOWN: Final = 20
 """How many incidents are told: those that cost most."""

@@ -45,12 +45,12 @@ from muster.replay.rebalances.wording import (
     host,
     partitions,
     plainly,
-    plural,
     rearmed_text,
     short_member_id,
     who,
 )
-from muster.replay.times import duration, setting
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, setting
 
 
 def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:

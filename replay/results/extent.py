@@ -1,7 +1,7 @@
 """From when until when a log tells of groups, for answers that find nothing in a window."""
 
 from muster.replay.history.skim import Skim
-from muster.replay.times import Instant, instant
+from muster.replay.text.times import Instant, instant
 
 
 class Extent:

@@ -26,7 +26,7 @@ from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.results.kept_records import GroupRecords
 from muster.replay.results.why import WhyFold
-from muster.replay.times import Instant, Sentence
+from muster.replay.text.times import Instant, Sentence
 
 TAIL_MAX: Final = 2_000
 """Records that are kept of one group, but for those of a rebalance that is longer."""

@@ -29,7 +29,7 @@ from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import Kept, LastIncident, Partition, Tail
-from muster.replay.times import Instant, instant, wall_ms_of
+from muster.replay.text.times import Instant, instant, wall_ms_of
 
 
 @unique

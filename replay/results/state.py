@@ -18,7 +18,7 @@ from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
 from muster.replay.rebalances.wording import missing_text
-from muster.replay.times import Instant, instant
+from muster.replay.text.times import Instant, instant
 
 NOTES_MAX: Final = 100
 

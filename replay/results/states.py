@@ -19,7 +19,7 @@ from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.group_tail import Partition
 from muster.replay.results.state import StateAt, state_of
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 
 
 class StatesFold:

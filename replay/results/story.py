@@ -20,7 +20,7 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.event_texts import event_text
-from muster.replay.times import Instant, instant
+from muster.replay.text.times import Instant, instant
 
 
 @unique

@@ -20,7 +20,7 @@ from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
 from muster.replay.rebalances.rebalance import Rebalance
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 
 NEWEST: Final = 20
 """How many incidents are shown to people who do not say how many they want."""

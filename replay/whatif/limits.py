@@ -6,7 +6,7 @@ from muster.coordinator.group.configs import DAY_MS, EXPANSION_DELAY
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.events.events import CoordinatorElected
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 from muster.replay.whatif.alterations import Alterations
 
 

@@ -30,7 +30,7 @@ from muster.replay.history.items import Coordinated
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 from muster.replay.whatif import telling
 from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered

@@ -15,7 +15,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.rebalances.wording import headline
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 from muster.replay.whatif.play import Started
 from muster.replay.whatif.verdict import Replayed, Standstill, Verdict
 

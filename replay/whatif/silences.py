@@ -25,8 +25,8 @@ from muster.events.state import Group
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
-from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration, instant, setting
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant, setting
 from muster.replay.whatif.verdict import Additional, Verdict
 
 

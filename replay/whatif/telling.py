@@ -6,7 +6,7 @@ from typing import Final
 from muster.events.events import MemberEvent, MemberJoined
 from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
-from muster.replay.times import duration, instant
+from muster.replay.text.times import duration, instant
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.facts import Fact
 from muster.replay.whatif.play import Play, Started

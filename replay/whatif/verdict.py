@@ -11,7 +11,7 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.replay.history.window import Bounds
 from muster.replay.incidents.grade import Grade
-from muster.replay.times import Instant, duration
+from muster.replay.text.times import Instant, duration
 
 
 @unique

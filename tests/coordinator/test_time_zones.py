@@ -12,7 +12,7 @@ PRINTED = """
 import structlog
 from muster.coordinator.observability.logs import configure_logs
 from muster.events.log.base import Deposed
-from muster.replay.times import instant, read_time
+from muster.replay.text.times import instant, read_time
 
 configure_logs("info", "json")
 deposed = Deposed(0, 1)

@@ -82,7 +82,7 @@ AREAS: Final = (
             "tests/replay/whatif",
             "tests/replay/test_memberships.py",
             "tests/replay/test_rerun.py",
-            "tests/replay/test_times.py",
+            "tests/replay/text",
             "tests/replay/test_verify.py",
             "tests/replay/test_verify_renewal.py",
         ),

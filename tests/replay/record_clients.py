@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from demo.members import GROUP
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 from tests.brokers.child import leashed, signal_group
 from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.probe import until_stable

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from muster.replay.times import Instant
+from muster.replay.text.times import Instant
 
 DATA: Final = Path(__file__).with_name("data")
 TRUTH: Final = ".truth.json"

@@ -9,7 +9,7 @@ from muster.durations import duration
 from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption
 from muster.replay.commands.options import LogOption
 from muster.replay.fleet.asked import EngineName
-from muster.replay.times import DAY_MS
+from muster.replay.text.times import DAY_MS
 
 EngineOption = Annotated[
     EngineName,

@@ -35,8 +35,8 @@ from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.choice import NoSpark, choose_archiver
 from muster.replay.fleet.session import SparkFailed
 from muster.replay.progress import Watch, watched
-from muster.replay.rebalances.wording import size_text
-from muster.replay.render.printable import printable
+from muster.replay.text.grammar import size_text
+from muster.replay.text.printable import printable
 
 T = TypeVar("T")
 Run = Callable[[], ArchivedRun]

@@ -47,7 +47,7 @@ from muster.replay.fleet.tables.quarantine import quarantine_row
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from muster.replay.history.items import Broken, Prelude, Read
 from muster.replay.progress import Watch, unwatched
-from muster.replay.rebalances.wording import plural, size_text
+from muster.replay.text.grammar import plural, size_text
 
 EngineFor = Callable[[int], Engine]
 """Chooses the engine for so many bytes of events."""

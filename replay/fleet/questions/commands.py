@@ -20,8 +20,8 @@ from muster.replay.fleet.extra import check_needs
 from muster.replay.form import Format, View
 from muster.replay.history.window import AtTime, Window
 from muster.replay.incidents.windows import STORM_GROUPS_MIN
-from muster.replay.rebalances.wording import listed, plural
-from muster.replay.times import in_zone
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.times import in_zone
 
 if TYPE_CHECKING:
     from muster.replay.fleet.questions.queries import Answer, AskedRows

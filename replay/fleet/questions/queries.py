@@ -20,7 +20,7 @@ from muster.replay.fleet.disk_space import first_line
 from muster.replay.fleet.tables.builds import NoTables, current
 from muster.replay.fleet.tables.days import MEMORY_LIMIT, connected, view_tables
 from muster.replay.fleet.tables.schemas import TABLES
-from muster.replay.times import Instant, instant
+from muster.replay.text.times import Instant, instant
 
 ATTEMPTS: Final = 3
 """How often a later build is looked for when a file has gone."""

@@ -17,9 +17,9 @@ from muster.replay.form import Format, View
 from muster.replay.rebalances.wording import named
 from muster.replay.render.markdown import escaped, moment
 from muster.replay.render.markdown import table as markdown_table
-from muster.replay.render.printable import text
 from muster.replay.render.tables import WIDE, grid, moment_text, table
-from muster.replay.times import Instant, duration, in_zone, zone_of_all
+from muster.replay.text.printable import text
+from muster.replay.text.times import Instant, duration, in_zone, zone_of_all
 
 LESS: Final = frozenset(
     {"incident", "culprits", "ended_at", "avoided", "unknown", "grade", "partitions_moved", "members_max"}

@@ -8,10 +8,10 @@ import typer
 
 from muster.replay.commands.opening import CANNOT_READ, fail
 from muster.replay.fleet.questions.commands import Asking, Given
-from muster.replay.rebalances.wording import plural, size_text
-from muster.replay.render.printable import printable
 from muster.replay.report.command import check_folder, write_page
-from muster.replay.zones import zone_named
+from muster.replay.text.grammar import plural, size_text
+from muster.replay.text.printable import printable
+from muster.replay.text.zones import zone_named
 
 
 def report(given: Given, out: Path, team_pattern: str) -> None:

@@ -10,7 +10,7 @@ from muster.replay.fleet.asked import Order
 from muster.replay.fleet.questions.queries import BY_KIND, BY_TRIGGER, COST, INCIDENTS, STORMS, Answer, AskedRows, ask
 from muster.replay.fleet.report.heat import HOUR_MS, HeatRow, Scale, paths_of, scale_of
 from muster.replay.fleet.report.teams import GroupCost, Team, teams_of
-from muster.replay.times import Instant
+from muster.replay.text.times import Instant
 
 ROWS_MAX: Final = 40
 """The groups that have a row of their own."""

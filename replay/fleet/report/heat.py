@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from muster.replay.times import Instant, instant
+from muster.replay.text.times import Instant, instant
 
 HOUR_MS: Final = 3_600_000
 COLUMNS_MAX: Final = 24 * 31

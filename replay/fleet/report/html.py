@@ -20,7 +20,7 @@ from muster.replay.fleet.report.heat import LEVELS
 from muster.replay.incidents.families import Family, family_of
 from muster.replay.report.html import PAGE_BYTES_MAX, policy, style_and_script, templates, told_in
 from muster.replay.report.page import shown
-from muster.replay.times import Instant, duration, instant
+from muster.replay.text.times import Instant, duration, instant
 
 CULPRITS_MAX: Final = 20
 NAMED: Final = 5

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from muster.replay.times import DAY_MS
+from muster.replay.text.times import DAY_MS
 
 HOUR_MS: Final = 3_600_000
 LONGEST_MS: Final = 5 * HOUR_MS

@@ -29,7 +29,7 @@ from muster.replay.archive.segment import SCHEMA, Segment
 from muster.replay.archive.writer import PartitionWriter
 from muster.replay.fleet.simulation.fleet import Fleet
 from muster.replay.fleet.simulation.spool import spooled
-from muster.replay.times import DAY_MS
+from muster.replay.text.times import DAY_MS
 
 ARCHIVE: Final = "archive:"
 SQLITE: Final = "sqlite:///"

@@ -2,7 +2,7 @@
 
 from muster.replay.fleet.tables.values import Row, day_of, micros, micros_of, name_of
 from muster.replay.incidents.incident import Incident
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 
 
 def incident_row(told: Incident, log_partition: int) -> Row:

@@ -4,7 +4,7 @@ from typing import Final, TypeAlias
 
 from muster.events.state import Member
 from muster.replay.rebalances.rebalance import MemberRef
-from muster.replay.times import DAY_MS, Instant, wall_ms_of
+from muster.replay.text.times import DAY_MS, Instant, wall_ms_of
 
 Row: TypeAlias = tuple[object, ...]
 """A row: values in the order of its table's columns."""

@@ -24,7 +24,7 @@ from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.rebalances.wording import host
-from muster.replay.times import duration, instant
+from muster.replay.text.times import duration, instant
 
 SLACK_MS: Final = 1_000
 """An end is noticed, and a client closes its sockets, within this time (up to 0.5 s was measured)."""

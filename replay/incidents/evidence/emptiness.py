@@ -3,7 +3,7 @@
 from typing import Final
 
 from muster.events.causes import Cause
-from muster.replay.times import duration
+from muster.replay.text.times import duration
 
 _EMPTIED: Final = {
     Cause.MEMBER_LEFT: "its last member had left",

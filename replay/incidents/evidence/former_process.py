@@ -15,8 +15,9 @@ from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ending
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.rebalances.wording import host, plural
-from muster.replay.times import duration, instant
+from muster.replay.rebalances.wording import host
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant
 
 
 @unique

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from muster.events.state import Member
 from muster.replay.rebalances.rebalance import MemberRef, ref
-from muster.replay.rebalances.wording import host, listed, name
-from muster.replay.times import moment
+from muster.replay.rebalances.wording import host, name
+from muster.replay.text.grammar import listed
+from muster.replay.text.times import moment
 
 NAMED_MAX = 5
 

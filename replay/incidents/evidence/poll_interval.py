@@ -19,7 +19,7 @@ from muster.replay.incidents.evidence.connection_ends import SLACK_MS, heartbeat
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.times import duration, instant, setting
+from muster.replay.text.times import duration, instant, setting
 
 LONGER_POLLS: Final = "raise max.poll.interval.ms, or lower max.poll.records, so that a batch is done within it"
 

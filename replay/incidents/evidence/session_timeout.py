@@ -13,7 +13,7 @@ from muster.replay.incidents.episode.acts import Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.waiting import given_up
 from muster.replay.incidents.windows import HELD_MS
-from muster.replay.times import duration, setting
+from muster.replay.text.times import duration, setting
 
 HEARTBEATS: Final = 3
 """So many heartbeat intervals make a session timeout, by Kafka's own advice."""

@@ -9,7 +9,7 @@ from muster.replay.incidents.evidence.connection_ends import connection_statemen
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.times import duration, instant, moment, setting
+from muster.replay.text.times import duration, instant, moment, setting
 
 LATE_MS: Final = 2_000
 """A member that is removed within this time after its session timeout is removed in time: timers and logs take some."""

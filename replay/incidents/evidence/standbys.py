@@ -8,7 +8,7 @@ from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.rebalances.rebalance import ref
-from muster.replay.times import duration, instant
+from muster.replay.text.times import duration, instant
 
 
 def call_for(episode: Episode, went: Went) -> Called | None:

@@ -12,7 +12,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.rebalances.moves import TopicPartition, by_topic
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.wording import partitions
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 
 
 def given_up(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:

@@ -17,8 +17,9 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
-from muster.replay.rebalances.wording import host, listed, short_member_id
-from muster.replay.times import duration, instant, moment
+from muster.replay.rebalances.wording import host, short_member_id
+from muster.replay.text.grammar import listed
+from muster.replay.text.times import duration, instant, moment
 
 _LATE = "did not join within the rebalance timeout"
 

@@ -14,8 +14,9 @@ from muster.replay.incidents.rounds import goes_on, is_soon_after
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import ASKED_NEXT_MS
 from muster.replay.rebalances.rebalance import Outcome, PartitionMove, Rebalance
-from muster.replay.rebalances.wording import clients_say, is_of_application, plural, says_something
-from muster.replay.times import duration, instant
+from muster.replay.rebalances.wording import clients_say, is_of_application, says_something
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant
 
 ENFORCED = Kind(
     "enforced",

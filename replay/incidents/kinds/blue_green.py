@@ -10,7 +10,7 @@ from muster.replay.incidents.windows import (
     DEPLOYMENT_PROCESSES_MIN,
     REPLACED_MS,
 )
-from muster.replay.times import duration
+from muster.replay.text.times import duration
 
 KIND = Kind(
     "blue-green",

@@ -21,8 +21,9 @@ from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
 from muster.replay.incidents.kinds.replaced import WAITED_FOR
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.takeovers import end_text, taken_over
-from muster.replay.rebalances.wording import plural, says_something
-from muster.replay.times import duration, instant, moment, setting
+from muster.replay.rebalances.wording import says_something
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant, moment, setting
 
 OUTAGE = Kind(
     "coordinator-outage",

@@ -17,7 +17,7 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.stopped import ended_claim, ended_within
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import REPLACED_MS, SAME_MOMENT_MS
-from muster.replay.times import duration, setting
+from muster.replay.text.times import duration, setting
 
 ADVICE: Final = "look at what became of it, in its own log and in that of its machine"
 STATIC_ADVICE: Final = (

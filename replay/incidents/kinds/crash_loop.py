@@ -15,7 +15,7 @@ from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
 from muster.replay.incidents.windows import (
     CRASH_LOOP_TIMES_MIN,
 )
-from muster.replay.times import duration
+from muster.replay.text.times import duration
 
 MAY_HAVE_LIVED: Final = "; whether it had ended each time, or was only silent, is not recorded"
 

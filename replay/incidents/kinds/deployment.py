@@ -31,8 +31,8 @@ from muster.replay.incidents.windows import (
     DEPLOYMENT_SHARE_MIN,
     SAME_MOMENT_MS,
 )
-from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration, instant
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant
 
 CUT_OR_RESTARTED: Final = "; whether they were restarted, or cut off from the coordinator, is not recorded"
 

@@ -8,8 +8,9 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import SAME_DUEL_MS
-from muster.replay.rebalances.wording import host, plural
-from muster.replay.times import instant
+from muster.replay.rebalances.wording import host
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import instant
 
 KIND = Kind(
     "duel",

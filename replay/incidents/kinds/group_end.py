@@ -10,7 +10,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.wording import asked_by, cause_text
-from muster.replay.times import duration, instant
+from muster.replay.text.times import duration, instant
 
 DELETED = Kind("group-deleted", "The group was deleted.", "none of the members; the sentence says who asked")
 EXPIRED = Kind("group-expired", "The group had been empty for as long as it is kept.", "none of the members")

@@ -17,7 +17,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import SAME_MOMENT_MS
-from muster.replay.rebalances.wording import plural
+from muster.replay.text.grammar import plural
 
 IN_COMMON: Final = "look at the network and at the machines that these have in common"
 TO_COORDINATOR: Final = "look at the network between the members and the coordinator"

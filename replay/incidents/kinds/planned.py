@@ -24,7 +24,8 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.refused import named, refused_text, statements
 from muster.replay.rebalances.planned import configs_text
 from muster.replay.rebalances.rebalance import Actor, ValueChange
-from muster.replay.rebalances.wording import cause_text, plural
+from muster.replay.rebalances.wording import cause_text
+from muster.replay.text.grammar import plural
 
 PLANNED = Kind(
     "planned",

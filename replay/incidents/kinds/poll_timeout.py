@@ -13,7 +13,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of, times_in_a_row
 from muster.replay.rebalances.wording import says_something
-from muster.replay.times import duration, instant, setting
+from muster.replay.text.times import duration, instant, setting
 
 KIND = Kind(
     "poll-timeout",

@@ -17,8 +17,9 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.rebalance import MemberRef
-from muster.replay.rebalances.wording import host, listed, plural
-from muster.replay.times import duration, instant, setting
+from muster.replay.rebalances.wording import host
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.times import duration, instant, setting
 
 KIND = Kind(
     "refused",

@@ -12,7 +12,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.rebalance import MemberRef
 from muster.replay.rebalances.wording import asked_by, says_something
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 
 KIND = Kind(
     "removed-by-admin",

@@ -17,7 +17,7 @@ from muster.replay.incidents.kinds.crash_loop import loops
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, advice_on, grade_of, members_of
 from muster.replay.rebalances.wording import host, is_close, says_something
-from muster.replay.times import duration, instant, setting
+from muster.replay.text.times import duration, instant, setting
 
 TWO_OF_ONE: Final = "if it was no restart: give each process a group.instance.id of its own"
 HELD_UP: Final = "look at what held it up: garbage collection, a processor that is throttled, its network"

@@ -16,7 +16,7 @@ from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
 from muster.replay.incidents.windows import START_OVER_MS
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.rebalances.wording import asked_by, cause_text
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 
 UP = Kind(
     "scale-up",

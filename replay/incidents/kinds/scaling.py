@@ -6,7 +6,7 @@ from typing import TypeVar
 from muster.replay.incidents.episode.acts import Came, Went
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import SCALING_NEXT_MS
-from muster.replay.times import duration
+from muster.replay.text.times import duration
 
 T = TypeVar("T", Came, Went)
 

@@ -14,8 +14,8 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance, SyncPhase
-from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration, setting, wall_ms_of
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, setting, wall_ms_of
 
 KIND = Kind(
     "slow-leader",

@@ -11,8 +11,8 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Rebalance
-from muster.replay.rebalances.wording import plural
-from muster.replay.times import duration, instant, setting
+from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration, instant, setting
 
 KIND = Kind(
     "slow-member",

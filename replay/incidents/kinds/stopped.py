@@ -19,7 +19,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import SCALING_NEXT_MS
-from muster.replay.times import duration, setting
+from muster.replay.text.times import duration, setting
 
 KIND = Kind(
     "stopped",

@@ -19,8 +19,8 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import UNASSIGNED_MS
-from muster.replay.rebalances.wording import listed, plural
-from muster.replay.times import duration, instant
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.times import duration, instant
 
 KIND = Kind(
     "unassigned-topic",

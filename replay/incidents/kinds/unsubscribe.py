@@ -18,7 +18,7 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
 from muster.replay.incidents.kinds.scaling import changes_of_size
 from muster.replay.rebalances.wording import clients_say, is_close, says_something
-from muster.replay.times import duration, instant
+from muster.replay.text.times import duration, instant
 
 KIND = Kind(
     "unsubscribe",

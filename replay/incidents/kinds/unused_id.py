@@ -14,8 +14,9 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.runs import runs
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
-from muster.replay.rebalances.wording import host, listed, plural
-from muster.replay.times import duration, instant
+from muster.replay.rebalances.wording import host
+from muster.replay.text.grammar import listed, plural
+from muster.replay.text.times import duration, instant
 
 KIND = Kind(
     "unused-id",

@@ -11,7 +11,7 @@ from muster.events.events import RebalanceStarted
 from muster.events.log.url import open_log
 from muster.events.partitioner import partition_for
 from muster.replay.cli import app
-from muster.replay.times import instant, wall_ms_of
+from muster.replay.text.times import instant, wall_ms_of
 from tests.coordinator.group.harness import GROUP_ID, Harness
 from tests.events.histories import recorded_levels
 from tests.replay.lived import Settings, live

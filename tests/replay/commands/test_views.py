@@ -24,7 +24,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.render.markdown import escaped
 from muster.replay.results.group_tail import LastIncident
 from muster.replay.results.groups import SORTS, GroupLine, Owner
-from muster.replay.times import Instant, in_zone, instant
+from muster.replay.text.times import Instant, in_zone, instant
 from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
 from tests.replay.histories import Script
 from tests.replay.stories import a_night

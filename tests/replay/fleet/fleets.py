@@ -27,7 +27,7 @@ from muster.replay.fleet.tables.builds import GRACE_MS, current
 from muster.replay.fleet.tables.parts import Part
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.history.items import Broken, Coordinated, Gap, Item
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 from tests.judge.case import make_case
 from tests.replay import memberships
 from tests.replay.whole import incidents, read_histories

@@ -23,7 +23,7 @@ from muster.replay.fleet.report.html import document
 from muster.replay.fleet.report.teams import DEFAULT_PATTERN, GroupCost, team_of, teams_of
 from muster.replay.incidents.families import family_of
 from muster.replay.report.html import PAGE_BYTES_MAX
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 from tests.replay.fleet.fleets import built, judged, rows_of
 from tests.replay.report.browser import Tab, browser, found, url_of
 from tests.replay.report.test_browser import IS_CI, IS_OPTED_OUT, WHY, pages_of

@@ -26,7 +26,7 @@ from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.fleet.simulation.world.world import World
 from muster.replay.history.items import with_gaps
 from muster.replay.incidents.incident import Incident
-from muster.replay.times import instant
+from muster.replay.text.times import instant
 from tests.replay.incidents.levels import at_level
 from tests.replay.whole import History, incidents
 

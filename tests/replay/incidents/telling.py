@@ -1,7 +1,7 @@
 """The incidents of `muster.replay.incidents`, in the form that the judge reads."""
 
 from muster.replay.incidents.incident import Incident
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 from tests.judge.telling import Telling
 from tests.replay.incidents.levels import at_level
 from tests.replay.whole import History, incidents

@@ -11,7 +11,7 @@ from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.incidents.cost import cost_of, partition_ms
 from muster.replay.rebalances.rebalance import Movement, Outcome
 from muster.replay.render.incident_table import cost_text
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 from tests.replay.histories import Script
 from tests.replay.incidents.fleet import Fleet, of_kind, remove
 from tests.replay.stories import a_night

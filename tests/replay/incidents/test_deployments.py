@@ -9,7 +9,7 @@ import pytest
 
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.fleet.simulation.world.process import Process
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, of_kind, shown
 
 S = 1_000

@@ -13,7 +13,7 @@ from muster.replay.fleet.simulation.world import outages
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.incidents.kinds.restart import HELD_UP, REVOKING, SLOW_BEAT
 from muster.replay.rebalances.rebalance import Outcome
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 from tests.replay import memberships
 from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, crashed, expect, of_kind, said, shown
 from tests.replay.played import history_of

@@ -9,7 +9,7 @@ from muster.events.ids import GroupId
 from muster.events.kafka.security import NOT_SECURED
 from muster.replay.incidents.incident import Incident
 from muster.replay.logs.opening import open_for_reading
-from muster.replay.times import wall_ms_of
+from muster.replay.text.times import wall_ms_of
 from tests.replay.incidents.fleet import shown
 from tests.replay.recorded import DATA, Done, sessions, truth_of
 from tests.replay.whole import History, incidents, read_histories

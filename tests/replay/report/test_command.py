@@ -18,9 +18,9 @@ from muster.replay.history.window import AtTime, Window, WindowEdge
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import find_start, items
-from muster.replay.rebalances.wording import size_text
 from muster.replay.report.fold import ReportFold
 from muster.replay.report.page import Page
+from muster.replay.text.grammar import size_text
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.histories import Script
 from tests.replay.report.told import MADE_MS, page_of

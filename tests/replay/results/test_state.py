@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from muster.events.evolve import evolve, first
 from muster.events.state import GroupState
 from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime, read_at
-from muster.replay.times import DAY_MS, duration, instant, read_time
+from muster.replay.text.times import DAY_MS, duration, instant, read_time
 from tests.replay.histories import BEGIN_MS, Script
 from tests.replay.stories import a_night
 from tests.replay.whole import state_at

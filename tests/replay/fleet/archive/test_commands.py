@@ -21,7 +21,7 @@ from muster.replay.fleet import choice
 from muster.replay.fleet.archive import commands
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.choice import NoSpark, choose_archiver
-from muster.replay.render.printable import printable
+from muster.replay.text.printable import printable
 from tests.replay.written import script, sqlite_log
 
 

@@ -15,7 +15,7 @@ from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.results.groups import GroupLine, Groups, Owner
 from muster.replay.results.state import StateAt
-from muster.replay.times import (
+from muster.replay.text.times import (
     Instant,
     NoSuchTime,
     Sentence,
@@ -27,7 +27,7 @@ from muster.replay.times import (
     wall_ms_of,
     zone_of,
 )
-from muster.replay.zones import UnknownZone, local_zone, told_in, zone_named
+from muster.replay.text.zones import UnknownZone, local_zone, told_in, zone_named
 from tests.replay.stories import a_night
 from tests.replay.whole import incidents, state_at
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from muster.replay.times import Instant, Sentence, in_zone, sentence_in_zone
+from muster.replay.text.times import Instant, Sentence, in_zone, sentence_in_zone
 
 R = TypeVar("R")
 

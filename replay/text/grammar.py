@@ -1,0 +1,17 @@
+"""Numbers, nouns and lists in English."""
+
+from collections.abc import Sequence
+
+
+def listed(words: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def size_text(size: int) -> str:
+    """A size in bytes: '12 KB', '1.4 MB'; what is there has one KB at least."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1_000_000 else f"{min(1, size) if size < 1_000 else size // 1_000} KB"
