@@ -1,13 +1,12 @@
 """An episode -> its incidents: each act and each rebalance belongs to one, or to none.
 
 claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
-rebalances   the one that holds it has it, else the one that claimed its trigger; a cooperative assignor's next round,
-             and what a leader asks for again at once, belongs to the one before it; else the first that claimed any of
-             its acts; what is left is unknown
+rebalances   the one that holds it has it, else the one that emptied the group in it, else the one that claimed its
+             trigger; a cooperative assignor's next round, and what a leader asks for again at once, belongs to the one
+             before it; else the first that claimed any of its acts; what is left is unknown
 parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -165,18 +164,24 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
 
 
 def _blame_for_emptiness(episode: Episode, drafts: Sequence[_Draft]) -> None:
-    """Give each rebalance that ended in an empty group to the incident that emptied it: of those whose members went in
-    it, the last that was no orderly end, whoever began the rebalance."""
+    """Give each rebalance that ended in an empty group to the incident that emptied it, whoever began the rebalance: of
+    those whose members left in it, the last that was no orderly end. One that a claim holds stays there, but not its
+    cost."""
     by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
     owners = {id(each): draft for draft in drafts for each in draft.rebalances}
     for rebalance in episode.rebalances:
         if rebalance.outcome is not Outcome.EMPTIED:
             continue
         went = [act.seq for act in episode.within(rebalance) if isinstance(act, Went)]
-        theirs = [by_seq[seq] for seq in reversed(went) if seq in by_seq]
-        blamed = (draft for draft in (*theirs, owners[id(rebalance)]) if draft.name not in ORDERLY_ENDS)
-        for draft in itertools.islice(blamed, 1):
-            draft.emptied.append(rebalance)
+        owner = owners[id(rebalance)]
+        theirs = [by_seq[seq] for seq in reversed(went) if seq in by_seq] or [owner]
+        blamed = next((draft for draft in theirs if draft.name not in ORDERLY_ENDS), None)
+        if blamed is None:
+            continue
+        blamed.emptied.append(rebalance)
+        if not any(each is rebalance for each in owner.claim.held):
+            owner.rebalances = [each for each in owner.rebalances if each is not rebalance]
+            blamed.rebalances.append(rebalance)
 
 
 def _first_within(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:

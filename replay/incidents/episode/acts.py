@@ -212,12 +212,14 @@ class TopicsUnassigned(Act, frozen=True, kw_only=True):
 class RebalancedTopic(msgspec.Struct, frozen=True, kw_only=True):
     """A topic for which Muster asked the group to rebalance. `partitions`: as many as it has; 0: not known.
 
-    `assigned`: how many of them were assigned then; None: not known. `is_subscribed`: by a member.
+    `partitions_before`: as many as it had when Muster asked before; None: not recorded. `assigned`: those that were
+    assigned then; None: not known. `is_subscribed`: by a member.
     """
 
     topic: str
     partitions: int
-    assigned: int | None
+    partitions_before: int | None
+    assigned: range | frozenset[int] | None
     is_subscribed: bool
 
 
@@ -341,13 +343,15 @@ def _took_over(part: MemberRoleChanged, _step: Transition) -> TookOver | None:
 
 def _rebalanced_for(step: Transition) -> Iterator[RebalancedTopic]:
     """The topics that are new among those that Muster asked for."""
-    shares, before = shares_of(step.before), step.before.config.rebalanced_for
+    shares, before = shares_of(step.before), {each.topic: each for each in step.before.config.rebalanced_for}
     for each in step.after.config.rebalanced_for:
-        if each not in before:
+        earlier = before.get(each.topic)
+        if each != earlier:
             yield RebalancedTopic(
                 topic=each.topic,
                 partitions=each.partitions,
-                assigned=None if shares is None else len(shares.assigned.get(each.topic, ())),
+                partitions_before=None if earlier is None else earlier.partitions,
+                assigned=None if shares is None else shares.assigned.get(each.topic, range(0)),
                 is_subscribed=shares is None or each.topic in shares.subscribed,
             )
 

@@ -85,6 +85,7 @@ def _folded(acts: Sequence[Rejoined], grade: Grade) -> IncidentClaim:
         acts=tuple(acts),
         culprits=members_of(acts),
         grade=grade,
+        advice=(_advice(last),),
         headline=f"{process_name(first.member)} asked for {what} {len(acts)} times within {span}{said}",
         chain=tuple(
             Statement(
@@ -129,7 +130,24 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
 
 def _asked_claim(act: Rejoined, grade: Grade, what: str) -> IncidentClaim:
     text = f"{process_name(act.member)} asked for {what}"
-    return IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=grade, headline=text)
+    return IncidentClaim(
+        kind=ENFORCED, acts=(act,), culprits=(act.member,), grade=grade, headline=text, advice=(_advice(act),)
+    )
+
+
+def _advice(act: Rejoined) -> str:
+    reason = act.why.client_reason
+    if is_of_application(reason):
+        return (
+            "look at where the application calls enforceRebalance() (Kafka Streams does so by itself), and at its log:"
+            " each call has the whole group rebalance"
+        )
+    if says_something(reason):
+        return "its client rejoined by itself: look at its log before this"
+    return (
+        "look at the log of the leader before this: a leader rejoins when its metadata changed, or when the application"
+        " asks; clients with JoinGroup v8 or later may say why (KIP-800)"
+    )
 
 
 def _shown_by(view: EpisodeView, rebalance: Rebalance) -> Rebalance:

@@ -17,14 +17,15 @@ from muster.replay.incidents.episode.acts import (
     RebalancedTopic,
     Went,
 )
+from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.naming import NAMED_MAX
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.asked_for import ENFORCED
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.refused import named, refused_text, statements
 from muster.replay.rebalances.planned import configs_text
-from muster.replay.rebalances.rebalance import Actor, ValueChange
-from muster.replay.rebalances.wording import cause_text
+from muster.replay.rebalances.rebalance import Actor, TopicPartitions, ValueChange
+from muster.replay.rebalances.wording import cause_text, partitions
 from muster.replay.text.grammar import plural
 
 PLANNED = Kind(
@@ -39,6 +40,15 @@ CAPACITY = Kind(
 )
 
 
+_BY_ADMINISTRATOR: Final = (
+    "if this was not intended: look for who calls muster members rebalance, or sets its config; a rebalance of its own"
+    " helps only where partitions are assigned to nobody (muster status)"
+)
+_BY_MUSTER: Final = (
+    "clients that refresh their metadata notice new partitions by themselves: let the delay be longer than their"
+    " metadata.max.age.ms (5 min by default), and look at why the leader did not"
+)
+
 _ENFORCED: Final = frozenset({Cause.REBALANCE_REQUESTED, Cause.PARTITIONS_UNASSIGNED})
 
 
@@ -51,27 +61,51 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 def _asked_for(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(AskedFor):
         if act.cause in _ENFORCED:
-            text = cause_text(act.why, []) if act.cause is Cause.REBALANCE_REQUESTED else _by_muster(act)
-            yield IncidentClaim(kind=ENFORCED, acts=(act,), culprits=(), grade=Grade.RECORDED, headline=text)
+            is_muster = act.cause is Cause.PARTITIONS_UNASSIGNED
+            yield IncidentClaim(
+                kind=ENFORCED,
+                acts=(act,),
+                culprits=(),
+                grade=Grade.RECORDED,
+                headline=_by_muster(act, view.episode) if is_muster else cause_text(act.why, []),
+                advice=(_BY_MUSTER if is_muster else _BY_ADMINISTRATOR,),
+            )
 
 
-def _by_muster(act: AskedFor) -> str:
-    """'Muster asked the group to rebalance, since orders grew from 6 to 8 partitions (members.unassigned...)'."""
-    found = [_found(each) for each in act.topics[:NAMED_MAX]]
+def _by_muster(act: AskedFor, episode: Episode) -> str:
+    """'Muster asked the group to rebalance (members.unassigned...), since orders grew from 6 to 8 partitions'."""
+    found = [_found(each, _known_partitions(each.topic, act, episode)) for each in act.topics[:NAMED_MAX]]
     if len(act.topics) > NAMED_MAX:
         found.append(f"so it was with {plural(len(act.topics) - NAMED_MAX, 'other topic')}")
     since = "; ".join(found) or "partitions were assigned to nobody"
     return f"Muster asked the group to rebalance ({UNASSIGNED_DELAY}), since {since}"
 
 
-def _found(each: RebalancedTopic) -> str:
+def _known_partitions(topic: str, act: AskedFor, episode: Episode) -> int:
+    """How many partitions the topic had by the assignments before this act; they are numbered from 0."""
+    earlier = (each.movement for each in episode.rebalances if each.last_seq < act.seq)
+    moves = (move for movement in earlier if movement is not None for move in movement.moves)
+    numbers = (of.partitions for move in moves for of in move.partitions if of.topic == topic)
+    return max((1 + max(each) for each in numbers if each), default=0)
+
+
+def _found(each: RebalancedTopic, known: int) -> str:
+    """Word what was found of a topic that was known to have so many partitions: it grew only if it had fewer."""
     if not each.is_subscribed:
         return f"a member that does not subscribe {each.topic} had partitions of it"
+    size = plural(each.partitions, "partition")
     if not each.assigned:
-        return f"{each.topic} was subscribed, and none of its {plural(each.partitions, 'partition')} was assigned"
-    if each.assigned < each.partitions:
-        return f"{each.topic} grew from {each.assigned} to {plural(each.partitions, 'partition')}"
-    return f"members that do not subscribe {each.topic} had partitions of it"
+        return f"{each.topic} was subscribed, and none of its {size} was assigned"
+    missing = sorted(set(range(each.partitions)).difference(each.assigned))
+    if not missing:
+        return f"members that do not subscribe {each.topic} had partitions of it"
+    had = max(known, each.partitions_before or 0, 1 + max(each.assigned))
+    if missing == list(range(had, each.partitions)):
+        return f"{each.topic} grew from {had} to {size}"
+    were = "was" if len(missing) == 1 else "were"
+    unassigned = partitions([TopicPartitions(topic=each.topic, partitions=tuple(missing))])
+    grew = f", and it grew from {had} to {size}" if had < each.partitions else ""
+    return f"{unassigned} {were} assigned to nobody{grew}"
 
 
 def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:

@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 
+from muster.coordinator.group.configs import REBALANCE
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.incidents.kinds.restart import HELD_UP
 from tests.replay import memberships
-from tests.replay.incidents.fleet import QUIET_MS, Fleet, of_kind
+from tests.replay.incidents.fleet import QUIET_MS, Fleet, of_kind, remove
 from tests.replay.played import history_of
 from tests.replay.whole import incidents
 
@@ -78,9 +79,37 @@ def static_restart_beyond_its_session() -> Fleet:
     return fleet
 
 
+def asks(reason: str | None) -> Fleet:
+    """The leader rejoins with the subscription that it had."""
+    fleet = Fleet(3, poll_ms=0)
+    fleet.world.leader().rejoin_soon(reason)
+    fleet.rest(10 * S)
+    return fleet
+
+
+def asks_again_and_again() -> Fleet:
+    fleet = Fleet(3, poll_ms=0)
+    for _ in range(3):
+        fleet.world.leader().rejoin_soon("rebalance enforced by user")
+        fleet.rest(10 * S)
+    return fleet
+
+
+def asked_by_an_administrator() -> Fleet:
+    fleet = Fleet(3)
+    fleet.configure(REBALANCE, "force")
+    fleet.rest(5 * S)
+    return fleet
+
+
 @pytest.mark.parametrize(
     ("story", "kind", "advice"),
     [
+        (partial(asks, "rebalance enforced by user"), "enforced", "the application calls enforceRebalance()"),
+        (partial(asks, "rebalance failed due to DisconnectException"), "enforced", "look at its log before this"),
+        (partial(asks, None), "enforced", "a leader rejoins when its metadata changed"),
+        (asks_again_and_again, "enforced", "the application calls enforceRebalance()"),
+        (asked_by_an_administrator, "enforced", "look for who calls muster members rebalance"),
         (outage, "coordinator-outage", "a session timeout longer than the coordinator's restart"),
         (late_poll, "poll-timeout", "raise max.poll.interval.ms, or lower max.poll.records"),
         (crash_loop, "crash-loop", "look at why this process ends"),
@@ -95,6 +124,20 @@ def test_each_trouble_has_its_advice(story: Callable[[], Fleet], kind: str, advi
     """And no other's."""
     (told,) = of_kind(story().told(), kind).advice
     assert advice in told
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_removal_says_who_may_remove_and_that_a_live_process_joins_again(*, comes_back: bool) -> None:
+    """Static members that an administrator removes; one that had ended does not come back."""
+    fleet = Fleet(3, static=3)
+    if not comes_back:
+        fleet[2].die()
+    remove(fleet, 2)
+    fleet.rest(20 * S)
+    removed = of_kind(fleet.told(), "removed-by-admin")
+    *again, who = removed.advice
+    assert "find out what runs as client admin-1 at 10.0.200.1" in who
+    assert ["joins again" in each for each in again] == [True] * comes_back
 
 
 def test_who_left_without_a_word_may_have_polled_too_late() -> None:

@@ -229,7 +229,7 @@ def test_each_rebalance_knows_how_many_partitions_had_an_owner() -> None:
 
 
 @pytest.mark.parametrize("leaver_ms", [0, 20])
-def test_who_empties_a_group_within_anothers_rebalance_has_the_cost_of_that(leaver_ms: int) -> None:
+def test_the_incident_that_empties_a_group_has_that_rebalance_and_its_cost(leaver_ms: int) -> None:
     """One of three leaves, and begins the rebalance in which an administrator removes the other two."""
     fleet = Fleet(3)
     fleet[1].close("closing")
@@ -248,16 +248,31 @@ def test_who_empties_a_group_within_anothers_rebalance_has_the_cost_of_that(leav
     fleet.rest(20_000)
     told = fleet.told()
     left, removed = (of_kind(told, kind) for kind in ("scale-down", "removed-by-admin"))
-    (emptied,), (started,) = left.rebalances, removed.rebalances
+    emptied, started = removed.rebalances
     assert emptied.outcome is Outcome.EMPTIED
-    assert (left.cost.empty_partition_ms, removed.cost.empty_partition_ms) == (
+    assert left.rebalances == ()
+    assert (left.cost.partition_ms, removed.cost.empty_partition_ms) == (
         0,
         12 * (started.ended_ms - emptied.ended_ms),
     )
+    assert removed.headline.endswith("; the group was empty then")
     assert removed.cost.empty_partition_ms > 12 * 5_000
     assert [each.client_id for each in removed.culprits] == ["admin-1"]
     assert {each.client_id for each in removed.affected} == {"app-2", "app-3"}
     assert wall_ms_of(removed.started_at) <= emptied.ended_ms < started.started_ms
+
+
+def test_members_that_join_and_all_leave_at_once_cost_nothing_while_the_group_is_empty() -> None:
+    """The newcomer began the rebalance in which all left in order: nobody emptied the group by mistake."""
+    fleet = Fleet(2)
+    fleet.start(3)
+    fleet.run(5)
+    for number in (1, 2, 3):
+        fleet[number].close()
+    fleet.rest(30_000)
+    fleet.start(4)
+    fleet.rest(20_000)
+    assert sum(each.cost.empty_partition_ms for each in fleet.told()) == 0
 
 
 def released(fleet: Fleet) -> None:

@@ -2,12 +2,23 @@
 
 import pytest
 
-from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.commands import (
+    AlterGroupConfig,
+    ConfigChange,
+    ConfigOperation,
+    RebalanceUnassigned,
+)
 from muster.coordinator.group.configs import REBALANCE
+from muster.events.consumer_protocol import encode_assignment
+from muster.events.ids import MemberId
+from muster.events.state import TopicSize
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.history.window import AtTime
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness
 from tests.replay.incidents.fleet import BOTH, Fleet, expect, of_kind, said
-from tests.replay.whole import state_at
+from tests.replay.played import history_of
+from tests.replay.whole import incidents, state_at
 
 S = 1_000
 
@@ -130,3 +141,64 @@ def test_a_topic_that_is_assigned_within_seconds_is_not_told() -> None:
     fleet.start(4)
     fleet.rest(5 * S)
     assert "unassigned-topic" not in {each.kind for each in fleet.told()}
+
+
+def assign(clients: tuple[Client, ...], *numbers: int) -> None:
+    """The leader gives all of these partitions of orders to itself."""
+    leader = next(client for client in clients if client.is_leader)
+    shares: dict[MemberId, bytes] = {
+        client.member_id: encode_assignment({"orders": numbers if client is leader else ()}) for client in clients
+    }
+    for client in sorted(clients, key=lambda client: client.is_leader):
+        client.sync(shares if client is leader else None)
+
+
+def rebalanced(h: Harness, clients: tuple[Client, ...], *numbers: int) -> None:
+    for client in clients:
+        client.join()
+    assign(clients, *numbers)
+
+
+@pytest.mark.parametrize(
+    ("assigned", "since"),
+    [
+        ([(0, 1, 2, 3, 4, 5)], "orders grew from 6 to 8 partitions"),
+        ([(0, 1, 2, 6, 7)], "orders 3-5 were assigned to nobody"),
+        ([(0, 1, 2, 3, 4, 6, 7)], "orders 5 was assigned to nobody"),
+        ([tuple(range(8)), (0, 1, 2, 3, 4, 5)], "orders 6-7 were assigned to nobody"),
+        ([(0, 1, 2, 3, 5)], "orders 4, 6-7 were assigned to nobody, and it grew from 6 to 8 partitions"),
+        ([()], "orders was subscribed, and none of its 8 partitions was assigned"),
+    ],
+)
+def test_a_topic_grew_only_if_the_assignments_had_fewer_partitions(assigned: list[tuple[int, ...]], since: str) -> None:
+    """A leader may leave out partitions of a topic that has not grown."""
+    h = Harness(group_id="grown")
+    clients = h.form(h.static("a"), h.static("b"))
+    assign(clients, *assigned[0])
+    for numbers in assigned[1:]:
+        h.sleep(1_000)
+        next(client for client in clients if client.is_leader).join()
+        rebalanced(h, clients, *numbers)
+    h.set(members_unassigned_rebalance_delay_ms="60000")
+    h.sleep(1_000)
+    h.send(RebalanceUnassigned(group_id=h.group_id, topics=(TopicSize(topic="orders", partitions=8),)))
+    rebalanced(h, clients, *range(8))
+    asked = of_kind(incidents(history_of(h, h.settings)), "enforced")
+    assert asked.headline == (
+        f"Muster asked the group to rebalance (members.unassigned.rebalance.delay.ms), since {since}"
+    )
+    assert "metadata.max.age.ms" in asked.advice[0]
+
+
+def test_a_topic_that_grew_since_muster_asked_before_has_grown() -> None:
+    """Then the number of its partitions is recorded."""
+    h = Harness(group_id="grown")
+    clients = h.form(h.static("a"), h.static("b"))
+    assign(clients, *range(6))
+    h.set(members_unassigned_rebalance_delay_ms="60000")
+    for partitions in (8, 10):
+        h.sleep(1_000)
+        h.send(RebalanceUnassigned(group_id=h.group_id, topics=(TopicSize(topic="orders", partitions=partitions),)))
+        rebalanced(h, clients, *range(6))
+    told = [each.headline for each in incidents(history_of(h, h.settings)) if each.kind == "enforced"]
+    assert told[1].endswith("since orders 6-9 were assigned to nobody, and it grew from 8 to 10 partitions")

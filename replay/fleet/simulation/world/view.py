@@ -2,8 +2,9 @@
 
 A rebalance begins when the group is seen in the join phase, and ends when it is seen Stable or Empty, or in the next
 join phase. It belongs to the story of the process (or administrator) whose request or silence began it; if its join
-phase was held by a process that was dead or slow, or its sync phase by a slow or dead leader, to that one's story. A
-rebalance that nobody's story explains is an error of the scenario.
+phase was held by a process that was dead or slow, or its sync phase by a slow or dead leader, to that one's story; if
+it ended in an empty group, to the story that emptied the group, unless that was an orderly end. A rebalance that
+nobody's story explains is an error of the scenario.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ SURELY_NOT_HELD_MS: Final = 1_000
 COMING: Final = frozenset({"scale-up", "start"})
 """A newcomer is not to blame for a phase that waited for a dead process. Of two crashes, or of a crash beside those who
 are replaced, the page does not say whose it is: the one that began it, or the one for which it waited."""
+
+ORDERLY: Final = frozenset({"scale-down", "shutdown", "group-deleted", "group-expired"})
+"""Stories after which a group is empty as it was meant to be."""
 
 Seen = tuple[int, GroupState, int]
 """Incarnation, state, generation."""
@@ -79,6 +83,8 @@ class WorldView:
             self._current.joined_ms = self._rules.now_ms
             self._current.leader = self._leader_name()
             self._judge_join_phase(self._current, subjects)
+        if state is GroupState.EMPTY and story not in (None, self._current.story) and story.kind not in ORDERLY:
+            _hand_over(self._current, story)
         if state in (GroupState.STABLE, GroupState.EMPTY):
             self._end()
 
