@@ -31,7 +31,7 @@ class _Ongoing(msgspec.Struct, kw_only=True):
 
 
 class LogThrottle:
-    """See the module. A key is one peer, group or address, with the cause."""
+    """Limits repeated log lines. A key is a cause together with one peer, group or address."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms

@@ -30,7 +30,7 @@ from muster.events.ownership import OwnershipEnd
 
 
 class PartitionSharing:
-    """See the module."""
+    """The parts that a process needs to share partitions with others, in both modes."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ _EMPTY: dict[Any, Any] = {}
 
 
 class Table(MutableMapping[K, V]):
-    """See the module. Made of a mapping or of pairs; equal to any mapping with the same entries."""
+    """A mapping with cheap copies. Made of a mapping or of pairs; equal to any mapping with the same entries."""
 
     __slots__ = ("_all", "_changes", "_grown", "_owns")
 

@@ -56,23 +56,23 @@ ErrorOf = Callable[[R], tuple[ErrorCode, str | None]]
 
 
 class AdminError(Exception):
-    """See the module."""
+    """An operation failed; the text says why, and is shown to users."""
 
 
 class InvalidArgument(AdminError):
-    """See the module."""
+    """An argument cannot be sent, so no request was."""
 
 
 class AuthenticationFailed(LinkRefused, AdminError):
-    """See the module."""
+    """The credentials are refused, or the server's certificate is not trusted."""
 
 
 class NoCoordinator(LinkRefused, AdminError):
-    """See the module."""
+    """No server answers, or none coordinates the group."""
 
 
 class NotReady(NoCoordinator):
-    """See the module."""
+    """A server answers, but does not coordinate the group now."""
 
 
 class NotMuster(AdminError):
@@ -89,11 +89,11 @@ class NotMuster(AdminError):
 
 
 class OutcomeUnknown(AdminError):
-    """See the module."""
+    """A change was sent, and its response was lost or is about other groups: it may have been made."""
 
 
 class Refused(AdminError):
-    """See the module. The text has Kafka's name of the error, and the coordinator's message."""
+    """The coordinator refused. The text has Kafka's name of the error, and the coordinator's message."""
 
     def __init__(self, group_id: str, error: ErrorCode, message: str | None) -> None:
         super().__init__(f"group {group_id}: {error_text(error, message)}")
@@ -101,7 +101,7 @@ class Refused(AdminError):
 
 
 class UnknownGroup(Refused):
-    """See the module."""
+    """The coordinator has no such group."""
 
     def __init__(self, group_id: str, message: str | None) -> None:
         super().__init__(group_id, ErrorCode.group_id_not_found, message)
@@ -109,7 +109,7 @@ class UnknownGroup(Refused):
 
 
 class NotBroker(AdminError):
-    """See the module."""
+    """Muster answers where a Kafka broker has to be asked."""
 
     def __init__(self, asked_at: str) -> None:
         super().__init__(
@@ -141,7 +141,7 @@ class UpstreamAlready(Refused):
 
 
 class NotForGroup(Refused):
-    """See the module; the client finds it out, as Kafka has no error for it."""
+    """The sidecar is not for this group (`--groups`). The client finds this out, since Kafka has no error for it."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, ErrorCode.invalid_request, NOT_FOR_GROUP)

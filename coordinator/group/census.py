@@ -23,7 +23,7 @@ def rank_of(member: Member) -> _Rank:
 
 
 class Census:
-    """See the module. Made by `count`; `change` has to be called for each change."""
+    """Member counts of one group. `count` makes them; call `change` for each change of a member."""
 
     __slots__ = ("_elders", "_elders_gone", "_offers", "_roles", "_timeouts", "retiring", "size")
 

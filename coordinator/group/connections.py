@@ -14,8 +14,9 @@ from muster.events.connection import ConnectionEnd, LastConnection
 
 
 class ConnectionRecord(msgspec.Struct, kw_only=True):
-    """See the module. Times are monotonic ms. `edge`: node id of the process that the client is connected to, if
-    that is another one.
+    """A member's connection, as far as events quote it. Times are monotonic ms.
+
+    `edge`: node id of the process that the client is connected to, if that is another process.
 
     `number`: given by `numbered`, at the first request that concerns a group. `received_ms`: when the last one
     came.

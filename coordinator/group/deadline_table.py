@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class DeadlineTable(Table[MemberId, V]):
-    """See the module. All times are monotonic ms."""
+    """Entries by member id, each with a deadline in monotonic ms."""
 
     __slots__ = ("_others_ms", "_soon")
 

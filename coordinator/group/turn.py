@@ -74,7 +74,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turn:
-    """See the module. `group` and `soft` are the turn's own copies."""
+    """One decision in the making. `group` and `soft` are its own copies of the state."""
 
     def __init__(self, group: Group, soft: SoftState, moment: Moment, settings: GroupSettings) -> None:
         self.group = group

@@ -45,7 +45,7 @@ ANSWERED_BYTES_MAX = 256 * 1024
 
 
 class ClientSocket(asyncio.Protocol):
-    """See the module. `seen_ms`: when a request last began or went on, or an answer came (monotonic).
+    """The asyncio protocol of a client's connection. `seen_ms`: when a request or a response last moved (monotonic).
 
     Until a client that has to authenticate has done so, it stays at the time of the connection.
     """

@@ -64,7 +64,7 @@ def receive(channel: socket.socket) -> tuple[int, int, list[socket.socket]] | No
 
 
 class KeptSockets:
-    """See the module. Without a `channel` nobody keeps anything."""
+    """Passes listening sockets to and from the supervisor over `channel`; without one, they end with the process."""
 
     def __init__(self, channel: socket.socket | None = None) -> None:
         self._channel = channel

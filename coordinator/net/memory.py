@@ -74,7 +74,7 @@ class Holder(Protocol):
 
 
 class Memory:
-    """See the module."""
+    """The process-wide budget of request and response bytes."""
 
     def __init__(self, bytes_max: int, metrics: ServerMetrics, answer_memory: AnswerMemory) -> None:
         self._answer_memory = answer_memory
@@ -139,7 +139,7 @@ class Memory:
 
 
 class ConnectionMemory:
-    """See the module. `eviction_order` is asked for when the memory runs out, `abort` closes the connection at once."""
+    """One connection's share of the budget. `eviction_order` ranks it for eviction; `abort` closes it at once."""
 
     def __init__(
         self, memory: Memory, *, eviction_order: Callable[[], EvictionOrder], abort: Callable[[], None]

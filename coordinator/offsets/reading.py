@@ -26,7 +26,7 @@ from muster.events.records import BrokenRecord, StoredRecord
 
 
 class OffsetsReading:
-    """See the module. `offsets`: what was read so far. `location` names the topic in errors."""
+    """Reads one partition of the offsets topic into `offsets`. Errors name the topic by `location`."""
 
     records_at_once: Final = 100
     """Some 1 ms of work."""

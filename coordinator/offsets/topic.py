@@ -31,7 +31,7 @@ REWRITTEN_AT_ONCE = 1_000
 
 
 class TopicOffsetStore:
-    """See the module. `new_log` makes the store's own log, with as many partitions as the event log.
+    """Stores offsets in their own topic. `new_log` makes its log, with as many partitions as the event log has.
 
     It is called in `open`, when their number is known.
     """

@@ -17,7 +17,7 @@ SEEN_MAX: Final = 64
 
 
 class FormerSeats:
-    """See the module."""
+    """Why each former owner lost its partitions."""
 
     def __init__(self) -> None:
         self._newest = NOTHING_SHARED

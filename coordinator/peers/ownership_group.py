@@ -67,7 +67,7 @@ class NodeIdTaken(LogMismatch):
 
 
 class OwnershipGroup:
-    """See the module. `candidate` makes what we tell of a join, given its number; `decide` shares the partitions out.
+    """This process's membership. `candidate` makes a join's metadata from the join's number; `decide` assigns.
 
     `told` is called with each decision, also one that was made before and holds on.
     """

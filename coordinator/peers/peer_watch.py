@@ -37,7 +37,7 @@ class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerWatch:
-    """See the module. `gone` is called with a process that has ended; `failed` with the error of a watch that fails."""
+    """Watches the other processes. `gone` receives each process that ended, `failed` the error that ended a watch."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Ownership(Protocol):
 
 
 class Sharer:
-    """See the module. `publish` is called with what clients are to see of the cluster.
+    """Serves this process's share of the partitions. `publish` receives each change of what clients see of the cluster.
 
     `is_edge`: this process owns nothing, and only has to know who does. `peer_watch` watches the other processes; it is
     closed apart. `failed` is called with the error of a watch that fails. `process`: this one's name in events.

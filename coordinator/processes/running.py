@@ -38,7 +38,7 @@ SERVED_LONG_S: Final = 60.0
 
 
 class RunningProcess:
-    """See the module."""
+    """One supervised process and its restarts."""
 
     def __init__(self, child: Child, inherited: Sequence[int] = ()) -> None:
         """`inherited`: descriptors of this process that it has as well."""

@@ -26,7 +26,7 @@ QUEUE_WAITS_S: Final = 10.0
 
 
 class SocketStore:
-    """See the module."""
+    """The supervisor's end of the channel to one process: its listening sockets and its reports."""
 
     def __init__(self) -> None:
         self.metrics_port: int | None = None

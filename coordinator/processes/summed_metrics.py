@@ -34,7 +34,7 @@ class ToldMetrics(msgspec.Struct, frozen=True):
 
 
 class SummedMetrics(Collector):
-    """See the module. `read` gets what each process tells that answers; `processes`: the names of all."""
+    """One exposition for all `processes`. `read` returns what each process that answers exposes."""
 
     def __init__(self, read: Callable[[], Iterable[ToldMetrics]], processes: Collection[str] = ()) -> None:
         self._read = read

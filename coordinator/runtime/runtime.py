@@ -49,7 +49,7 @@ LOADED_SOON_MS: Final = 1_000
 
 
 class Runtime:
-    """See the module. `give_up` is called with the error when the process cannot go on; the caller ends it.
+    """All groups that this process serves. `give_up` receives the error with which the caller ends the process.
 
     The log is open when `start` is called; requests before are answered COORDINATOR_LOAD_IN_PROGRESS. `deposed`: as in
     OwnedPartitions.

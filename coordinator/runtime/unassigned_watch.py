@@ -96,7 +96,7 @@ class _Look(msgspec.Struct, kw_only=True):
 
 
 class UnassignedWatch:
-    """See the module. `unassigned`: what is told now; any thread may read it."""
+    """Looks for unassigned partitions. `unassigned`: those to report now; any thread may read it."""
 
     def __init__(
         self, groups: WatchedGroups, counts: PartitionCounts, slices: Slices, monotonic_ms: Callable[[], int]

@@ -44,7 +44,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class GroupParts:
-    """See the module. The stack ends them in reverse; `lost` is called with what ends the process."""
+    """The parts, closed by the exit stack in reverse order. `lost` receives the error that ends the process."""
 
     def __init__(
         self,

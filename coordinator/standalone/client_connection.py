@@ -25,7 +25,7 @@ Dispatch = Callable[[bytes, ClientAddress, Callable[[Answered], None], KeepTicke
 
 
 class ClientConnection(ClientSocket):
-    """See the module. `frame_bytes_max`, `waiting_bytes_max`: as in net/frames.py."""
+    """Frames of one client. `frame_bytes_max`, `waiting_bytes_max`: as in net/frames.py."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class MissingTopics:
-    """See the module."""
+    """Counts and logs requested topics that no `--topic` declares."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._throttle = NamesThrottle(monotonic_ms)

@@ -29,7 +29,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Server:
-    """See the module. `apis`: those that are offered; `service`: what their handlers use."""
+    """Listens at one address and answers the offered `apis`. `service`: what the handlers use."""
 
     def __init__(
         self, *, settings: ServerSettings, service: Service, apis: Mapping[int, Api], metrics: ServerMetrics

@@ -40,7 +40,7 @@ HeardFrom = defaultdict[int | None, Heard]
 
 
 class GroupCoordinators:
-    """See the module."""
+    """Which upstream broker coordinates each group, and when that broker last failed to answer."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms

@@ -66,7 +66,7 @@ _GROUP: Final = i8(0)  # the key_type of FindCoordinator
 
 
 class UpstreamLink(ClusterLink):
-    """See the module. `give_up` is called with a bug of ours in a background task."""
+    """Requests to the upstream cluster. `give_up` receives any bug of ours that ends a background task."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ TOPICS_AT_ONCE: Final = 200
 
 
 class UpstreamPartitionCounts:
-    """See the module."""
+    """Partition counts of the wanted topics, each as of the last Metadata response that named it."""
 
     def __init__(self, link: UpstreamLink) -> None:
         self._wanted: tuple[str, ...] = ()

@@ -109,7 +109,7 @@ _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """See the module. `give_up` is told of a bug of ours."""
+    """Checks with upstream coordinators before members expire. `give_up` receives any bug of ours."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ HELD_S: Final = 1.0
 
 
 class Retakes:
-    """See the module."""
+    """A bounded queue of groups whose shadows have to rejoin upstream; groups with a waiting commit go first."""
 
     def __init__(self) -> None:
         self._left = RETAKES_MAX

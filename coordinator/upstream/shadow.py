@@ -83,7 +83,7 @@ class ShadowState(Enum):
 
 
 class Shadow(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module. `bumped_for`: the generation of ours for which `identity` may be used."""
+    """The immutable state of one shadow. `bumped_for`: the generation of ours for which `identity` may be used."""
 
     wanted: int | None
     """A generation of ours, or UNKNOWN_GENERATION; None if the group needs no shadow."""

@@ -131,7 +131,7 @@ class ShadowHandle:
 
 
 class ShadowDriver:
-    """See the module. `session_timeout_ms` is lowered when upstream allows less."""
+    """Sends shadows' requests. It lowers `session_timeout_ms` when upstream allows less."""
 
     def __init__(self, link: UpstreamLink, name: ShadowName, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms

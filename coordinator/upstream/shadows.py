@@ -51,7 +51,9 @@ class ShadowUnavailable(Exception):
 
 
 class Shadows:
-    """See the module. `name` tells our shadows from those of other services; it is known when the event log is open.
+    """Every shadow of this process, and the tasks that send their requests.
+
+    `name` distinguishes our shadows from those of other services. It is known once the event log is open.
 
     `give_up` is called with a bug of ours in a background task.
     """

@@ -25,7 +25,7 @@ Answered = list[bytes] | ProtocolError | Superseded
 
 
 class InFlightRequest:
-    """See the module. `answer` is called at most once."""
+    """One request from frame to response. Calls `answer` once at most."""
 
     def __init__(self, form: MessageVersion, slices: Slices, answer: Callable[[Answered], None]) -> None:
         self._form = form

@@ -76,7 +76,7 @@ def ignore() -> None:
 
 
 class Connections:
-    """See the module. `security` gives the settings at each opening; `lost` is called when a broker disconnects."""
+    """Connections by broker and lane. `security` returns the settings at each opening; each disconnect calls `lost`."""
 
     def __init__(
         self,

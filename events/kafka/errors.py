@@ -20,20 +20,20 @@ COORDINATOR_MOVED: Final = frozenset(
 
 
 class LinkError(Exception):
-    """See the module."""
+    """A request to a broker failed; the text is one line for people."""
 
 
 class TryAgain(LinkError):
-    """See the module."""
+    """A retry may succeed: the request was not sent, changed nothing, or (AnswerLost) its outcome is unknown."""
 
 
 class AnswerLost(TryAgain):
-    """See the module."""
+    """The request was sent and its response was lost."""
 
 
 class OwnShortage(TryAgain):
-    """See the module."""
+    """This machine or process cannot open another connection (shortage.py)."""
 
 
 class LinkRefused(LinkError):
-    """See the module."""
+    """Waiting does not help: credentials, certificates, or an API that the broker lacks."""

@@ -22,7 +22,7 @@ _Listeners = tuple[str, str]
 
 
 class KnownBrokers:
-    """See the module."""
+    """Addresses by cluster id and security protocol, shared by all links of the process."""
 
     def __init__(self) -> None:
         self._known: defaultdict[_Listeners, dict[BrokerAddress, None]] = defaultdict(dict)

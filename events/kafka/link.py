@@ -37,7 +37,7 @@ Versions = dict[int, tuple[int, int]]
 
 
 class ClusterLink:
-    """See the module. Requests raise TryAgain when the cluster cannot be reached, and the errors of `_explained`."""
+    """Sends requests to a cluster. They raise TryAgain when it cannot be reached, and the errors of `_explained`."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class _PassPhraseWanted(Exception):
 
 
 class FilesContext(ssl.SSLContext):
-    """See the module."""
+    """An SSLContext that reloads its certificate files when they change."""
 
     def __init__(self, *_: Any) -> None:  # noqa: ANN401 -- the protocol is taken when it is made
         self._steps: list[Callable[[ssl.SSLContext], None]] = []

@@ -56,7 +56,7 @@ def starts_nothing(part: Part) -> bool:
 
 
 class HappeningCollector:
-    """See the module."""
+    """Collects happenings between rebalances."""
 
     def __init__(self) -> None:
         self._happenings: list[Happening] = []

@@ -5,7 +5,7 @@ from muster.replay.text.times import Instant, instant
 
 
 class Extent:
-    """See the module. Takes in groups that were skimmed, one after another."""
+    """The time span of the groups that were added one after another."""
 
     def __init__(self) -> None:
         self._first_ms: int | None = None

@@ -27,7 +27,7 @@ OfPartition = Coordinated | Broken
 
 
 class GroupChecks:
-    """See the module. Whoever takes a check out feeds it first what it has not been told yet."""
+    """Checks by group. Whoever takes a check out first feeds it the partition-wide findings that it has missed."""
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, tuple[Packed[GroupCheck], int] | None] = {}

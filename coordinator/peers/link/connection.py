@@ -60,7 +60,7 @@ Handshake = Challenge | Proof | Welcome | Denied
 
 
 class PeerConnection(asyncio.Protocol):
-    """See the module. `begin` is called when the connection is made, `proving` with each message of the proof.
+    """Either end of a peer connection. `begin` is called when it is made, `proving` with each message of the proof.
 
     `lost` is called once, at the end, with the reason for people.
     """

@@ -37,7 +37,7 @@ class LinkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerLinks:
-    """See the module. `received` is called with each message.
+    """One connection to each peer. `received` is called with each message.
 
     `changed` is called when a process was reached, or lost, and when the first attempt to reach it has failed: it may
     have ended meanwhile.

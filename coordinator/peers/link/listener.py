@@ -31,7 +31,7 @@ LINKS_MAX: Final = 1_000
 
 
 class PeerListener:
-    """See the module. `secret` reads the secret, anew for each proof. `accepted` gets the connections of processes.
+    """Accepts peers. `secret` reads the secret for each proof; `accepted` receives each proven connection.
 
     `log_identity` is known from when the log is open; until then nobody is welcome.
     """

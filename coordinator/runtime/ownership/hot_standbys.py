@@ -33,7 +33,7 @@ class ReadBefore(msgspec.Struct, kw_only=True, eq=False):
 
 
 class HotStandbys:
-    """See the module; the parameters are those of Standbys. `events`: the standbys of the event log."""
+    """Both topics' standbys as one. The parameters are those of Standbys; `events`: the event log's standbys."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ AS_A_WHOLE: Final = -1
 
 
 class LogOutage:
-    """See the module. `location` names the log."""
+    """The current outage of the event log at `location`, if there is one."""
 
     def __init__(self, location: str, monotonic_ms: Callable[[], int]) -> None:
         self._location = location

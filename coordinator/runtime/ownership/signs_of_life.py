@@ -29,7 +29,7 @@ REPORTED_AFTER_MS: Final = 60_000
 
 
 class SignsOfLife:
-    """See the module. `owner`: this process's name; `serves`: whether it owns a partition at the moment."""
+    """Writes this process's signs of life. `owner`: its name; `serves`: whether it owns a partition now."""
 
     def __init__(self, event_log: EventLog, owner: str, clock: Clock, *, serves: Callable[[], bool]) -> None:
         self._log = event_log

@@ -28,7 +28,7 @@ class _Slow(msgspec.Struct):
 
 
 class SlowAppends:
-    """See the module. `owned`: the partitions of this process."""
+    """Reports appends of the `owned` partitions that have been unanswered for long."""
 
     def __init__(self, event_log: EventLog, owned: Callable[[], Mapping[int, OwnedPartition]]) -> None:
         self._log = event_log

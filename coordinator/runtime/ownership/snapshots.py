@@ -61,7 +61,7 @@ class SnapshotFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshots:
-    """See the module. `owned`: the partitions of this process; `in_thread` runs what waits for the disk."""
+    """Saves and loads snapshots of the `owned` partitions. `in_thread` runs what waits for the disk."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ def boot_clock_ms() -> int:
 
 
 class AnswerLease:
-    """See the module. `want_proof` is called when answers wait for one."""
+    """Holds back answers while ownership is unproven. Calls `want_proof` when answers wait for a proof."""
 
     def __init__(self, lease_ms: int, boot_ms: Callable[[], int]) -> None:
         self.lease_ms = lease_ms

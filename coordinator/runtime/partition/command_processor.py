@@ -69,7 +69,7 @@ RETRY_DEADLINE_MS = 1_000
 
 
 class CommandProcessor:
-    """See the module. `epoch` is the owner epoch of new decisions, `format_level` the event log's.
+    """Decides the commands of all groups of one partition. `epoch`: the owner epoch of new decisions.
 
     Callbacks: `lost` with an error of ours after which a group cannot go on; `schedule` with a group and a time when
     its deadlines are to be looked at; `changed` when a group has changed, before anybody is answered; `idle` when its

@@ -29,7 +29,7 @@ STALE_MIN = 64
 
 
 class Deadlines:
-    """See the module."""
+    """A heap with the earliest deadline of each group, and the timer for the first of them."""
 
     def __init__(
         self,

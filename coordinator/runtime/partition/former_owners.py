@@ -16,7 +16,7 @@ from muster.events.events import AnyPartitionEvent, CoordinatorElected, Coordina
 
 
 class OldLeases:
-    """See the module. Times are by the clock of leases."""
+    """The latest time, by the leases' clock, at which a former owner may still answer."""
 
     def __init__(self) -> None:
         self._until_ms: dict[int, int] = {}

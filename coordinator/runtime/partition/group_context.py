@@ -70,7 +70,7 @@ class Batch(msgspec.Struct, kw_only=True, eq=False):
 
 
 class GroupContext(msgspec.Struct, kw_only=True, eq=False):
-    """See the module. `version` grows whenever the group may have changed, which invalidates heartbeat tickets.
+    """The runtime's state of one group. `version` grows with each possible change, which invalidates heartbeat tickets.
 
     `busy`: the group is worked on, or its batch is being stored, and new commands queue. `replies` leave next.
     `one_by_one`: so many of the next commands have a batch of their own. `no_deadline_before_ms`: see

@@ -23,7 +23,7 @@ EVENT: Final = "a static member came back with another subscription, and kept it
 
 
 class KeptAssignments:
-    """See the module."""
+    """Logs static members that rejoined with another subscription but kept their old assignment."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._throttle = NamesThrottle(monotonic_ms)

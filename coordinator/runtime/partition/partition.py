@@ -56,7 +56,7 @@ REWRITTEN_AT_ONCE = 500
 
 
 class Partition:
-    """See the module. Made after the partition was read, ended by `close`."""
+    """Routes commands, deadlines and sweeps of one partition. Made after its log was read, ended by `close`."""
 
     def __init__(
         self,

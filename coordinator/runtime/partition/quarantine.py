@@ -33,7 +33,7 @@ def way_out(group_id: GroupId, bootstrap: str) -> str:
 
 
 class Quarantine:
-    """See the module. `repaired` is called with a group that is to be served from now on.
+    """The quarantined groups. `repaired` is called with each group that is served again.
 
     `puts_off`: whether nothing may be changed for the moment.
     """

@@ -60,7 +60,7 @@ for _reason in RefusedFor:
 
 
 class RefusedJoins:
-    """See the module."""
+    """Counts and logs joins that a retry cannot make succeed."""
 
     def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
         self._settings = settings

@@ -26,7 +26,7 @@ BELIEVED_AFTER_MS = 24 * 3_600_000
 
 
 class RetentionClock:
-    """See the module. It is to note the clocks at every sweep, and when anything is recorded.
+    """A wall clock that delays jumps ahead. Give it both clocks at every sweep, and whenever anything is recorded.
 
     `kept_ms`: how long offsets are kept.
     """

@@ -21,7 +21,7 @@ PAUSE_S = 0.01
 
 
 class Sweep:
-    """See the module. `check` has one group checked, and returns how many offsets it has."""
+    """Checks all groups for expired offsets. `check` checks one group and returns how many offsets it has."""
 
     def __init__(
         self,

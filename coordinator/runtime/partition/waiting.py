@@ -39,7 +39,7 @@ class Waiting(msgspec.Struct, frozen=True, eq=False):
 
 
 class WaitingRequests:
-    """See the module."""
+    """Maps each unanswered request to the callback that sends its answer."""
 
     def __init__(self, lease: AnswerLease | None = None) -> None:
         self._lease = lease

@@ -49,7 +49,7 @@ class WaitingQuota:
 
 
 class WaitingLimit(DelegatingGroups):
-    """See the module."""
+    """Counts unanswered joins and syncs, and refuses those beyond the limit with COORDINATOR_LOAD_IN_PROGRESS."""
 
     def __init__(
         self, groups: Groups, waiting_quota: WaitingQuota, is_member: Callable[[JoinGroup | SyncGroup], bool]

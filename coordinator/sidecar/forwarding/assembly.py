@@ -48,7 +48,7 @@ class Links(Protocol):
 
 
 class OwnersReach:
-    """See the module. `look` is to be called when owners or connections change; the properties are thread-safe."""
+    """Access to the other owners. Call `look` when owners or connections change; the properties are thread-safe."""
 
     def __init__(
         self, cluster: Callable[[], Cluster], links: Links, *, monotonic_ms: Callable[[], int], takeover_ms: int
@@ -97,7 +97,7 @@ MESSAGE_OVERHEAD_BYTES = 65_536
 
 
 class Forwarding:
-    """See the module."""
+    """Both directions of forwarding: requests that leave this process, and those that arrive."""
 
     def __init__(
         self,

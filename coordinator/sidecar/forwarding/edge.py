@@ -78,7 +78,7 @@ _Parts = dict[int | None, list[Any]]
 
 
 class Edge:
-    """See the module. `owners`: the processes that own groups, this one among them.
+    """Forwards requests to the `owners` of their groups (this process may be one of them) and returns the responses.
 
     An answer to a heartbeat that is older than the answer lease, as after this process was suspended, is asked for
     again: its client may have been given up meanwhile, and would take it for news.

@@ -57,7 +57,7 @@ class _Accepted(msgspec.Struct, frozen=True):
 
 
 class ForwardedClient:
-    """See the module. `send` sends the edge a message; `ask_edge` has the broker asked there.
+    """A remote client for the handlers. `send` sends a message to its edge; `ask_edge` has the edge ask the broker.
 
     `watch` has the edge told when the group of a ticket changes.
     """

@@ -148,7 +148,7 @@ class _Owner:
 
 
 class GrantedHeartbeats:
-    """See the module. `send` sends a message to an owner; `number_at`: the number that a client has there."""
+    """Heartbeats that this process answers. `send` sends an owner a message; `number_at`: a client's number there."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class _Clients(msgspec.Struct, eq=False):
 
 
 class ForwardedRequests:
-    """See the module. `is_assigned`: whether a group is ours; `is_loading`: not served yet. Call `handle_by` first.
+    """Handles others' requests. `is_assigned`: the group is ours; `is_loading`: not served yet. Call `handle_by` first.
 
     `leases`: how long answers from memory may leave, in ms, by partition of the log.
     """

@@ -61,7 +61,7 @@ class _Registered(msgspec.Struct, frozen=True):
 
 
 class Owners:
-    """See the module. `own`: this process as an owner, for its own clients. `boot_ms`: a clock that runs in suspend."""
+    """Every process that owns groups. `own`: this one, for its own clients. `boot_ms`: a clock that runs in suspend."""
 
     def __init__(
         self, service: Service, own: ForwardedRequests, *, answer_lease_ms: int, boot_ms: Callable[[], int]

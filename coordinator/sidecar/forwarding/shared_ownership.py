@@ -18,7 +18,7 @@ from muster.events.partitioner import partition_for
 
 
 class SharedOwnership:
-    """See the module. `remove_strays` removes shadows of former processes from groups of ours that need none.
+    """The runtime of one of several sidecars. `remove_strays` removes shadows that former processes left behind.
 
     `failed` is called with an error of it.
     """

@@ -20,7 +20,7 @@ from muster.events.kafka.errors import LinkError
 
 
 class Adoption:
-    """See the module. `still_upstream`: the members of the last list; first, those with which the move begins."""
+    """One adoption. `still_upstream`: the members in the last list; at first, those with which the move begins."""
 
     def __init__(self, link: UpstreamLink, name: ShadowName, group_id: GroupId, move: Move) -> None:
         self.still_upstream: list[MemberId] = list(move.members)

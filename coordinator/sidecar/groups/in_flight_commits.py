@@ -18,7 +18,7 @@ COMMIT_TIMEOUT_S = 5.0
 
 
 class InFlightCommits:
-    """See the module. A commit is over when it is answered, or when its connection is lost."""
+    """Counts relayed commits from request to response, or to the loss of their connection."""
 
     def __init__(self, *, resume_timeout_s: float = WAIT_TIMEOUT_MS / 1000) -> None:
         self._resume_timeout_s = resume_timeout_s

@@ -55,7 +55,7 @@ _TIMEOUT = GroupConfigDef(
 
 
 class MovableGroups(GroupsLayer):
-    """See the module. `may_own`: whether this sidecar is for the group (`--groups`)."""
+    """Handles reads and changes of `members.coordinator`. `may_own`: whether `--groups` includes the group."""
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Move:
-    """See the module. `to` is a value of members.coordinator; `deadline_ms`: when a move from upstream times out."""
+    """One group's move. `to`: a value of members.coordinator; `deadline_ms`: when a move from upstream times out."""
 
     def __init__(
         self, to: str, members: Iterable[FormerMember], *, now_ms: int, deadline_ms: int | None = None

@@ -67,7 +67,7 @@ class LeavingShadows(Protocol):
 
 
 class Moves:
-    """See the module. `is_released`: whether `members.coordinator` gives the group to upstream."""
+    """All moves in progress. `is_released`: whether `members.coordinator` gives the group to upstream."""
 
     def __init__(
         self,

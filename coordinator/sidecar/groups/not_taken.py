@@ -28,7 +28,7 @@ _REASONS: Final = {ForeignShadow: "another-muster", NotPermitted: "not-permitted
 
 
 class NotTaken:
-    """See the module."""
+    """The groups that clients join here but the cluster coordinates."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms

@@ -31,7 +31,7 @@ _TOLD_TO_MEMBERS = frozenset({ErrorCode.none, ErrorCode.rebalance_in_progress})
 
 
 class RecentMembers:
-    """See the module."""
+    """Members seen within the last minute, by upstream group."""
 
     def __init__(self, monotonic_ms: Callable[[], int], *, members_max: int = MEMBERS_MAX) -> None:
         self._monotonic_ms = monotonic_ms

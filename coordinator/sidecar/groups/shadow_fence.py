@@ -26,7 +26,7 @@ O = TypeVar("O", JoinGroupOutcome, SyncGroupOutcome)  # noqa: E741
 
 
 class ShadowFence(GroupsLayer):
-    """See the module."""
+    """Delays SyncGroup responses until the shadow has the generation upstream."""
 
     def __init__(self, groups: Groups, shadows: Shadows, *, give_up: Callable[[Exception], None]) -> None:
         super().__init__(groups, give_up=give_up)

@@ -18,7 +18,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class ReservedNames:
-    """See the module. `event_topic` is None if nothing is reserved."""
+    """Names that clients may not use. `event_topic` is None if none is reserved."""
 
     def __init__(self, event_topic: str | None) -> None:
         self.topics: tuple[str, ...] = () if event_topic is None else topics_of(event_topic)

@@ -50,7 +50,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """See the module. `for_client` is where answers go (see net/frames.py); `heard` is told which have begun.
+    """Matches responses to a client's requests. `for_client` sends them (net/frames.py); `heard` gets each that begins.
 
     `is_served`: the broker has given an answer that needs authentication.
     """

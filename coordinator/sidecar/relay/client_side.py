@@ -41,7 +41,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class ClientSide(ClientSocket):
-    """See the module."""
+    """A client's socket, its conversation and its broker connection."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ _NEED_NO_AUTHENTICATION = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions,
 
 
 class Conversation(Connection):
-    """See the module. `for_broker` are the bytes to be sent to it now; whoever sends them clears them.
+    """A pure conversation between a client and its broker. `for_broker`: bytes to send now; the sender clears them.
 
     `new_id`: an unguessable correlation id for each request of ours. Else a client that makes the broker send an extra
     answer could have it taken for the answer to our request.

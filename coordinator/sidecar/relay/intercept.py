@@ -163,7 +163,7 @@ def forward_nothing(_client: ClientSide, _frame: bytes, _handle: Handle) -> bool
 
 
 class Interceptor(RequestHandler):
-    """See the module. `handled` by API key.
+    """Decides by API key what becomes of a request. `handled` lists the APIs that are handled here.
 
     `forward` is called with each request that is to be handled, before it is read.
     """

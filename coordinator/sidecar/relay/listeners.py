@@ -36,7 +36,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """See the module. Clients get `advertised_host`. `on_unreachable` is called with the node id of such a broker."""
+    """The sidecar's listeners. Clients connect to `advertised_host`; `on_unreachable` gets a broker's node id."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class Refusal(StrEnum):
 
 
 class RefusalLog:
-    """See the module. One for all listeners."""
+    """Logs refusals by brokers, for all listeners together."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._throttle = NamesThrottle(monotonic_ms)

@@ -67,7 +67,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Maker(Protocol[T]):
-    """See the module. What is made of a field is handed to it with the field."""
+    """Makes one thing for each part of a schema. What is made for a field is passed on together with the field."""
 
     def plain(self, field: Field) -> T: ...
 

@@ -22,7 +22,7 @@ _place = itemgetter(0)
 
 
 class Memberships:
-    """See the module. `before`: the members before the first act."""
+    """Members by act of an episode. `before`: the members before the first act."""
 
     def __init__(self, acts: Sequence[AnyAct], before: Iterable[MemberId]) -> None:
         self._returns = [(place, act) for place, act in enumerate(acts) if isinstance(act, CameBack)]

@@ -36,7 +36,7 @@ ONE_MOMENT_MS: Final = 200
 
 @unique
 class Ending(Enum):
-    """See the module."""
+    """How a connection ended."""
 
     ENDED = auto()
     LATER = auto()

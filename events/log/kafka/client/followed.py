@@ -59,7 +59,7 @@ class _FollowedTopic(msgspec.Struct, kw_only=True):
 
 
 class FollowedTopics(ClusterView):
-    """See the module. `refusals`: why a followed topic can no longer be used, by its name."""
+    """The followed topics as of the last Metadata. `refusals`: why a topic can no longer be used, by its name."""
 
     def __init__(self) -> None:
         super().__init__()

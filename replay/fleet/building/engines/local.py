@@ -25,7 +25,7 @@ _STATES: Final = f"select group_id, partition, {STATE_OFFSET}::bigint, 0::bigint
 
 
 class LocalEngine:
-    """See the module."""
+    """Builds the tables in this process, with DuckDB."""
 
     name = "local"
 

@@ -42,7 +42,7 @@ _STATES: Final = (
 
 
 class SparkEngine:
-    """See the module."""
+    """Builds the tables with Spark."""
 
     name = "spark"
 
