@@ -5,10 +5,9 @@ pipe, so no process of a drill outlives it.
 """
 
 import os
+import runpy
 import signal
 import threading
-
-from muster.cli import main
 
 
 def _end_with_input() -> None:
@@ -20,4 +19,4 @@ def _end_with_input() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_input, daemon=True).start()
-    main()
+    runpy.run_module("muster", run_name="__main__", alter_sys=True)

@@ -17,6 +17,7 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap
+from muster.replay.history.wording import missing_text
 from muster.replay.incidents.cost import cost_of, empty_ms, outside, partitions_had
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
@@ -32,7 +33,6 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim
 from muster.replay.incidents.rounds import goes_on
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, SAME_MOMENT_MS
 from muster.replay.rebalances.rebalance import MemberRef, Outcome, Rebalance
-from muster.replay.rebalances.wording import missing_text
 from muster.replay.text.times import duration, instant
 
 CHILDREN: Final = {

@@ -19,9 +19,9 @@ from muster.events.log.base import (
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenBatch, StoredRecord
 from muster.replay.history.items import Broken
+from muster.replay.history.wording import missing_text
 from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, LogWait
 from muster.replay.progress import Watch, unwatched
-from muster.replay.rebalances.wording import missing_text
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,12 +30,12 @@ from muster.events.events import (
 from muster.events.state import Group, GroupState
 from muster.replay.history.items import NOTHING_MISSING, UNREADABLE_NAMED, Broken, Coordinated, Gap, MissingParts, Part
 from muster.replay.history.transitions import Step, Transition
+from muster.replay.history.wording import jump_text, missing_text
 from muster.replay.rebalances.happening_collector import HappeningCollector
 from muster.replay.rebalances.happenings import CoordinatorChanges, unserved
 from muster.replay.rebalances.moves import NOBODY, GroupAssignment, movement, ownership
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.running_rebalance import RunningRebalance
-from muster.replay.rebalances.wording import jump_text, missing_text
 
 
 class Timeline:

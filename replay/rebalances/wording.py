@@ -5,14 +5,12 @@ The base is `events.causes.TEXTS`; here the member is named, and numbers are put
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.events.causes import TEXTS, Cause
 from muster.events.events import CoordinatorPaused, Why
 from muster.events.state import Member
 from muster.ranges import ranges_of
-from muster.replay.history.items import Broken, Gap, Unreadable
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Outcome, PartitionMove, Rebalance, TopicPartitions
 from muster.replay.text.grammar import listed, plural
 from muster.replay.text.times import duration, setting
@@ -260,37 +258,6 @@ JOIN_ENDS = {
     Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
 }
 """The end of a join phase in words, after 'until'."""
-
-
-def jump_text(jump_ms: int) -> str:
-    """Word a jump of the wall clock."""
-    way = "ahead" if jump_ms > 0 else "back"
-    return (
-        f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times are told as if it had never"
-        " jumped"
-    )
-
-
-def missing_text(missing: Gap | Broken) -> str:
-    """Word what is left out, and where."""
-    if isinstance(missing, Gap):
-        seqs = (
-            f"event {missing.first_seq} is"
-            if missing.missing == 1
-            else (f"events {missing.first_seq} to {missing.last_seq} are")
-        )
-        return f"{seqs} not in the log: compacted away, older than the log, or lost"
-    if missing.more:
-        first = msgspec.structs.replace(missing, more=0, last=None)
-        return f"{missing_text(first)}; nor can {missing.more:,} more that follow it, up to offset {missing.end.offset}"
-    where = f"partition {missing.position.partition}, offset {missing.position.offset}"
-    if missing.kind is Unreadable.UNDECODABLE_KEY:
-        return f"the record at {where} cannot be read, it may belong to this group: {missing.reason}"
-    if missing.kind is Unreadable.COORDINATOR:
-        return f"the coordinator's record at {where} cannot be read: {missing.reason}"
-    if missing.kind is Unreadable.UNKNOWN_TYPE:
-        return f"the event at {where} is of a type that this version does not know: {missing.reason}"
-    return f"the record at {where} cannot be read: {missing.reason}"
 
 
 def count_of(topics: Sequence[TopicPartitions]) -> int:

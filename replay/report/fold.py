@@ -15,11 +15,11 @@ from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import NOTHING_MISSING, Broken, Coordinated, Gap, Happened, Item, MissingParts
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.history.window import WHOLE, AtTime, Cut, Place, Window, bounds
+from muster.replay.history.wording import jump_text, missing_text
 from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
-from muster.replay.rebalances.wording import jump_text, missing_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.lives import Latest, Lives
 from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown

@@ -21,11 +21,11 @@ from muster.replay.form import Sort
 from muster.replay.history.items import Broken
 from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
+from muster.replay.history.wording import missing_text
 from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.logs.reading import Reading
 from muster.replay.rebalances.rebalance import Outcome
-from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import Kept, LastIncident, Partition, Tail

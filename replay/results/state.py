@@ -14,10 +14,10 @@ from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole, new_group
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.window import At, AtGeneration, AtSeq, AtTime
+from muster.replay.history.wording import missing_text
 from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.rebalances.moves import partitions_of
 from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
-from muster.replay.rebalances.wording import missing_text
 from muster.replay.text.times import Instant, instant
 
 NOTES_MAX: Final = 100

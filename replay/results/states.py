@@ -13,9 +13,9 @@ from muster.events.records import StoredRecord
 from muster.replay.history.items import Broken, Coordinated
 from muster.replay.history.skim import Skim
 from muster.replay.history.window import AtTime
+from muster.replay.history.wording import missing_text
 from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.packed import Packed
-from muster.replay.rebalances.wording import missing_text
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.group_tail import Partition
 from muster.replay.results.state import StateAt, state_of

@@ -18,7 +18,7 @@ from muster.events.events import (
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
-from muster.replay.rebalances.wording import missing_text
+from muster.replay.history.wording import missing_text
 from muster.replay.results.event_texts import event_text
 from muster.replay.text.times import Instant, instant
 
