@@ -5,7 +5,9 @@ from functools import partial
 import pytest
 
 from muster.replay.fleet.simulation.world import outages
+from muster.replay.fleet.simulation.world.process import Process
 from tests.replay.incidents.fleet import OLDER, Fleet, expect, of_kind, said
+from tests.replay.whole import incidents
 
 S = 1_000
 
@@ -203,3 +205,54 @@ def test_a_static_member_that_ends_while_it_waits_for_its_join_had_stopped_at_on
     fleet[3].close()
     fleet.rest(90 * S)
     assert {each.kind for each in fleet.told()} == {"stopped"}
+
+
+def stayed(fleet: Fleet, stayed_ms: int) -> Process:
+    """A member that has just joined, and stays for so long."""
+    fleet.start(4, fleet.setup(4).but(poll_ms=0))
+    fleet.rest(10 * S)
+    assert fleet.world.rules.group is not None
+    joined_ms = fleet.world.rules.group.members[fleet[4].member_id].joined_ms
+    fleet.run(joined_ms + stayed_ms - fleet.wall_ms)
+    return fleet[4]
+
+
+@pytest.mark.parametrize(("stayed_ms", "kind"), [(58_900, "unsubscribe"), (59_000, "poll-timeout")])
+def test_a_member_that_leaves_a_second_before_its_poll_interval_is_over_did_not_poll_late(
+    stayed_ms: int, kind: str
+) -> None:
+    """It leaves at its late poll, not a heartbeat later; a second is for clocks and timers."""
+    fleet = Fleet(3, library="librdkafka")
+    newcomer = stayed(fleet, stayed_ms)
+    newcomer.unsubscribe()
+    fleet.world.at(5 * S, newcomer.poll_again)
+    fleet.rest(30 * S)
+    assert of_kind(fleet.told(), kind).culprits
+
+
+@pytest.mark.parametrize(("stayed_ms", "kind"), [(54_000, "restart"), (58_900, "poll-timeout")])
+def test_a_member_that_falls_silent_may_do_so_a_heartbeat_after_it_was_last_heard_from(
+    stayed_ms: int, kind: str
+) -> None:
+    """Its last sign of life is up to a heartbeat older than its late poll."""
+    fleet = Fleet(3, static=4, library="librdkafka")
+    newcomer = stayed(fleet, stayed_ms)
+    newcomer.stop_polling()
+    fleet.world.at(20 * S, newcomer.poll_again)
+    fleet.rest(60 * S)
+    assert of_kind(fleet.told(), kind).culprits
+
+
+def test_how_long_a_member_stayed_is_unknown_where_the_next_coordinators_clock_is_behind() -> None:
+    """So it may have polled too late."""
+    fleet = Fleet(3, library="librdkafka")
+    newcomer = stayed(fleet, 20 * S)
+    fleet.away(200, orderly=True)
+    fleet.world.rules.wall_offset_ms -= 3_600 * S
+    fleet.away(200, orderly=True)
+    fleet.run(5 * S)
+    newcomer.unsubscribe()
+    fleet.world.at(5 * S, newcomer.poll_again)
+    fleet.rest(30 * S)
+    restart = of_kind(incidents(fleet.history()), "restart")
+    assert restart.headline == "'app-4' (10.0.1.4) left, then came back 5.0 s later: a restart or a poll timeout"

@@ -12,6 +12,7 @@ from muster.events.events import Why
 from muster.events.ids import MemberId
 from muster.replay.incidents.episode.acts import AnyAct, AskedFor, CameBack, Phase
 from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.episode.memberships import Memberships
 from tests.replay.histories import Script
 
 ACTS = 10_000
@@ -88,6 +89,18 @@ def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
         found = [episode.members_at(at_ms) for at_ms in moments]
         assert told.looked_at <= 10 * ACTS
         assert found[::50] == [plainly(list(told), at_ms) for at_ms in moments[::50]]
+
+
+def test_who_was_there_is_found_from_the_last_hundred_returns() -> None:
+    """Without a phase in between nothing else says who the members are."""
+    told = list(acts(phases=0))[:1_000]
+    memberships = Memberships(told, ())
+    returns = Counted(memberships._returns)  # type: ignore[arg-type]
+    memberships._returns = returns  # type: ignore[assignment]
+    for at_ms in range(0, max(act.at_ms for act in told) + 2, 50):
+        returns.looked_at = 0
+        memberships.at(at_ms)
+        assert returns.looked_at <= 120  # the search itself looks at some
 
 
 def moves() -> Iterator[AnyAct]:

@@ -3,6 +3,7 @@
 The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
 """
 
+import msgspec
 import pytest
 
 from muster.coordinator.group.commands import (
@@ -49,6 +50,28 @@ def test_removed_members_are_told_with_who_asked(reason: str, says: str, level: 
     assert [each.client_id for each in incident.affected] == ["app-2", "app-3"]
     assert f"'app-2' (10.0.1.2) was removed, {BY_ADMIN}" in said(incident, "recorded")
     assert "left the group" not in said(incident)
+
+
+def test_removals_by_other_clients_at_one_moment_are_incidents_of_their_own() -> None:
+    """Each is blamed on the client that asked, by its client id and host."""
+    admins = [("admin-2", "/10.0.200.2"), ("admin-3", "/10.0.200.2"), ("admin-3", "/10.0.200.3")]
+    fleet = Fleet(5)
+    for number, (client_id, host) in enumerate(admins, start=2):
+        member = LeavingMember(member_id=fleet[number].member_id, group_instance_id=None, reason=None)
+
+        def leave(
+            caller: Caller, client_id: str = client_id, host: str = host, member: LeavingMember = member
+        ) -> LeaveGroup:
+            asks = msgspec.structs.replace(caller, client_id=client_id, client_host=host)
+            return LeaveGroup(group_id=GROUP_ID, caller=asks, members=(member,))
+
+        fleet.world.administer(fleet.story, leave, api_key=LEAVE)
+    fleet.rest(20 * S)
+    removed = [each for each in fleet.told() if each.kind == "removed-by-admin"]
+    assert len({each.started_at for each in removed}) == 1
+    culprits = [(each.client_id, each.client_host) for incident in removed for each in incident.culprits]
+    assert culprits == admins
+    assert [[each.client_id for each in incident.affected] for incident in removed] == [["app-2"], ["app-3"], ["app-4"]]
 
 
 def closed() -> Fleet:

@@ -162,6 +162,23 @@ def test_refusals_that_pass_by_themselves_are_not_told() -> None:
     simulate(story())
 
 
+def test_a_join_that_fails_for_another_reason_is_not_reported_as_metadata_that_is_too_large() -> None:
+    """Both get UNKNOWN_SERVER_ERROR: a client may use with an instance id a member id that it got without one."""
+
+    async def story() -> None:
+        process = await started(member_metadata_max_bytes=200)
+        before = refused(RefusedFor.METADATA_SIZE)
+        member_id = (await process.join(requires_known_member_id=True)).member_id
+        with structlog.testing.capture_logs() as told:
+            joined = await process.join("a", member_id)
+            assert joined.error is ErrorCode.unknown_server_error
+        assert lines(told) == []
+        assert refused(RefusedFor.METADATA_SIZE) == before
+        await process.runtime.stop()
+
+    simulate(story())
+
+
 def refusals_in(storage: MemoryStorage) -> list[JoinRefused]:
     events = [decode(each.value) for records in storage.records for each in records if each.value is not None]
     return [event for event in events if isinstance(event, JoinRefused)]
