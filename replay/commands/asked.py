@@ -18,6 +18,7 @@ from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import Start, find_start, from_the_beginning, items, survey_times
 from muster.replay.results.groups import read_names
 from muster.replay.results.state import StateFold
+from muster.replay.text.grammar import few
 from muster.replay.text.printable import printable
 from muster.replay.text.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_zone, instant
 from muster.replay.text.zones import UnknownZone, local_zone, zone_named
@@ -137,8 +138,7 @@ async def fail_unknown(reading: Reading, group: str) -> None:
     near = did_you_mean(group, names)
     message += printable(near)
     if names and not near:
-        shown, more = names[:NAMED_MAX], len(names) - NAMED_MAX
-        message += f"; it has {', '.join(map(printable, shown))}{f' and {more:,} more' if more > 0 else ''}"
+        message += f"; it has {few(list(map(printable, names)), NAMED_MAX)}"
     if not near:
         message += (
             ". A group that a Kafka cluster coordinates is not in the log: muster status names those behind a sidecar"

@@ -3,11 +3,13 @@
 rebalancing_ms         the time in which the group was not Stable, over its rebalances
 partition_ms           partitions times the time in which they had no consumer. In a rebalance with an eager assignor
                        these are all, with a cooperative one only those that moved. Outside of rebalances:
-silent_partition_ms    of that: from the last sign of life of their member until it was removed or back, where that
-                       moment is recorded. Whoever was merely cut off may have gone on; whoever has an instance id that
-                       is fought for lives, and so does a member that is removed by others while its heartbeats come
+silent_partition_ms    of that: from the last sign of life of their member until it was removed or back. Whoever was
+                       merely cut off may have gone on; whoever has an instance id that is fought for lives, and so
+                       does a member that is removed by others while its heartbeats come. Where it is not recorded when
+                       a member fell silent, this is not known, and so partition_ms is not
 empty_partition_ms     of that: while the group was empty, until the next assignment; not after an orderly end, nor
                        while the cluster upstream had the group
+known_partition_ms     the part of partition_ms that is known: a lower bound where partition_ms itself is not known
 partitions_moved       partitions that went from one member to another, in one rebalance, or in the two rounds of a
                        cooperative assignor
 partitions_moved_back  those of these moves that came to nothing: in the end the partition was where it had been. Of
@@ -33,24 +35,26 @@ def cost_of(
     rebalances: Sequence[Rebalance],
     acts: Iterable[AnyAct] = (),
     *,
-    silent_partition_ms: int = 0,
+    silent_ms: Iterable[int | None] = (),
     empty_partition_ms: int = 0,
 ) -> Cost:
     """The cost of these rebalances and acts together; None for what is not known of each of them.
 
-    `silent_partition_ms`, `empty_partition_ms`: the partition time outside of rebalances.
+    `silent_ms`, `empty_partition_ms`: the partition time outside of rebalances; the former of each silence.
     """
     durations = [each.duration_ms for each in rebalances]
-    stopped_ms = [*(partition_ms(each) for each in rebalances), silent_partition_ms, empty_partition_ms]
+    silences = list(silent_ms)
+    stopped_ms = [*map(partition_ms, rebalances), *silences, empty_partition_ms]
     moved, moved_back = _moves([each for each in rebalances if each.to_generation])
     return Cost(
         rebalances=len(rebalances),
         rebalancing_ms=_sum(durations),
         partition_ms=_sum(stopped_ms),
+        known_partition_ms=sum(each or 0 for each in stopped_ms),
         partitions_moved=moved,
         partitions_moved_back=moved_back,
         restarts_absorbed=sum(isinstance(act, CameBack) and act.absorbed for act in acts),
-        silent_partition_ms=silent_partition_ms,
+        silent_partition_ms=_sum(silences),
         empty_partition_ms=empty_partition_ms,
     )
 

@@ -262,19 +262,21 @@ def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> C
     return cost_of(
         rebalances,
         acts,
-        silent_partition_ms=sum(_silent_ms(act, episode) for act in acts),
+        silent_ms=(_silent_ms(act, episode) for act in acts),
         empty_partition_ms=sum(empty_ms(each, episode) for each in draft.emptied),
     )
 
 
-def _silent_ms(act: AnyAct, episode: Episode) -> int:
-    """Partitions times the time in which their member was silent, outside of rebalances."""
+def _silent_ms(act: AnyAct, episode: Episode) -> int | None:
+    """Partitions times the time in which their member was silent, outside of rebalances; None: it is not known."""
+    if isinstance(act, Went) and act.is_silent and not episode.silence_of(act).is_known:
+        return None if partitions_had(act.member) else 0
     member = _silent_member(act, episode)
     if not isinstance(act, Went | CameBack) or member is None:
         return 0
     from_ms, until_ms = act.last_seen_ms, act.at_ms
     if episode.was_away(from_ms, until_ms):
-        return 0  # nobody was there to hear it
+        return None if partitions_had(member) else 0  # nobody was there to hear it
     return partitions_had(member) * outside(from_ms, until_ms, episode.rebalances_between(from_ms, until_ms))
 
 

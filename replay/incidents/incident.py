@@ -29,14 +29,18 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     partition_ms: int | None
     partitions_moved: int | None
     partitions_moved_back: int | None = None
-    silent_partition_ms: int = 0
+    silent_partition_ms: int | None = 0
     empty_partition_ms: int = 0
+    known_partition_ms: int = 0
     restarts_absorbed: int = 0
 
     @property
     def weight(self) -> tuple[int, int, int]:
-        """The measure by which costs are compared: partitions without a consumer, time not Stable, rebalances."""
-        return (self.partition_ms or 0, self.rebalancing_ms or 0, self.rebalances)
+        """The measure by which costs are compared: partitions without a consumer, time not Stable, rebalances.
+
+        Of what is not known the part that is.
+        """
+        return (self.known_partition_ms, self.rebalancing_ms or 0, self.rebalances)
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,11 +12,8 @@ from muster.events.events import CoordinatorPaused, Why
 from muster.events.state import Member
 from muster.ranges import ranges_of
 from muster.replay.rebalances.rebalance import Actor, MemberRef, Outcome, PartitionMove, Rebalance, TopicPartitions
-from muster.replay.text.grammar import listed, plural
+from muster.replay.text.grammar import few, plural
 from muster.replay.text.times import duration, setting
-
-NAMED_MAX = 5
-"""The number of members that a sentence names; the others are counted."""
 
 _UUID_LENGTH = 36
 _UUID_SHOWN = 8
@@ -68,10 +65,7 @@ def several(members: Sequence[MemberRef]) -> str:
 
 def named(names: Iterable[str]) -> str:
     """The names in quotes, the first few of them."""
-    quoted = [f"'{each}'" for each in names]
-    if len(quoted) > NAMED_MAX:
-        quoted = [*quoted[:NAMED_MAX], plural(len(quoted) - NAMED_MAX, "other")]
-    return listed(quoted)
+    return few([f"'{each}'" for each in names])
 
 
 def rearmed_text(event: CoordinatorPaused) -> str:
@@ -146,10 +140,7 @@ def is_of_application(client_reason: str | None) -> bool:
 def clients_say(reasons: Iterable[str | None]) -> str:
     """'the clients say: "a", "b" and 2 others': a few of the different ones. `reasons`: one of each client."""
     said = [f'"{each}"' for each in reasons]
-    quoted = list(dict.fromkeys(said))
-    if len(quoted) > NAMED_MAX:
-        quoted = [*quoted[:NAMED_MAX], plural(len(quoted) - NAMED_MAX, "other")]
-    return f"{'the client says' if len(said) == 1 else 'the clients say'}: {listed(quoted)}"
+    return f"{'the client says' if len(said) == 1 else 'the clients say'}: {few(list(dict.fromkeys(said)))}"
 
 
 def is_close(client_reason: str | None) -> bool:

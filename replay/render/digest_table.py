@@ -9,7 +9,7 @@ from muster.replay.render.incident_table import Detail, cost_text, print_inciden
 from muster.replay.render.markdown import escaped
 from muster.replay.render.time_words import when_text
 from muster.replay.results.digest import Digest, Storm, StormKind
-from muster.replay.text.grammar import listed, plural
+from muster.replay.text.grammar import few, plural
 from muster.replay.text.printable import text
 from muster.replay.text.times import moment_of
 
@@ -66,9 +66,7 @@ def _answer(digest: Digest) -> str:
 
 def storm_text(storm: Storm) -> str:
     """One sentence."""
-    more = len(storm.groups) - _GROUPS_NAMED
-    names = [f"'{each}'" for each in storm.groups[:_GROUPS_NAMED]]
-    groups = listed([*names, plural(more, "other")] if more > 0 else names)
+    groups = few([f"'{each}'" for each in storm.groups], _GROUPS_NAMED)
     of = f"{plural(len(storm.groups), 'group')} ({groups})"
     if storm.kind is StormKind.COORDINATOR:
         again = f" {storm.times} times" if storm.times > 1 else ""

@@ -71,7 +71,7 @@ def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, Renderabl
         yield "Rebalances", _rebalances(incident.rebalances)
     if incident.chain:
         yield "What happened", _chain(incident, detail)
-    if incident.rebalances or incident.cost.restarts_absorbed or incident.cost.partition_ms:
+    if incident.rebalances or incident.cost.restarts_absorbed or incident.cost.partition_ms != 0:
         yield "Cost", text(cost_text(incident.cost))
     if incident.advice:
         yield "Advice", _stacked(map(text, incident.advice))
@@ -146,9 +146,7 @@ def cost_text(cost: Cost) -> str:
         parts.append(plural(cost.rebalances, "rebalance"))
         if cost.rebalancing_ms is not None:
             parts.append(f"{duration(cost.rebalancing_ms)} not Stable")
-    if cost.partition_ms is not None and (cost.rebalances or cost.partition_ms):
-        outside = _outside_of_rebalances(cost)
-        parts.append(f"{_seconds(cost.partition_ms)} partition-seconds without a consumer{outside}")
+    parts += _partition_time(cost)
     if cost.rebalances and cost.partitions_moved is not None:
         back = f", {cost.partitions_moved_back} of them for nothing" if cost.partitions_moved_back else ""
         parts.append(f"{plural(cost.partitions_moved, 'partition')} moved{back}")
@@ -157,9 +155,23 @@ def cost_text(cost: Cost) -> str:
     return ", ".join(parts) or "no rebalance"
 
 
+def _partition_time(cost: Cost) -> Iterator[str]:
+    """The partitions without a consumer; where only a part of their time is known, that it is a part."""
+    if not cost.rebalances and not cost.known_partition_ms and cost.partition_ms is not None:
+        return
+    if cost.partition_ms is None and not cost.known_partition_ms:
+        yield "an unknown number of partition-seconds without a consumer"
+        return
+    at_least = "at least " if cost.partition_ms is None else ""
+    time = f"{at_least}{_seconds(cost.known_partition_ms)} partition-seconds without a consumer"
+    yield f"{time}{_outside_of_rebalances(cost)}"
+
+
 def _outside_of_rebalances(cost: Cost) -> str:
     of = ((cost.silent_partition_ms, "a member was silent"), (cost.empty_partition_ms, "the group was empty"))
-    told = ", ".join(f"{_seconds(ms)} while {what}" for ms, what in of if ms)
+    told = ", ".join(
+        f"{'an unknown time' if ms is None else _seconds(ms)} while {what}" for ms, what in of if ms is None or ms
+    )
     return f" ({told})" if told else ""
 
 

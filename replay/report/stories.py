@@ -8,6 +8,7 @@ from muster.replay.rebalances.wording import name, partitions, who
 from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.page import IncidentOnPage, Shift, Told, shown
+from muster.replay.text.grammar import few
 from muster.replay.text.times import duration, wall_ms_of
 
 STATEMENTS_MAX = 30
@@ -120,9 +121,7 @@ def _culprits(culprits: tuple[MemberRef, ...]) -> tuple[str, ...]:
 
 
 def _told(statement: Statement) -> Told:
-    seqs = ", ".join(map(str, statement.seqs[:SEQS_MAX]))
-    more = len(statement.seqs) - SEQS_MAX
-    seqs += f" and {more} more" if more > 0 else ""
+    seqs = few(list(map(str, statement.seqs)), SEQS_MAX)
     return Told(text=shown(statement.text), grade=statement.grade, at=statement.at, seqs=seqs)
 
 
@@ -131,9 +130,7 @@ def _generation(rebalance: Rebalance) -> str:
 
 
 def _generations(rebalances: tuple[Rebalance, ...]) -> str:
-    text = ", ".join(_generation(each) for each in rebalances[:GENERATIONS_MAX])
-    more = len(rebalances) - GENERATIONS_MAX
-    return f"{text} and {more} more" if more > 0 else text
+    return few(list(map(_generation, rebalances)), GENERATIONS_MAX)
 
 
 def _owner(member: MemberRef | None) -> str:

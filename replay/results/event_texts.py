@@ -32,7 +32,7 @@ from muster.events.events import (
     RegistrationEnded,
     StaticMemberReplaced,
 )
-from muster.events.state import GroupConfig, MemberRole
+from muster.events.state import GroupConfig, GroupState, MemberRole
 from muster.replay.rebalances.happenings import unserved
 from muster.replay.rebalances.moves import by_topic, decode_assignment
 from muster.replay.rebalances.planned import configured_text
@@ -168,7 +168,7 @@ def _group_text(event: AnyGroupEvent) -> str:
         case GroupAdvanced():
             return f"the group's own record was written with the members' ({event.why.cause})"
         case RebalanceStarted():
-            return f"rebalance: the join phase began, for up to {setting(event.timeout_ms)} ({event.why.cause})"
+            return f"rebalance: the join phase began, {_join_limit(event)} ({event.why.cause})"
         case JoinPhaseCompleted():
             return f"generation {event.group.generation_id} began: {_join_end(event)}"
         case GroupStabilized():
@@ -183,6 +183,15 @@ def _group_text(event: AnyGroupEvent) -> str:
             return _refusal(event)
         case _:
             assert_never(event)
+
+
+def _join_limit(event: RebalanceStarted) -> str:
+    """How long it may take: from Empty the initial delay, which begins again as members join (KIP-134)."""
+    if event.group.previous_state is GroupState.EMPTY:
+        return (
+            f"for the initial delay of {setting(event.timeout_ms)}, longer as members join, up to the rebalance timeout"
+        )
+    return f"for up to {setting(event.timeout_ms)}"
 
 
 def _refusal(event: JoinRefused | MemberFenced) -> str:

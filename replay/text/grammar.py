@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 
+NAMED_MAX = 5
+"""The number of things that a sentence names; the others are counted."""
+
 
 def listed(words: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def few(words: Sequence[str], at_most: int = NAMED_MAX, noun: str = "other") -> str:
+    """'a, b and 4 others': the first few of them, and the number of the rest."""
+    rest = len(words) - at_most
+    return listed([*words[:at_most], plural(rest, noun)] if rest > 0 else words)
 
 
 def plural(count: int, noun: str) -> str:

@@ -49,59 +49,69 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PARTITION_TIME: Final = """
-    select group_id, started_at, partition_ms from rebalances_asked
+    select group_id, started_at, partition_ms, coalesce(partition_ms, 0) as known_partition_ms from rebalances_asked
     union all
-    select group_id, started_at, silent_partition_ms + empty_partition_ms as partition_ms from incidents_asked
+    select group_id, started_at, silent_partition_ms + empty_partition_ms as partition_ms,
+        coalesce(silent_partition_ms, 0) + empty_partition_ms as known_partition_ms
+    from incidents_asked
 """
 """The time that partitions had no consumer: in rebalances, and outside of them. Each counts when it began."""
 
-GROUP_COSTS: Final = """
+TOTAL: Final = """
+    if(bool_and({of}.partition_ms is not null), sum({of}.partition_ms), null)::bigint as partition_ms,
+    sum({of}.known_partition_ms)::bigint as known_partition_ms"""
+"""The partition time of several rows: null where that of one is not known, and the part that is known."""
+
+GROUP_COSTS: Final = f"""
     with
-    stopped as (select group_id, sum(partition_ms)::bigint as partition_ms from partition_time_asked group by group_id),
+    stopped as (select group_id, {TOTAL.format(of="time")} from partition_time_asked as time group by group_id),
     had as (
         select group_id, count(*) as rebalances, sum(duration_ms)::bigint as rebalancing_ms,
             max(duration_ms) as longest_ms, sum(avoided)::bigint as avoided
         from rebalances_asked group by group_id
     )
     select group_id, coalesce(rebalances, 0) as rebalances, rebalancing_ms, longest_ms, partition_ms,
-        coalesce(avoided, 0) as avoided
+        known_partition_ms, coalesce(avoided, 0) as avoided
     from stopped left join had using (group_id)
-"""
-"""The cost of each group; null: nothing of which that is known."""
+"""  # noqa: S608
+"""The cost of each group."""
 
-COST: Final = "partition_ms desc nulls last, rebalancing_ms desc nulls last"
+COST: Final = "known_partition_ms desc, rebalancing_ms desc nulls last"
 
 TOP: Final = f"""
 with told as (
     select group_id, count(*) as incidents,
-        first(kind order by coalesce(partition_ms, 0) desc, coalesce(rebalancing_ms, 0) desc, started_at) as worst_kind
+        first(kind order by known_partition_ms desc, coalesce(rebalancing_ms, 0) desc, started_at) as worst_kind
     from incidents_asked group by group_id
 )
-select group_id, rebalances, incidents, worst_kind, rebalancing_ms, longest_ms, partition_ms, avoided
+select group_id, rebalances, incidents, worst_kind, rebalancing_ms, longest_ms, partition_ms,
+    known_partition_ms, avoided
 from group_costs_asked left join told using (group_id)
 order by {COST}, rebalances desc, group_id limit $limit
 """  # noqa: S608
 BY_KIND: Final = f"""
 select
     kind, count(*) as incidents, count(distinct group_id) as groups, sum(rebalances)::bigint as rebalances,
-    sum(rebalancing_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms,
+    sum(rebalancing_ms)::bigint as rebalancing_ms, {TOTAL.format(of="told")},
     count(*) filter (grade = 'unknown') as unknown
-from incidents_asked group by kind order by {COST}, incidents desc, kind limit $limit
+from incidents_asked as told group by kind order by {COST}, incidents desc, kind limit $limit
 """  # noqa: S608
 BY_TRIGGER: Final = f"""
 select
     trigger, count(*) as rebalances, count(distinct group_id) as groups,
-    sum(duration_ms)::bigint as rebalancing_ms, sum(partition_ms)::bigint as partition_ms
-from rebalances_asked group by trigger order by {COST}, rebalances desc, trigger limit $limit
+    sum(duration_ms)::bigint as rebalancing_ms, {TOTAL.format(of="told")}
+from (select *, coalesce(partition_ms, 0) as known_partition_ms from rebalances_asked) as told
+group by trigger order by {COST}, rebalances desc, trigger limit $limit
 """  # noqa: S608
-STORMS: Final = f"""
+STORMS: Final = """
 select started_at, ended_at, kind, client_host, len(groups) as groups_hit, incidents, rebalances, rebalancing_ms,
     partition_ms, groups
-from storms_asked order by {COST}, started_at limit $limit
-"""  # noqa: S608
+from storms_asked order by partition_ms desc, rebalancing_ms desc, started_at limit $limit
+"""
 _INCIDENT: Final = """
 select
-    started_at, group_id, kind, grade, headline, rebalances, rebalancing_ms, partition_ms, culprits, ended_at, incident
+    started_at, group_id, kind, grade, headline, rebalances, rebalancing_ms, partition_ms,
+    known_partition_ms, culprits, ended_at, incident
 from incidents_asked where $kind is null or kind = $kind
 """
 INCIDENTS: Final = {
@@ -109,13 +119,13 @@ INCIDENTS: Final = {
     Order.TIME: f"{_INCIDENT} order by started_at desc, group_id, incident limit $limit",
 }
 OF_GROUP: Final = {
-    "totals": """
+    "totals": f"""
+        with stopped as (select {TOTAL.format(of="time")} from partition_time_asked as time)
         select count(*) as rebalances, min(started_at) as first_at, max(started_at) as last_at,
-            sum(duration_ms)::bigint as rebalancing_ms,
-            (select sum(partition_ms)::bigint from partition_time_asked) as partition_ms,
-            sum(avoided)::bigint as avoided
+            sum(duration_ms)::bigint as rebalancing_ms, (select partition_ms from stopped) as partition_ms,
+            (select known_partition_ms from stopped) as known_partition_ms, sum(avoided)::bigint as avoided
         from rebalances_asked limit $limit
-    """,
+    """,  # noqa: S608
     "causes": BY_KIND,
     "days": "select * exclude (group_id) from group_day_asked order by day desc limit $limit",
     "flapping": "select * exclude (group_id) from flapping_members_asked order by stays desc, process limit $limit",

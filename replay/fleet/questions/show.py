@@ -21,8 +21,21 @@ from muster.replay.render.tables import WIDE, grid, moment_text, table
 from muster.replay.text.printable import text
 from muster.replay.text.times import Instant, duration, in_zone, zone_of_all
 
+_KNOWN: Final = "known_partition_ms"
+"""The part of `partition_ms` that is known, which is shown with it."""
+
 LESS: Final = frozenset(
-    {"incident", "culprits", "ended_at", "avoided", "unknown", "grade", "partitions_moved", "members_max"}
+    {
+        "incident",
+        "culprits",
+        "ended_at",
+        "avoided",
+        "unknown",
+        "grade",
+        "partitions_moved",
+        "members_max",
+        _KNOWN,
+    }
 )
 """Columns that are left out for eyes: the others, or a headline, say what matters of them."""
 
@@ -71,6 +84,13 @@ PARTS: Final = {
 """The headings of the parts of a group's answer."""
 
 
+def partition_time(total_ms: int | None, known_ms: int) -> str:
+    """'12 s'; 'at least 12 s' where only that part is known, and 'unknown' where nothing is."""
+    if total_ms is not None:
+        return duration(total_ms)
+    return f"at least {duration(known_ms)}" if known_ms else "unknown"
+
+
 def show(answer: Answer, view: View, console: Console, *, nothing: str) -> None:
     """Print an answer; `nothing` is what is said where it has no row."""
     if view.form is Format.JSON:
@@ -110,7 +130,8 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
     below = {name: [each for each in names if each in columns] for name, names in BELOW.get(answer.name, {}).items()}
     if as_facts:
         (record,) = answer.records
-        console.print(grid([(_heading(name), _cell(name, record[name], zone, whole=True)) for name in answer.columns]))
+        shown = [name for name in answer.columns if name != _KNOWN]
+        console.print(grid([(_heading(name), _cell(name, record, zone, whole=True)) for name in shown]))
         return
     under = {each for names in below.values() for each in names}
     shown = [name for name in columns if name not in under]
@@ -125,11 +146,11 @@ def _print(answer: Answer, zone: tzinfo, console: Console, *, as_facts: bool = F
     for record in answer.records:
         cells = []
         for name in shown:
-            cell = _cell(name, record[name], zone, has_zone=zones[name] is None)
+            cell = _cell(name, record, zone, has_zone=zones[name] is None)
             for each in below.get(name, ()):
                 if record[each] is not None:
                     is_sentence = each == "headline"
-                    told = _cell(each, record[each], zone, has_zone=True, style="" if is_sentence else "dim")
+                    told = _cell(each, record, zone, has_zone=True, style="" if is_sentence else "dim")
                     cell.append("\n").append_text(told)
             cells.append(cell)
         made.add_row(*cells)
@@ -154,19 +175,29 @@ def _zone(answer: Answer, name: str, zone: tzinfo) -> str | None:
 
 def _is_number(answer: Answer, name: str) -> bool:
     index = answer.columns.index(name)
-    return any(isinstance(row[index], int) for row in answer.rows)
+    return name == "partition_ms" or any(isinstance(row[index], int) for row in answer.rows)
 
 
 def _cell(
-    name: str, value: object, zone: tzinfo, *, whole: bool = False, has_zone: bool = False, style: str = ""
+    name: str,
+    record: Mapping[str, Any],
+    zone: tzinfo,
+    *,
+    whole: bool = False,
+    has_zone: bool = False,
+    style: str = "",
 ) -> Text:
+    value = record[name]
     if name.endswith("_at") and isinstance(value, str):
         at = in_zone(Instant(value), zone)
         return text(at, style) if whole else moment_text(at, style, has_zone=has_zone)
-    return text(_words(name, value, whole=whole), style)
+    return text(_words(name, record, whole=whole), style)
 
 
-def _words(name: str, value: object, *, whole: bool) -> str | None:
+def _words(name: str, record: Mapping[str, Any], *, whole: bool) -> str | None:
+    value = record[name]
+    if name == "partition_ms" and _KNOWN in record:
+        return partition_time(value, record[_KNOWN] or 0)
     if value is None:
         return None
     if name.endswith("_ms") and isinstance(value, int):
@@ -179,14 +210,16 @@ def _words(name: str, value: object, *, whole: bool) -> str | None:
 
 
 def _markdown(answer: Answer, zone: tzinfo) -> str:
-    rows = [[_markdown_cell(name, record[name], zone) for name in answer.columns] for record in answer.records]
-    return markdown_table([_heading(name) for name in answer.columns], rows)
+    columns = [name for name in answer.columns if name != _KNOWN]
+    rows = [[_markdown_cell(name, record, zone) for name in columns] for record in answer.records]
+    return markdown_table([_heading(name) for name in columns], rows)
 
 
-def _markdown_cell(name: str, value: object, zone: tzinfo) -> str:
+def _markdown_cell(name: str, record: Mapping[str, Any], zone: tzinfo) -> str:
+    value = record[name]
     if name.endswith("_at") and isinstance(value, str):
         return moment(in_zone(Instant(value), zone))
-    words = _words(name, value, whole=True)
+    words = _words(name, record, whole=True)
     return escaped(words) if words is None or isinstance(value, str | list) else words  # numbers are our own
 
 

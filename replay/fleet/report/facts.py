@@ -7,7 +7,17 @@ from typing import Any, Final
 import msgspec
 
 from muster.replay.fleet.asked import Order
-from muster.replay.fleet.questions.queries import BY_KIND, BY_TRIGGER, COST, INCIDENTS, STORMS, Answer, AskedRows, ask
+from muster.replay.fleet.questions.queries import (
+    BY_KIND,
+    BY_TRIGGER,
+    COST,
+    INCIDENTS,
+    STORMS,
+    TOTAL,
+    Answer,
+    AskedRows,
+    ask,
+)
 from muster.replay.fleet.report.heat import HOUR_MS, HeatRow, Scale, paths_of, scale_of
 from muster.replay.fleet.report.teams import GroupCost, Team, teams_of
 from muster.replay.text.times import Instant
@@ -22,23 +32,24 @@ REBALANCES_OF_STORY: Final = 10
 THE_REST: Final = "all others"
 
 _COSTS: Final = """
-select group_id, rebalances, coalesce(rebalancing_ms, 0) as rebalancing_ms, coalesce(partition_ms, 0) as partition_ms
-from group_costs_asked order by partition_ms desc, rebalancing_ms desc, rebalances desc, group_id
+select group_id, rebalances, coalesce(rebalancing_ms, 0) as rebalancing_ms, known_partition_ms as partition_ms
+from group_costs_asked order by known_partition_ms desc, rebalancing_ms desc, rebalances desc, group_id
 """
 _CELLS: Final = f"""
 with costs as ({_COSTS} limit $most)
 select if(group_id in (select group_id from costs), group_id, null) as group_id,
-    (epoch_ms(started_at) // {HOUR_MS})::bigint as hour, sum(coalesce(partition_ms, 0))::bigint as partition_ms
+    (epoch_ms(started_at) // {HOUR_MS})::bigint as hour, sum(known_partition_ms)::bigint as partition_ms
 from partition_time_asked group by all order by all
 """  # noqa: S608
-_EXTENT: Final = """
+_EXTENT: Final = f"""
+with stopped as (select {TOTAL.format(of="time")} from partition_time_asked as time)
 select min(started_at) as first_at, max(started_at) as last_at, (select count(*) from incidents_asked) as incidents,
     (select count(distinct group_id) from partition_time_asked) as groups, count(*) as rebalances,
     sum(coalesce(duration_ms, 0))::bigint as rebalancing_ms,
-    (select sum(coalesce(partition_ms, 0))::bigint from partition_time_asked) as partition_ms,
+    (select partition_ms from stopped) as partition_ms, (select known_partition_ms from stopped) as known_partition_ms,
     (select count(*) from quarantine) as quarantined
 from rebalances_asked
-"""
+"""  # noqa: S608
 _FLAPPING: Final = """
 select group_id, process, sum(stays)::int as stays, count(*) as days, sum(triggered)::int as triggered,
     min(shortest_ms) as shortest_ms, max(at_once)::int as at_once, max(last_at) as last_at
@@ -64,7 +75,7 @@ chosen as (
 """  # noqa: S608
 _STORIES: Final = f"""
 {_CHOSEN} select group_id, incident, kind, grade, headline, culprits, started_at, ended_at, rebalances, rebalancing_ms,
-    partition_ms from chosen order by group_id, started_at, incident
+    partition_ms, known_partition_ms from chosen order by group_id, started_at, incident
 """  # noqa: S608
 _STORY_REBALANCES: Final = f"""
 {_CHOSEN} select group_id, incident, started_at, duration_ms, outcome, from_generation, to_generation, trigger,

@@ -15,6 +15,7 @@ from jinja2 import PackageLoader, Template
 
 from muster import DISTRIBUTION
 from muster.replay.fleet.questions.queries import AskedRows
+from muster.replay.fleet.questions.show import partition_time
 from muster.replay.fleet.report.facts import ROWS_MAX, STORIES_OF_GROUP, FleetFacts, facts_of
 from muster.replay.fleet.report.heat import LEVELS
 from muster.replay.incidents.families import Family, family_of
@@ -48,6 +49,7 @@ def document(
         told=told,
         shown=shown,
         duration=duration,
+        partition_time=partition_time,
         levels=LEVELS,
         named=NAMED,
         family=family_of,

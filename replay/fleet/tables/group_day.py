@@ -17,9 +17,9 @@ began as (
 ),
 told as (
     select
-        group_id, day, sum(silent_partition_ms + empty_partition_ms) as beside_ms, count(*) as incidents,
+        group_id, day, sum(coalesce(silent_partition_ms, 0) + empty_partition_ms) as beside_ms, count(*) as incidents,
         count(*) filter (grade = 'unknown' or kind = 'unknown') as unknown, sum(partitions_moved) as partitions_moved,
-        first(kind order by coalesce(partition_ms, 0) desc, coalesce(rebalancing_ms, 0) desc, started_at, incident)
+        first(kind order by known_partition_ms desc, coalesce(rebalancing_ms, 0) desc, started_at, incident)
             as worst_kind
     from incidents semi join touched using (day) group by all
 ),

@@ -28,6 +28,7 @@ def incident_row(told: Incident, log_partition: int) -> Row:
         cost.partition_ms,
         cost.silent_partition_ms,
         cost.empty_partition_ms,
+        cost.known_partition_ms,
         cost.partitions_moved,
         cost.partitions_moved_back,
         cost.restarts_absorbed,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muster.replay.history.items import UNREADABLE_NAMED
 
-RULES_VERSION: Final = 10
+RULES_VERSION: Final = 11
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
 
 _NOTES: Final = (
@@ -172,8 +172,14 @@ INCIDENTS: Final = FleetTable(
         Column("rebalances", COUNT, "Rebalances that are its own."),
         REBALANCING_MS,
         PARTITION_MS,
-        Column("silent_partition_ms", MS, "Of that outside of rebalances, while their member was silent."),
+        Column(
+            "silent_partition_ms",
+            MS,
+            "Of that outside of rebalances, while their member was silent; null: since when is not known.",
+            can_be_null=True,
+        ),
         Column("empty_partition_ms", MS, "Of that outside of rebalances, while the group was empty."),
+        Column("known_partition_ms", MS, "The known part of partition_ms: at least that much, where it is null."),
         Column(
             "partitions_moved",
             COUNT,

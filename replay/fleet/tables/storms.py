@@ -24,7 +24,7 @@ _RUNS: Final = f"""
 with
 hosts as (
     select
-        kind, group_id, incident, day, started_at, ended_at, rebalances, rebalancing_ms, partition_ms,
+        kind, group_id, incident, day, started_at, ended_at, rebalances, rebalancing_ms, known_partition_ms,
         list_distinct(list_transform(client_hosts, lambda each: ltrim(each, '/'))) as all_hosts
     from incidents
     where day - date '1970-01-01' between (select first from read_days) and (select last from read_days)
@@ -64,7 +64,7 @@ stormy as (
     select
         kind, client_host, min(started_at)::date as day, min(started_at) as started_at, max(ended_at) as ended_at,
         list(distinct group_id order by group_id) as groups, count(*) as incidents, sum(rebalances) as rebalances,
-        sum(coalesce(rebalancing_ms, 0)) as rebalancing_ms, sum(coalesce(partition_ms, 0)) as partition_ms
+        sum(coalesce(rebalancing_ms, 0)) as rebalancing_ms, sum(known_partition_ms) as partition_ms
     from runs group by kind, client_host, run
     having count(distinct group_id) >= {STORM_GROUPS_MIN}
 )

@@ -12,13 +12,12 @@ from muster.events.causes import Cause
 from muster.events.events import Why
 from muster.events.ids import MemberId
 from muster.replay.incidents.episode.acts import JoinNotLetIn
-from muster.replay.incidents.evidence.naming import NAMED_MAX
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.rebalances.rebalance import MemberRef
 from muster.replay.rebalances.wording import host
-from muster.replay.text.grammar import listed, plural
+from muster.replay.text.grammar import few, plural
 from muster.replay.text.times import duration, instant, setting
 
 KIND = Kind(
@@ -121,10 +120,7 @@ def refused_text(acts: Sequence[JoinNotLetIn]) -> str:
 
 def named(acts: Sequence[JoinNotLetIn]) -> str:
     """The clients that were refused, a few by name, the others counted."""
-    names = [_name(client) for client in _by_client(acts)]
-    if len(names) > NAMED_MAX:
-        names = [*names[:NAMED_MAX], plural(len(names) - NAMED_MAX, "other")]
-    return listed(names)
+    return few([_name(client) for client in _by_client(acts)])
 
 
 def clients(acts: Sequence[JoinNotLetIn]) -> tuple[MemberRef, ...]:

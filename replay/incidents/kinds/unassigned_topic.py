@@ -14,12 +14,12 @@ from muster.events.events import GroupDeleted, GroupEmptied, GroupStabilized
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import CameBack, Phase, TopicsUnassigned, topics_text
 from muster.replay.incidents.episode.episode import Episode
-from muster.replay.incidents.evidence.naming import NAMED_MAX, process_name, processes
+from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import UNASSIGNED_MS
-from muster.replay.text.grammar import listed, plural
+from muster.replay.text.grammar import few
 from muster.replay.text.times import duration, instant
 
 KIND = Kind(
@@ -154,6 +154,4 @@ def _way_out(unassigned: _Unassigned, episode: Episode) -> str:
 
 
 def _named(topics: Sequence[str]) -> str:
-    if len(topics) > NAMED_MAX:
-        return listed([*topics[:NAMED_MAX], plural(len(topics) - NAMED_MAX, "other topic")])
-    return listed(topics)
+    return few(topics, noun="other topic")

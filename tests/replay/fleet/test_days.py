@@ -237,8 +237,8 @@ def test_a_day_adds_up_what_began_on_it(tmp_path: Path) -> None:
     rows = [
         *(("rebalances", row("rebalances", -number, duration_ms=number)) for number in (10, 20)),
         ("rebalances", row("rebalances", MINUTE_MS, duration_ms=None)),
-        crash("orders", 0, partition_ms=5, grade="unknown"),
-        crash("orders", 0, partition_ms=7, kind="restart"),
+        crash("orders", 0, known_partition_ms=5, grade="unknown"),
+        crash("orders", 0, known_partition_ms=7, kind="restart"),
         stay(0, 25 * 60 * MINUTE_MS),
     ]
     told = days(tmp_path, *rows)["group_day"]

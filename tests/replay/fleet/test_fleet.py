@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,16 +22,23 @@ from muster.cli import app
 from muster.events.log.memory import MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord
+from muster.replay.fleet.asked import By
 from muster.replay.fleet.building.pieces import survey
 from muster.replay.fleet.building.stage import stage
 from muster.replay.fleet.questions import queries
 from muster.replay.fleet.questions.queries import Answer, AskedRows
-from muster.replay.fleet.questions.show import show
+from muster.replay.fleet.questions.show import partition_time, show
+from muster.replay.fleet.report.facts import facts_of
+from muster.replay.fleet.report.html import document
+from muster.replay.fleet.report.teams import DEFAULT_PATTERN
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.fleet.tables.schemas import TABLES
-from muster.replay.form import View
+from muster.replay.form import Format, View
 from muster.replay.progress import unwatched
+from muster.replay.text.times import duration
 from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, built, in_order, judged, opened, rows_of, sqlite_copy
-from tests.replay.written import PARTITIONS, append, broken_value
+from tests.replay.incidents.fleet import Fleet
+from tests.replay.written import PARTITIONS, append, broken_value, stored_items
 
 MUSTER = (sys.executable, "-m", "muster")
 
@@ -209,6 +217,34 @@ def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path) -> None:
     assert len(rows) == len(as_lines) == 3
     as_markdown = asked_here(*ask, "--format", "md").stdout
     assert f"| {there[:10]} {there[11:23]} UTC+05:30 |" in as_markdown
+
+
+async def test_a_partition_time_that_is_not_known_is_null_and_at_least_what_is_known(tmp_path: Path) -> None:
+    """The coordinator was away while a member was silent: in tables, sums and on the page."""
+    fleet = Fleet(3)
+    fleet[2].die()
+    fleet.run(1_000)
+    fleet.away(5_000)
+    fleet.rest(60_000)
+    storage = MemoryStorage(partitions=1)
+    storage.records[0] += stored_items(fleet.history().items, 0)
+    await built(storage, tmp_path)
+    (crash,) = queries.incidents(tmp_path, AskedRows(), kind="crash").records
+    assert (crash["partition_ms"], crash["known_partition_ms"] > 0) == (None, True)
+    (cause,) = [each for each in queries.causes(tmp_path, AskedRows(), By.KIND).records if each["kind"] == "crash"]
+    (group,) = queries.top(tmp_path, AskedRows()).records
+    (totals,) = queries.group(tmp_path, AskedRows(groups=GROUP_ID))["totals"].records
+    assert [each["partition_ms"] for each in (cause, group, totals)] == [None] * 3
+    assert {each["known_partition_ms"] for each in (cause, group, totals)} == {crash["known_partition_ms"]}
+    known = f"at least {duration(crash['known_partition_ms'])}"
+    for form in Format.TABLE, Format.MD:
+        console = Console(width=200, file=io.StringIO())
+        show(queries.incidents(tmp_path, AskedRows(), kind="crash"), View(form=form, zone=UTC), console, nothing="")
+        assert isinstance(console.file, io.StringIO)
+        assert known in console.file.getvalue()
+    page = document(facts_of(tmp_path, AskedRows(), re.compile(DEFAULT_PATTERN)), "tables", made_ms=0)
+    assert f"partition time {known}" in page
+    assert partition_time(None, 0) == "unknown"
 
 
 @pytest.mark.parametrize("asked", [("top",), ("causes",), ("storms",), ("incidents",), ("group", "orders")])

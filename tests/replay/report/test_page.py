@@ -227,7 +227,7 @@ def test_a_sentence_that_rests_on_many_events_names_the_first_and_counts_the_res
         return told.seqs
 
     first = ", ".join(map(str, range(1, SEQS_MAX + 1)))
-    assert [seqs(SEQS_MAX), seqs(SEQS_MAX + 3)] == [first, f"{first} and 3 more"]
+    assert [seqs(2), seqs(SEQS_MAX + 3)] == ["1 and 2", f"{first} and 3 others"]
 
 
 def test_a_jump_of_the_clock_is_among_what_is_uncertain() -> None:

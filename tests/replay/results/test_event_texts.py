@@ -12,10 +12,11 @@ from muster.events.events import (
     JoinPhaseCompleted,
     JoinRefused,
     MemberAssigned,
+    RebalanceStarted,
     RegistrationEnded,
 )
 from muster.events.ids import GroupInstanceId
-from muster.events.state import Registration
+from muster.events.state import GroupState, Registration
 from muster.replay.results.event_texts import event_text
 from tests.replay.histories import Script
 
@@ -63,6 +64,22 @@ def test_the_text_says_what_the_cause_makes_of_the_event(event_type: type, cause
     told = event_text(msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, cause=cause)))
     assert said in told
     assert "None" not in told
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (GroupState.EMPTY, "for the initial delay of 3 s, longer as members join, up to the rebalance timeout (all-jo"),
+        (GroupState.STABLE, "the join phase began, for up to 3 s (all-joined)"),
+    ],
+)
+def test_an_initial_delay_is_no_limit_of_the_join_phase(state: GroupState, said: str) -> None:
+    """Each member that joins in it extends it, up to the rebalance timeout (KIP-134)."""
+    event = EVENTS[RebalanceStarted]
+    assert isinstance(event, RebalanceStarted)
+    why = msgspec.structs.replace(event.why, cause=Cause.ALL_JOINED)
+    group = msgspec.structs.replace(event.group, previous_state=state)
+    assert said in event_text(msgspec.structs.replace(event, why=why, group=group, timeout_ms=3_000))
 
 
 def test_bytes_that_are_no_assignment_are_counted() -> None:

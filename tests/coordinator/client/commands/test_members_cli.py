@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from muster import cli as command
 from muster.coordinator.client.commands.members_cli import app
 from tests.coordinator.formed import SESSION_MS, form_group
 from tests.muster_process import MusterProcess, running_muster
@@ -236,6 +237,15 @@ def test_a_group_of_a_similar_name_is_named(group: Group, arguments: list[str]) 
     assert_fails(result, 1, f"; did you mean {group.group_id}")
     printed = run("config", f"{group.group_id}s", "--bootstrap", group.bootstrap).stdout
     assert f"did you mean {group.group_id}" in printed
+
+
+def test_a_group_of_a_similar_name_is_named_when_there_is_nothing_to_repair(group: Group) -> None:
+    """As by the commands of `muster members`."""
+    arguments = ["groups", "repair", f"{group.group_id}s", "--bootstrap", group.bootstrap]
+    result = CliRunner().invoke(command.app, arguments, env=WIDE)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"muster groups repair: group {group.group_id}s: ")
+    assert f"; did you mean {group.group_id}" in result.stderr
 
 
 @pytest.mark.parametrize(
