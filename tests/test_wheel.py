@@ -61,14 +61,21 @@ def test_it_works_beside_others(wheel: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_the_sdist_can_run_its_own_tests(tmp_path: Path) -> None:
-    """Those that read files beside the code among them. Of the code it has `src` alone, and not the folders again."""
+def test_the_sdist_can_run_its_own_tests(wheel: Path, tmp_path: Path) -> None:
+    """Those that read files beside the code among them, but for the first steps, which the tests of the tree take.
+
+    Of the code it has `src` alone, and not the folders again; and there all that the wheel has.
+    """
     _run(sys.executable, "-m", "uv", "build", "--quiet", "--sdist", "--out-dir", tmp_path, ROOT)
     (built,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(built) as content:
         content.extractall(tmp_path, filter="data")
     unpacked = built.with_name(built.name.removesuffix(".tar.gz"))
     assert not {"coordinator", "drills", "events", "replay", "schemas"} & {path.name for path in unpacked.iterdir()}
+    with zipfile.ZipFile(wheel) as content:
+        installed = {name for name in content.namelist() if name.startswith("muster/")}
+    packed = {str(path.relative_to(unpacked / "src")) for path in unpacked.glob("src/muster/**/*") if path.is_file()}
+    assert installed == packed
     for name in (
         "Makefile",
         "requirements.lock",
@@ -88,6 +95,8 @@ def test_the_sdist_can_run_its_own_tests(tmp_path: Path) -> None:
         "-q",
         "-p",
         "no:cacheprovider",
+        "-m",
+        "not spark",
         *tests,
         "tests/coordinator/observability",
     ]

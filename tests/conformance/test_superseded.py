@@ -66,7 +66,7 @@ def edge(broker: Broker) -> Iterator[str]:
             yield forwarding.bootstrap
 
 
-@pytest.fixture(params=[kafka, standalone, sidecar, edge], ids=SERVERS)
+@pytest.fixture(scope="module", params=[kafka, standalone, sidecar, edge], ids=SERVERS)
 def bootstrap(request: pytest.FixtureRequest, kafka_broker: Broker) -> Iterator[str]:
     with request.param(kafka_broker) as bootstrap:
         yield bootstrap

