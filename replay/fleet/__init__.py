@@ -9,12 +9,10 @@
     report/        `muster fleet report`: one page of all of it
     simulation/    groups that are played, and the truth of what was done to them
     archive/       the commands that keep an archive, and the archiver on Spark
-    choice.py      which engine builds, and which one archives
+    choice.py      which engine builds, and which one archives; are the extra and Java there?
     session.py     the Spark session, and Spark's errors in a line
-    java.py        is there a Java runtime that Spark can use?
     disk_space.py  a disk without space, and files that are whole or gone
     asked.py       the values of options
-    extra.py       is the extra there?
 
 PyArrow, DuckDB and PySpark are an extra, `fleet`: nothing outside this folder imports them, nothing here before a
 command needs them.

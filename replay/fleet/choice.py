@@ -1,19 +1,62 @@
-"""Which engine builds or archives, and why: small things stay small."""
+"""Which engine builds or archives, and why; and whether the extra, Spark and Java are installed.
+
+Java is looked for before Spark is started, whose own error is a page long.
+"""
 
 import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from muster.replay.commands.opening import CANNOT_READ, fail
 from muster.replay.fleet.asked import EngineName
-from muster.replay.fleet.java import NoJava, java_version
 from muster.replay.text.grammar import size_text
+
+JAVA_VERSIONS: Final = (17, 21)
 
 LOCAL_BYTES_MAX: Final = 300 * 1024 * 1024
 """Up to here this process has folded before Spark's workers have begun, or soon after."""
 
 LOCAL_RECORDS_MAX: Final = 5_000_000
 """Up to here this process archives in some minutes, and Spark's start is not worth its time."""
+
+
+def check_needs(*names: str) -> None:
+    """End the command unless these packages of the extra are there; without names all that a build needs."""
+    missing = [name for name in names or ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
+    if missing:
+        fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout", CANNOT_READ)
+
+
+class NoJava(Exception):
+    """Spark cannot run here; the message says what is missing and how to get it."""
+
+
+def java_version() -> int:
+    """The major version of the Java that Spark will take. Raises NoJava."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    wanted = " or ".join(map(str, JAVA_VERSIONS))
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH and no JAVA_HOME"
+        raise NoJava(f"Spark needs Java {wanted}: {where}; install it (Debian: openjdk-17-jre-headless)")
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, check=False, timeout=60).stderr  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoJava(f"Spark needs Java {wanted}: {java} does not run ({error})") from error
+    told = shown.decode(errors="replace")
+    found = re.search(r'version "(\d+)', told)
+    if found is None:
+        raise NoJava(f"Spark needs Java {wanted}: {java} -version says {told.strip()[:200]!r}")
+    major = int(found[1])
+    if major not in JAVA_VERSIONS:
+        raise NoJava(f"Spark needs Java {wanted}: {java} is version {major}; set JAVA_HOME to another one")
+    return major
 
 
 class EngineChoice(msgspec.Struct, frozen=True, kw_only=True):

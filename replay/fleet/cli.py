@@ -85,7 +85,7 @@ def build_command(
         raise typer.BadParameter("--rebuild and --every exclude each other: rebuild once")
     if archive is not None and archive.resolve() == to.resolve():
         raise typer.BadParameter(f"--to {to} is the archive's folder: give the tables one of their own")
-    from muster.replay.fleet.extra import check_needs
+    from muster.replay.fleet.choice import check_needs
 
     check_needs()
     from muster.replay.fleet.commands import AskedBuild, build_tables

@@ -15,9 +15,9 @@ from muster.events.records import EventsError
 from muster.replay.commands.opening import CANNOT_READ, DAMAGED, fail, say
 from muster.replay.fleet.asked import EngineName
 from muster.replay.fleet.building.build import Built, make_build
-from muster.replay.fleet.building.engines.engine import Engine
-from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.engine import Engine
 from muster.replay.fleet.building.fold import OutOfOrder
+from muster.replay.fleet.building.local import LocalEngine
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.choice import NoSpark, check_spark, choose_builder
 from muster.replay.fleet.disk_space import NoMemory, NoRoom
@@ -127,7 +127,7 @@ def _tell(built: Built, to: Path, reason: str) -> None:
 def _engine(name: EngineName, asked: AskedBuild) -> Engine:
     if name is EngineName.LOCAL:
         return LocalEngine()
-    from muster.replay.fleet.building.engines.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
+    from muster.replay.fleet.building.spark import SparkEngine  # noqa: PLC0415 -- it takes a second
     from muster.replay.fleet.session import told_session  # noqa: PLC0415
 
     return SparkEngine(told_session(say, asked.master, verbose=asked.verbose))

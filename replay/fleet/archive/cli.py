@@ -34,7 +34,7 @@ def interval(text: str) -> int:
 
 
 def _check_needs() -> None:
-    from muster.replay.fleet.extra import check_needs
+    from muster.replay.fleet.choice import check_needs
 
     check_needs("pyarrow")
 

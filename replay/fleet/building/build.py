@@ -24,7 +24,7 @@ from muster.events.log.base import EventLog, LogDamaged, LogUnavailable
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.fleet.building import open_items
 from muster.replay.fleet.building.carry import NOTHING_CARRIED, carry
-from muster.replay.fleet.building.engines.engine import Engine, Task
+from muster.replay.fleet.building.engine import Engine, Task
 from muster.replay.fleet.building.joining import joined
 from muster.replay.fleet.building.pieces import Survey, survey
 from muster.replay.fleet.building.stage import stage
@@ -43,7 +43,7 @@ from muster.replay.fleet.tables.builds import (
 )
 from muster.replay.fleet.tables.days import derived
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
-from muster.replay.fleet.tables.quarantine import quarantine_row
+from muster.replay.fleet.tables.rows import quarantine_row
 from muster.replay.fleet.tables.schemas import RULES_VERSION
 from muster.replay.history.items import Broken, Prelude, Read
 from muster.replay.progress import Watch, unwatched

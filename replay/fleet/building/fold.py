@@ -19,12 +19,8 @@ from muster.events.events import AnyEvent, Event
 from muster.events.ids import GroupId
 from muster.events.records import BrokenRecord
 from muster.replay.fleet.building.partition_reads import PartitionReads
-from muster.replay.fleet.tables.coordinator_downtime import downtime_row
-from muster.replay.fleet.tables.incidents import incident_row
 from muster.replay.fleet.tables.memberships import Stays
-from muster.replay.fleet.tables.quarantine import quarantine_row
-from muster.replay.fleet.tables.rebalances import rebalance_row
-from muster.replay.fleet.tables.values import Row
+from muster.replay.fleet.tables.rows import Row, downtime_row, incident_row, quarantine_row, rebalance_row
 from muster.replay.history.items import Broken, Happened, Item, LogPosition, SeqGaps, Told
 from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.incidents.incident import Incident

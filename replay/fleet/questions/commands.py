@@ -16,7 +16,7 @@ from muster.events.near_names import did_you_mean
 from muster.replay.commands.asked import fail_unmatched, view_of, when, window_of
 from muster.replay.commands.opening import CANNOT_READ, NOT_FOUND, fail
 from muster.replay.fleet.asked import By, Order
-from muster.replay.fleet.extra import check_needs
+from muster.replay.fleet.choice import check_needs
 from muster.replay.form import Format, View
 from muster.replay.history.window import AtTime, Window
 from muster.replay.incidents.windows import STORM_GROUPS_MIN

@@ -5,12 +5,10 @@ view of the group's state. Nothing here is derived from events, or knows how a p
 
     cli.py          `muster fleet simulate`: its options
     commands.py     what it does
-    calendar.py     a fleet's days: the rates of deeds and outages, by hour
-    fleet.py        a fleet's groups, teams and partitions
-    week.py         a group over days
+    fleet.py        a fleet's groups, teams and partitions, and its days: the rates of deeds and outages, by hour
+    week.py         a group over days, and its truth as a line of JSON
     spool.py        all groups, played one by one, merged by time for each partition
     sinks.py        an archive, a SQLite file or a topic that gets the events
-    told.py         the truth of a group as a line of JSON
     stage.py        a group drawn by lot, what can be done to its processes, and scenarios by name
     scenarios/      what is done to groups
     world/          one group: its processes, its coordinator, time

@@ -42,7 +42,7 @@ def simulate_command(
         muster fleet simulate --groups 10000 --days 7 --seed 1 --to archive:/archive
         muster fleet build --log archive:/archive --to fleet
     """
-    from muster.replay.fleet.extra import check_needs
+    from muster.replay.fleet.choice import check_needs
 
     check_needs()
     from muster.replay.fleet.simulation.commands import AskedSimulation, simulate

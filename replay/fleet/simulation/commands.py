@@ -16,8 +16,7 @@ from muster.events.log.base import LogError
 from muster.events.records import EventsError
 from muster.replay.commands.opening import CANNOT_READ, fail
 from muster.replay.fleet.simulation import spool
-from muster.replay.fleet.simulation.calendar import SimulatedDays
-from muster.replay.fleet.simulation.fleet import Fleet
+from muster.replay.fleet.simulation.fleet import Fleet, SimulatedDays
 from muster.replay.fleet.simulation.sinks import ARCHIVE, SQLITE, sink_of
 from muster.replay.progress import Watch, watched
 

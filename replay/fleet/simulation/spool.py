@@ -24,10 +24,8 @@ from muster.events.avro.codec import records_of
 from muster.events.events import AnyPartitionEvent, CoordinatorPaused, CoordinatorReady, CoordinatorStopped
 from muster.events.ids import GroupId
 from muster.events.records import FORMAT_LEVEL
-from muster.replay.fleet.simulation.calendar import Outage, outages
-from muster.replay.fleet.simulation.fleet import Fleet
-from muster.replay.fleet.simulation.told import group_of
-from muster.replay.fleet.simulation.week import Lived, live
+from muster.replay.fleet.simulation.fleet import Fleet, Outage, outages
+from muster.replay.fleet.simulation.week import Lived, group_of, live
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.progress import Watch
 

@@ -14,9 +14,9 @@ from zlib import crc32
 import msgspec
 
 from muster.coordinator.group.settings import GroupSettings
+from muster.replay.fleet.simulation.world.client import NOWHERE, PlaceAndTime, Setup
 from muster.replay.fleet.simulation.world.outages import bring_up, pause, resume, take_down
 from muster.replay.fleet.simulation.world.process import Process
-from muster.replay.fleet.simulation.world.setup import NOWHERE, PlaceAndTime, Setup
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 from muster.replay.fleet.simulation.world.world import World
 

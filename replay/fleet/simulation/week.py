@@ -1,22 +1,22 @@
 """A group over days: it forms, is deployed, scaled, and loses processes, while its coordinator goes and comes back.
 
-What belongs here: which deed is done next, on a group that goes on living. Deeds are one after another, each QUIET_MS
-after the one before has come to rest; one that the group is not made for is left out. What was lost for good is
-replaced by the next deed, so that a group keeps its size, more or less. All is drawn from the seed and the group's
-name.
+What belongs here: which deed is done next, on a group that goes on living; and the truth of it as a line of JSON. Deeds
+are one after another, each QUIET_MS after the one before has come to rest; one that the group is not made for is left
+out. What was lost for good is replaced by the next deed, so that a group keeps its size, more or less. All is drawn
+from the seed and the group's name.
 """
 
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 import muster.replay.fleet.simulation.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import GroupId
-from muster.replay.fleet.simulation.calendar import LONGEST_MS, Deed, End, Outage, SimulatedDays, deeds
+from muster.replay.fleet.simulation.fleet import LONGEST_MS, Deed, End, Outage, SimulatedDays, deeds, team_of
 from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SCENARIOS, SECOND, Stage, Wanted, be_away, conclude
-from muster.replay.fleet.simulation.world.setup import PlaceAndTime
-from muster.replay.fleet.simulation.world.truth import Story, Truth
+from muster.replay.fleet.simulation.world.client import PlaceAndTime
+from muster.replay.fleet.simulation.world.truth import Range, RebalanceId, Story, Truth
 from muster.replay.history.items import Told
 
 SIZES: Final = ((2, 4, 40), (5, 12, 40), (13, 30, 18), (31, 60, 2))
@@ -168,3 +168,56 @@ class _Week:
             and stage.rebalance_ms <= wanted.rebalance_max_ms
             and stage.style in wanted.styles
         )
+
+
+class TruthOfIncident(msgspec.Struct, frozen=True, kw_only=True):
+    """An incident that was done. Fields as of Truth; `kind` is the first of `kinds`; `scenario` names the deed."""
+
+    kind: str
+    kinds: tuple[str, ...]
+    scenario: str
+    knowable: str
+    culprits: tuple[str, ...] | None
+    starts: tuple[Range, ...]
+    ends: tuple[Range, ...]
+    extent: Range
+    must: tuple[RebalanceId, ...]
+    may: tuple[RebalanceId, ...]
+    parent: int | None
+    is_optional: bool
+
+
+class TruthOfGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group. `processes`: the member ids of each process, by its name."""
+
+    group_id: str
+    team: str
+    partition: int
+    setting: str
+    until_ms: int
+    processes: dict[str, tuple[str, ...]]
+    incidents: tuple[TruthOfIncident, ...]
+
+
+def group_of(lived: Lived, partition: int) -> TruthOfGroup:
+    """The part that is kept of a group's days."""
+    processes: dict[str, list[str]] = {}
+    for member_id, name in lived.names.items():
+        processes.setdefault(name, []).append(member_id)
+    return TruthOfGroup(
+        group_id=lived.group_id,
+        team=team_of(lived.group_id),
+        partition=partition,
+        setting=lived.setting,
+        until_ms=lived.until_ms,
+        processes={name: tuple(member_ids) for name, member_ids in processes.items()},
+        incidents=tuple(map(_incident, lived.truths, lived.scenarios)),
+    )
+
+
+def _incident(truth: Truth, scenario: str) -> TruthOfIncident:
+    fields: dict[str, Any] = msgspec.structs.asdict(truth)
+    fields |= {name: tuple(sorted(fields[name])) for name in ("must", "may")}
+    fields |= {"culprits": None if truth.culprits is None else tuple(sorted(truth.culprits))}
+    fields |= {"knowable": truth.knowable.value, "kind": truth.kind, "scenario": scenario}
+    return TruthOfIncident(**fields)

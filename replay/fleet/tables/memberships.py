@@ -22,7 +22,7 @@ from muster.events.events import (
 )
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import Member
-from muster.replay.fleet.tables.values import Row, day_of, micros
+from muster.replay.fleet.tables.rows import Row, day_of, micros
 from muster.replay.history.transitions import Transition
 from muster.replay.incidents.episode.acts import departure, protocols_of
 

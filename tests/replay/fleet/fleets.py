@@ -21,8 +21,8 @@ from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
 from muster.replay.fleet.building.build import Built, make_build
-from muster.replay.fleet.building.engines.engine import Engine
-from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.engine import Engine
+from muster.replay.fleet.building.local import LocalEngine
 from muster.replay.fleet.tables.builds import GRACE_MS, current
 from muster.replay.fleet.tables.parts import Part
 from muster.replay.fleet.tables.schemas import TABLES

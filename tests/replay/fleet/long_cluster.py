@@ -22,7 +22,7 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.replay.archive.verify import verify
 from muster.replay.fleet.archive.connector import PACKAGE
-from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.local import LocalEngine
 from muster.replay.fleet.simulation import spool
 from muster.replay.fleet.simulation.sinks import TopicSink
 from muster.replay.fleet.tables.builds import current

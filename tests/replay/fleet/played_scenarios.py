@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from muster.events.ids import GroupId
-from muster.replay.fleet.simulation.calendar import SimulatedDays, deeds, outages
+from muster.replay.fleet.simulation.fleet import SimulatedDays, deeds, outages
 from muster.replay.fleet.simulation.week import live
 from muster.replay.fleet.simulation.world.truth import Truth
 from muster.replay.history.items import Coordinated, Happened

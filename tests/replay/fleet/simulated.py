@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 
 from muster.events.ids import MemberId
-from muster.replay.fleet.simulation.calendar import SimulatedDays
-from muster.replay.fleet.simulation.fleet import Fleet
-from muster.replay.fleet.simulation.told import TruthOfGroup
+from muster.replay.fleet.simulation.fleet import Fleet, SimulatedDays
+from muster.replay.fleet.simulation.week import TruthOfGroup, TruthOfIncident
+from muster.replay.fleet.simulation.world.truth import Truth
 from tests.judge.case import Case
 from tests.judge.scenario import ScenarioSort
 from tests.replay.whole import History
@@ -43,7 +43,13 @@ def case_of(group: TruthOfGroup, history: History) -> Case:
         setting=group.setting,
         history=history,
         until_ms=group.until_ms,
-        truths=group.truths(),
-        names={MemberId(member_id): name for member_id, name in group.names().items()},
+        truths=tuple(map(_truth, group.incidents)),
+        names={MemberId(member_id): name for name, ids in group.processes.items() for member_id in ids},
         notes=(),
     )
+
+
+def _truth(incident: TruthOfIncident) -> Truth:
+    fields = msgspec.structs.asdict(incident)
+    del fields["kind"], fields["scenario"]
+    return msgspec.convert(fields, Truth)

@@ -17,9 +17,9 @@ from muster.replay.archive.expire import expire
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.fleet.asked import Order
 from muster.replay.fleet.building.build import Built, make_build
-from muster.replay.fleet.building.engines.engine import Engine, Folded, Task, Took
-from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.engine import Engine, Folded, Task, Took
 from muster.replay.fleet.building.fold import OutOfOrder
+from muster.replay.fleet.building.local import LocalEngine
 from muster.replay.fleet.building.pieces import Piece
 from muster.replay.fleet.questions.queries import AskedRows, incidents
 from muster.replay.fleet.session import SparkFailed

@@ -416,7 +416,10 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
             "getattr of <class 'object'> is no part of",
         ),
         (b"cmuster.replay.fleet.building.open_items\nload\n(tR.", "load is no class"),
-        (b"\x80\x04\x8c\x18muster.replay.fleet.java\x8c\x10subprocess.Popen\x93.", "Popen is no class of that module"),
+        (
+            b"\x80\x04\x8c\x1amuster.replay.fleet.choice\x8c\x10subprocess.Popen\x93.",
+            "Popen is no class of that module",
+        ),
         (b"F\n.", "cannot be read"),
         (b"garbage", "cannot be read"),
     ],

@@ -14,8 +14,8 @@ from muster.replay.fleet.tables import days as days_module
 from muster.replay.fleet.tables.builds import Build
 from muster.replay.fleet.tables.days import derived
 from muster.replay.fleet.tables.parts import Part, PartWriter, Role
+from muster.replay.fleet.tables.rows import day_of, micros
 from muster.replay.fleet.tables.schemas import RULES_VERSION, TABLES
-from muster.replay.fleet.tables.values import day_of, micros
 from muster.replay.text.times import wall_ms_of
 from tests.replay.fleet.fleets import Rows, all_tables, built, in_order, judged, opened, rows_of_parts, up_to
 from tests.replay.whole import incidents, read_histories

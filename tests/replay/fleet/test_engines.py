@@ -9,8 +9,8 @@ import pytest
 from muster.events.log.memory import MemoryStorage
 from muster.replay.archive.segment import SCHEMA
 from muster.replay.fleet.asked import EngineName
-from muster.replay.fleet.building.engines.spark import SparkEngine
 from muster.replay.fleet.building.pieces import Piece
+from muster.replay.fleet.building.spark import SparkEngine
 from muster.replay.fleet.choice import LOCAL_BYTES_MAX, NoSpark, choose_builder
 from muster.replay.fleet.tables.schemas import TABLES
 from tests.replay.fleet.fleets import all_tables, built, judged, table_of, timestamps, up_to

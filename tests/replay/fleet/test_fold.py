@@ -14,9 +14,9 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.replay.fleet.building.build import make_build
-from muster.replay.fleet.building.engines.engine import Task, fold_batches
-from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.engine import Task, fold_batches
 from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, fold_group
+from muster.replay.fleet.building.local import LocalEngine
 from muster.replay.fleet.building.partition_reads import PartitionReads
 from muster.replay.fleet.building.pieces import RECORDS
 from muster.replay.history.items import Broken, Gap

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.replay.fleet.java import NoJava, java_version
+from muster.replay.fleet.choice import NoJava, java_version
 
 
 def installed(folder: Path, version: str) -> None:

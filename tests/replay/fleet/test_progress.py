@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.replay.fleet.building.engines.engine import Took
-from muster.replay.fleet.building.engines.progress import folded, reporting, told
-from muster.replay.fleet.building.engines.spark import SparkEngine
+from muster.replay.fleet.building.engine import Took
+from muster.replay.fleet.building.spark import SparkEngine, folded, reporting, told
 from tests.replay.fleet.fleets import built, judged
 from tests.waiting import until_so
 
@@ -25,7 +24,7 @@ def test_what_all_tasks_have_folded_is_told_together(tmp_path: Path) -> None:
 def test_a_worker_does_not_tell_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes its file at most twice a second."""
     now = 1_000.0
-    monkeypatch.setattr("muster.replay.fleet.building.engines.progress.monotonic", lambda: now)
+    monkeypatch.setattr("muster.replay.fleet.building.spark.monotonic", lambda: now)
     report = reporting(tmp_path, 0)
     report(10)
     report(20)
@@ -57,7 +56,7 @@ async def test_sparks_workers_tell(spark: SparkEngine, tmp_path: Path, monkeypat
         yield
         at_the_end.append(folded(folder))
 
-    monkeypatch.setattr("muster.replay.fleet.building.engines.spark.told", looked_at)
+    monkeypatch.setattr("muster.replay.fleet.building.spark.told", looked_at)
     events = (await built(judged(range(3)), tmp_path, spark)).events
     assert events
     assert at_the_end == [events]

@@ -18,11 +18,10 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.records import StoredRecord
 from muster.replay.fleet.cli import app
-from muster.replay.fleet.simulation.calendar import HOUR_MS, LONGEST_MS, OUTAGES, RATES, SimulatedDays, When, outages
+from muster.replay.fleet.simulation.fleet import HOUR_MS, LONGEST_MS, OUTAGES, RATES, SimulatedDays, When, outages
 from muster.replay.fleet.simulation.sinks import KEPT_MS
 from muster.replay.fleet.simulation.stage import SCENARIOS
-from muster.replay.fleet.simulation.told import TruthOfGroup
-from muster.replay.fleet.simulation.week import live
+from muster.replay.fleet.simulation.week import TruthOfGroup, live
 from muster.replay.logs.opening import open_for_reading
 from tests.brokers.broker import Broker
 from tests.events.log.on_broker.proxied import new_topic_name

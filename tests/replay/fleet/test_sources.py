@@ -23,7 +23,7 @@ from muster.events.log.memory import MemoryStorage
 from muster.replay.archive.compact import compact
 from muster.replay.fleet.building import build as builds_module
 from muster.replay.fleet.building.build import Built, make_build
-from muster.replay.fleet.building.engines.local import LocalEngine
+from muster.replay.fleet.building.local import LocalEngine
 from muster.replay.fleet.building.pieces import of_groups, survey
 from muster.replay.fleet.building.stage import stage
 from muster.replay.fleet.tables.builds import CannotBuild, current, last_build, locked

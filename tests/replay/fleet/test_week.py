@@ -8,10 +8,10 @@ import pytest
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.base import EventLog
 from muster.replay.fleet.building.build import make_build
-from muster.replay.fleet.building.engines.engine import Engine
-from muster.replay.fleet.building.engines.local import LocalEngine
-from muster.replay.fleet.building.engines.spark import SparkEngine
-from muster.replay.fleet.simulation.told import TruthOfGroup
+from muster.replay.fleet.building.engine import Engine
+from muster.replay.fleet.building.local import LocalEngine
+from muster.replay.fleet.building.spark import SparkEngine
+from muster.replay.fleet.simulation.week import TruthOfGroup
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.logs.opening import open_for_reading
 from tests.judge.count import Verdict, count

@@ -20,9 +20,9 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from muster.events.records import FORMAT_LEVEL
 from muster.replay.fleet.simulation.world import outages
+from muster.replay.fleet.simulation.world.client import Setup
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
-from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.fleet.simulation.world.world import World
 from muster.replay.history.items import with_gaps
 from muster.replay.incidents.incident import Incident

@@ -250,7 +250,7 @@ def test_the_incident_that_empties_a_group_has_that_rebalance_and_its_cost(leave
         for each in members
     )
     for each in members:
-        each.go_upstream()
+        each.go_away()
         fleet.world.at(5_000, each.poll_again)
     fleet.world.administer(
         fleet.story, lambda caller: LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving), api_key=13
@@ -288,7 +288,7 @@ def test_members_that_join_and_all_leave_at_once_cost_nothing_while_the_group_is
 def released(fleet: Fleet) -> None:
     """Release the group, and have its members go on in the cluster upstream."""
     for each in fleet.world.live:
-        each.go_upstream()
+        each.go_away()
     fleet.configure(COORDINATOR, UPSTREAM)
 
 
@@ -318,7 +318,7 @@ def test_a_group_that_is_lost_to_the_cluster_upstream_is_not_empty_until_somebod
     """Without a config: nothing says when it was the cluster's no more."""
     fleet = Fleet(3)
     for each in fleet.world.live:
-        each.go_upstream()
+        each.go_away()
     fleet.world.administer(fleet.story, lambda caller: ReleaseGroup(group_id=GROUP_ID, caller=caller), api_key=-1)
     fleet.run(50_000)
     for each in fleet.world.live:

@@ -9,6 +9,7 @@ import pytest
 from muster.coordinator.group.commands import (
     Caller,
     DeleteGroup,
+    ExpireOffsets,
     LeaveGroup,
     LeavingMember,
 )
@@ -101,7 +102,7 @@ def test_the_life_of_a_group_that_expired_and_was_formed_anew_is_told_whole() ->
     """Emptied by whom, expired by which retention, made anew by whom."""
     fleet = closed()
     fleet.run(7 * DAY_MS)
-    fleet.world.send(fleet.world.rules.expiry(), fleet.story)
+    fleet.world.send(ExpireOffsets(group_id=GROUP_ID, offsets={}, wall_ms=fleet.wall_ms), fleet.story)
     fleet.run(S)
     fleet.start(7)
     fleet.rest(5 * S)

@@ -12,7 +12,7 @@ from muster.coordinator.group.connections import ConnectionRecord
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.records import FORMAT_LEVEL
 from muster.events.state import Protocol
-from muster.replay.fleet.simulation.world import requests
+from muster.replay.fleet.simulation.world import client
 from muster.replay.fleet.simulation.world.assignors import as_subscription
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said
 
@@ -22,7 +22,7 @@ BY_HOST = "'app-9' (10.0.2.9)"
 
 def try_to_join(fleet: Fleet, *, number: int = 9, **changed: Any) -> None:
     """A consumer's request, which is refused; `changed`: fields of its JoinGroup."""
-    join = requests.join_group(
+    join = client.join_group(
         fleet.setup(number),
         fleet.world.rules,
         0,

@@ -6,7 +6,7 @@ import pytest
 
 from muster.events.events import RebalanceStarted
 from muster.replay.fleet.simulation.stage import Stage, Wanted
-from muster.replay.fleet.simulation.world.setup import Setup
+from muster.replay.fleet.simulation.world.client import Setup
 from muster.replay.fleet.simulation.world.world import World
 from muster.replay.history.items import Happened
 from muster.replay.whatif.alterations import Alterations

@@ -15,8 +15,8 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
 from muster.replay.fleet.simulation.scenarios.replacing import shut_down
 from muster.replay.fleet.simulation.stage import QUIET_MS, SECOND, Stage, Wanted, scenario
+from muster.replay.fleet.simulation.world.client import Setup
 from muster.replay.fleet.simulation.world.process import Process
-from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 LEAVE, DELETE = 13, 42

@@ -4,9 +4,8 @@ world.py        time, requests and answers
 outages.py      what happens to the coordinator and to the network
 view.py         the rebalances, as the world sees them, and whose they are
 process.py      one consumer process
-requests.py     its requests, as its client library writes them
 assignors.py    what a leader makes of its members
-setup.py        how a process is configured, and where a group lives
+client.py       how a process is configured, where a group lives, and the requests of a client library
 rules.py        the coordinator of one group: the rules, and the history that its log tells
 truth.py        an incident while it is being done, and what is left of it
 """

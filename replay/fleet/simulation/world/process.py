@@ -22,7 +22,7 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome
 from muster.events.connection import ConnectionEnd
 from muster.events.consumer_protocol import assigned_partitions
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
-from muster.replay.fleet.simulation.world import requests
+from muster.replay.fleet.simulation.world import client
 from muster.replay.fleet.simulation.world.assignors import (
     COOPERATIVE,
     Owned,
@@ -30,8 +30,8 @@ from muster.replay.fleet.simulation.world.assignors import (
     as_assignment,
     assign,
 )
+from muster.replay.fleet.simulation.world.client import Setup
 from muster.replay.fleet.simulation.world.rules import Rules
-from muster.replay.fleet.simulation.world.setup import Setup
 from muster.replay.fleet.simulation.world.truth import Story
 
 NEVER = math.inf
@@ -147,7 +147,7 @@ class Process:
         setup, rules, member_id = self.setup, self.world.rules, self.member_id
         self.world.ask(
             self,
-            lambda request_id: requests.leave_group(
+            lambda request_id: client.leave_group(
                 setup, rules, request_id, member_id=member_id, reason=reason, connection=self.connection
             ),
             lambda _: None,
@@ -157,18 +157,15 @@ class Process:
         """Leave at the poll timeout, as clients do by themselves; a static one falls silent."""
         if not self.is_static:
             self.leave("consumer poll timeout has expired.")
-        self.is_stalled = True
-        self.next_heartbeat_ms = NEVER
-        self._forget()
+        self.go_away()
 
     def unsubscribe(self) -> None:
         """Leave, and go on without a group until `poll_again`. librdkafka sends LeaveGroup for a static member, too."""
         self.leave("the consumer unsubscribed from all topics")
-        self.is_stalled = True
-        self._forget()
+        self.go_away()
 
-    def go_upstream(self) -> None:
-        """Be a member of the group in the cluster upstream, until `poll_again`."""
+    def go_away(self) -> None:
+        """Go on without the group until `poll_again`."""
         self.is_stalled = True
         self._forget()
 
@@ -211,9 +208,9 @@ class Process:
             self,
             lambda request_id: Heartbeat(
                 group_id=self.world.rules.group_id,
-                caller=self._caller((requests.HEARTBEAT, 4), request_id),
+                caller=self._caller((client.HEARTBEAT, 4), request_id),
                 member_id=self.member_id,
-                group_instance_id=requests.instance_of(self.setup),
+                group_instance_id=client.instance_of(self.setup),
                 generation_id=self.generation_id,
             ),
             self._heartbeat_answered,
@@ -229,7 +226,7 @@ class Process:
         self.next_heartbeat_ms = NEVER
         self.world.ask(
             self,
-            lambda request_id: requests.join_group(
+            lambda request_id: client.join_group(
                 self.setup,
                 self.world.rules,
                 request_id,
@@ -243,7 +240,7 @@ class Process:
         )
 
     def _caller(self, api: tuple[int, int], request_id: int) -> Caller:
-        return requests.caller(self.setup, self.world.rules, api, request_id, self.connection)
+        return client.caller(self.setup, self.world.rules, api, request_id, self.connection)
 
     def rejoin_soon(self, reason: str | None = None, *, motive: Story | None = None) -> None:
         """Rejoin at the next poll, and heartbeat until then."""
@@ -262,9 +259,9 @@ class Process:
             self,
             lambda request_id: SyncGroup(
                 group_id=self.world.rules.group_id,
-                caller=self._caller((requests.SYNC, 5), request_id),
+                caller=self._caller((client.SYNC, 5), request_id),
                 member_id=self.member_id,
-                group_instance_id=requests.instance_of(self.setup),
+                group_instance_id=client.instance_of(self.setup),
                 generation_id=self.generation_id,
                 protocol_type=None,
                 protocol_name=None,
@@ -284,10 +281,10 @@ class Process:
             case ErrorCode.none:
                 pass
             case ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
-                self.rejoin_soon(requests.REBALANCING)
+                self.rejoin_soon(client.REBALANCING)
             case ErrorCode.unknown_member_id:
                 self._forget()
-                self.rejoin_soon(requests.FORGOTTEN)
+                self.rejoin_soon(client.FORGOTTEN)
             case ErrorCode.fenced_instance_id:
                 self._fenced()
 
@@ -296,7 +293,7 @@ class Process:
             case ErrorCode.member_id_required:
                 self.member_id = outcome.member_id
                 if self.uses_its_id:
-                    self.join(requests.NEEDED_ID.format(outcome.member_id))
+                    self.join(client.NEEDED_ID.format(outcome.member_id))
             case ErrorCode.none:
                 self._begin_generation(outcome)
             case ErrorCode.unknown_member_id:
@@ -357,7 +354,7 @@ class Process:
         revoked = self.owned - share
         self.owned = share
         if protocol_name == COOPERATIVE and revoked:
-            self.rejoin_soon(requests.REVOKED, motive=self.world.story_of_last_rebalance)
+            self.rejoin_soon(client.REVOKED, motive=self.world.story_of_last_rebalance)
 
     def _fenced(self) -> None:
         self.die()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from muster.coordinator.group.commands import AnyCommand, AnyDeadline, CheckCapacity, ExpireOffsets, Request
+from muster.coordinator.group.commands import AnyCommand, AnyDeadline, CheckCapacity, Request
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.extensions import rearm
 from muster.coordinator.group.settings import GroupSettings
@@ -75,10 +75,6 @@ class Rules:
 
     def next_deadline_ms(self) -> float:
         return self.soft.next_deadline_ms()
-
-    def expiry(self) -> ExpireOffsets:
-        """The sweep's question, for a group without offsets."""
-        return ExpireOffsets(group_id=self.group_id, offsets={}, wall_ms=self.wall_ms)
 
     # ---- owners ---------------------------------------------------------------------------------
 

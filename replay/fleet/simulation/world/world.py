@@ -28,9 +28,9 @@ from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import MemberId
 from muster.events.state import GroupState
+from muster.replay.fleet.simulation.world.client import NOWHERE, PlaceAndTime, Setup
 from muster.replay.fleet.simulation.world.process import NEVER, Process
 from muster.replay.fleet.simulation.world.rules import Rules
-from muster.replay.fleet.simulation.world.setup import NOWHERE, PlaceAndTime, Setup
 from muster.replay.fleet.simulation.world.truth import Story
 from muster.replay.fleet.simulation.world.view import WorldView
 

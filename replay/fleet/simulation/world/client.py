@@ -1,17 +1,72 @@
-"""The requests of a process, as its client library writes them.
+"""How a process is configured, where it lives, and the requests that its client library writes.
 
 What belongs here: who a process says to be, and what it subscribes. What it must not know: when it asks, and what it
 makes of the answers (`process.py`).
 """
 
+from typing import Any, Self
+
+import msgspec
+
 from muster.coordinator.group.commands import Caller, JoinGroup, LeaveGroup, LeavingMember
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Protocol
 from muster.replay.fleet.simulation.world.assignors import COOPERATIVE, Owned, as_subscription
-from muster.replay.fleet.simulation.world.rules import Rules
-from muster.replay.fleet.simulation.world.setup import Setup
+from muster.replay.fleet.simulation.world.rules import GROUP_ID, Rules
+
+HOSTS = 1_024
+"""The addresses of a group in a fleet, so that no two share a host."""
+
+
+class PlaceAndTime(msgspec.Struct, frozen=True, kw_only=True):
+    """The place and time of a group. `began_ms`: wall clock; None: drawn by lot.
+
+    `first_host`: the number of its first host within 10.0.0.0/8, of HOSTS; None: hosts as in every case of the judge.
+    """
+
+    group_id: GroupId = GROUP_ID
+    began_ms: int | None = None
+    first_host: int | None = None
+
+    def host(self, number: int) -> str:
+        """The host of this number, from 0 on: 0 is that of all who share one. As Kafka prints it."""
+        if self.first_host is None:
+            return f"/10.0.{number // 200}.{number % 200 + 1}" if number else "/127.0.0.1"
+        address = (self.first_host + number % HOSTS) % 2**24
+        return f"/10.{address >> 16}.{address >> 8 & 255}.{address & 255}"
+
+
+NOWHERE = PlaceAndTime()
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process is configured and how slow it is; times in ms. `name` is the judge's, the same after a restart."""
+
+    name: str
+    client_id: str
+    host: str
+    instance: str | None
+    library: str
+    version: int
+    session_ms: int
+    rebalance_ms: int
+    assignors: tuple[str, ...]
+    topics: tuple[str, ...] = ("orders",)
+    heartbeat_ms: int = 3_000
+    poll_ms: int = 400
+    """The longest that it takes to its next poll, at which it rejoins."""
+    assign_ms: int = 30
+
+    @property
+    def tells_reasons(self) -> bool:
+        return self.library == "java" and self.version >= 8
+
+    def but(self, **fields: Any) -> Self:
+        """The same but for these fields."""
+        return msgspec.structs.replace(self, **fields)
+
 
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 NEEDED_ID = "need to re-join with the given member-id: {}"

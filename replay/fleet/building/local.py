@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from muster.events.log.base import LogError
-from muster.replay.fleet.building.engines.engine import BATCH_ROWS, STATE_OFFSET, Folded, Task, Took, fold_batches
+from muster.replay.fleet.building.engine import BATCH_ROWS, STATE_OFFSET, Folded, Task, Took, fold_batches
 from muster.replay.fleet.building.pieces import RECORDS, Piece, of_groups
 from muster.replay.fleet.tables.parts import read_parquet
 

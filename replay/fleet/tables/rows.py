@@ -1,12 +1,52 @@
-"""A rebalance -> a row of `rebalances`. Pure."""
+"""A rebalance, an incident, a time without a coordinator, a record that cannot be read -> a row of its table. Pure.
+
+Numbers and times are as columns have them: microseconds since 1970, days since 1970, names of members.
+"""
 
 from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 from muster.events.causes import Cause
-from muster.replay.fleet.tables.values import Row, day_of, micros, micros_of, name_of
+from muster.events.ids import GroupId
+from muster.events.state import Member
+from muster.replay.history.items import Broken
 from muster.replay.incidents.cost import partition_ms
+from muster.replay.incidents.episode.coordinator_absences import Away
 from muster.replay.incidents.incident import Incident
 from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Rebalance
+from muster.replay.text.times import DAY_MS, Instant, wall_ms_of
+
+Row: TypeAlias = tuple[object, ...]
+"""A row: values in the order of its table's columns."""
+
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
+"""The years that can be written, 1 to 9999."""
+
+FIRST_DAY: Final = _FIRST_MS // DAY_MS
+LAST_DAY: Final = _LAST_MS // DAY_MS
+
+
+def micros(wall_ms: int) -> int:
+    """The microseconds of a wall clock in ms; beyond the years that can be written, the nearest that can be."""
+    return min(max(wall_ms, _FIRST_MS), _LAST_MS) * 1_000
+
+
+def micros_of(at: Instant | None) -> int | None:
+    """The microseconds of an instant."""
+    return None if at is None else wall_ms_of(at) * 1_000
+
+
+def day_of(wall_ms: int) -> int:
+    """The UTC day of a wall clock in ms, counted from 1970."""
+    return micros(wall_ms) // (DAY_MS * 1_000)
+
+
+def name_of(member: Member | MemberRef) -> str:
+    """The member's name for administrators: its instance id, or its member id; of a client that is no member, its
+    client id."""
+    return member.group_instance_id or member.member_id or member.client_id
+
 
 _SILENT = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.SESSION_EXPIRED})
 
@@ -103,3 +143,58 @@ def _movement(told: Rebalance) -> Row:
     if movement is None:
         return (None, None, None, None)
     return (movement.moved, movement.gained, movement.lost, movement.stayed)
+
+
+def incident_row(told: Incident, log_partition: int) -> Row:
+    """The row of an incident. What it is told by, sentence for sentence, `muster replay why` has."""
+    cost = told.cost
+    started_ms = wall_ms_of(told.started_at)
+    return (
+        told.group_id,
+        told.id,
+        log_partition,
+        day_of(started_ms),
+        micros(started_ms),
+        micros_of(told.ended_at),
+        told.kind,
+        told.grade.value,
+        told.headline,
+        told.parent,
+        [name_of(each) for each in told.culprits],
+        [each.client_id for each in told.culprits],
+        [each.client_host for each in told.culprits],
+        len(told.rebalances),
+        cost.rebalancing_ms,
+        cost.partition_ms,
+        cost.silent_partition_ms,
+        cost.empty_partition_ms,
+        cost.known_partition_ms,
+        cost.partitions_moved,
+        cost.partitions_moved_back,
+        cost.restarts_absorbed,
+        list(told.notes),
+    )
+
+
+def downtime_row(group_id: GroupId, away: Away, log_partition: int) -> Row:
+    """The row of a time in which the group was not served."""
+    return (
+        group_id,
+        log_partition,
+        day_of(away.until_ms),
+        micros(away.since_ms),
+        away.last_known.value,
+        micros(away.until_ms),
+        away.longest_ms,
+        away.shortest_ms,
+        away.paused,
+        away.owner_before,
+        away.owner,
+        len(away.members),
+    )
+
+
+def quarantine_row(topic: str, broken: Broken, group_id: GroupId | None) -> Row:
+    """The row of a record. `group_id`: None of one that concerns its whole partition."""
+    at = broken.position
+    return (topic, at.partition, at.offset, micros(at.timestamp_ms), group_id, broken.kind.value, broken.reason)

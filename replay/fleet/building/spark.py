@@ -3,6 +3,9 @@
 Workers read the pieces' files, as this process would, and Spark shuffles them by group and sorts them. A group's
 records come in one run, by offset, one group at a time. Workers write the parts themselves, into the folder of the
 tables, which all of them see; what they return is which. A task that is done twice leaves a part that no build names.
+
+Spark tells of a task no more than that it has ended: so each task keeps a small file in the scratch folder that says
+how far it is. A task that is done again writes the same file; what cannot be read yet is read the next time.
 """
 
 import re
@@ -13,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from muster.replay.fleet.building.engines.engine import STATE_OFFSET, Folded, Task, Took, fold_batches
-from muster.replay.fleet.building.engines.progress import reporting, told
+from muster.replay.fleet.building.engine import STATE_OFFSET, Folded, Task, Took, fold_batches
 from muster.replay.fleet.building.fold import OutOfOrder
 from muster.replay.fleet.building.open_items import NotCarriedOver
 from muster.replay.fleet.building.pieces import Piece, of_groups
@@ -23,6 +25,9 @@ from muster.replay.fleet.session import SparkFailed, in_a_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from time import monotonic
 
 BUNDLE_BYTES: Final = 32 * 1024 * 1024
 """The size of the files that one task reads, or one file."""
@@ -137,3 +142,48 @@ def _task_number() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
+
+
+EVERY_S: Final = 0.5
+_NAME: Final = "folded-"
+
+
+def reporting(folder: Path, task: int) -> Took:
+    """Tell how many events a task has folded by now; `task`: its number."""
+    path = folder / f"{_NAME}{task:06d}"
+    told = 0.0
+
+    def report(events: int) -> None:
+        nonlocal told
+        if monotonic() - told >= EVERY_S:
+            path.write_text(str(events))
+            told = monotonic()
+
+    return report
+
+
+def folded(folder: Path) -> int:
+    """The events that all tasks have folded by now."""
+    events = 0
+    for path in folder.glob(f"{_NAME}*"):
+        with suppress(ValueError, OSError):  # it is being written
+            events += int(path.read_text())
+    return events
+
+
+@contextmanager
+def told(folder: Path, watch: Took) -> Iterator[None]:
+    """Tell `watch` how far the workers are, as long as this process waits for them."""
+    is_over = Event()
+
+    def tell() -> None:
+        while not is_over.wait(EVERY_S):
+            watch(folded(folder))
+
+    teller = Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        teller.join()
