@@ -41,6 +41,7 @@ from muster.coordinator.runtime.partition.group_context import (
     members_reachable,
 )
 from muster.coordinator.runtime.partition.owner import Owner, ignore_partition
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.partition.waiting_limit import WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
@@ -158,15 +159,17 @@ def new_owner(
     ask_about_silence: AskAboutSilence = members_reachable,
 ) -> Owner:
     """Make the owner of this process's partitions."""
+    group_settings = settings.group_settings()
     return Owner(
         name=f"{socket.gethostname()}:{os.getpid()}",
         version=version(DISTRIBUTION),
         event_log=event_log,
         offsets=offsets,
-        settings=settings.group_settings(),
+        settings=group_settings,
         effective_settings=settings.effective_group_settings(),
         clock=clock,
         retention_clock=RetentionClock(clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
+        refused_joins=RefusedJoins(group_settings, clock.monotonic_ms),
         answer_lease_ms=settings.answer_lease_ms if event_log.can_be_taken_over else None,
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),

@@ -1,4 +1,4 @@
-"""A throttle of repeated log lines: one when something begins, then one a minute, one when it ends.
+"""Throttles for repeated log lines: one when something begins, then one a minute, and one when it ends.
 
 What belongs here: whether a line is due, and how many were suppressed. What it must not know: the lines. Pure.
 """
@@ -11,7 +11,7 @@ from cachetools import FIFOCache, TTLCache
 
 LINE_INTERVAL_MS: Final = 60_000
 KEYS_MAX: Final = 1_000
-"""The limit of keys; beyond it the oldest is forgotten, and begins anew."""
+"""The limit of keys; beyond it the oldest is forgotten, and its next line is due at once."""
 NAMES_MAX: Final = 10
 SILENT_FOR_MS: Final = 2 * LINE_INTERVAL_MS
 
@@ -67,29 +67,29 @@ class LogThrottle:
 
 
 class LossThrottle:
-    """A throttle for what is lost and there again, perhaps again and again: then it is two lines a minute at most."""
+    """A throttle for what is lost and comes back, perhaps many times: two lines a minute at most for each key."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._throttle = LogThrottle(monotonic_ms)
-        self._told_lost: set[Hashable] = set()
-        """The keys of which the last line says that they are lost."""
+        self._logged_as_lost: FIFOCache[Hashable, None] = FIFOCache(KEYS_MAX)
+        """The keys whose last line says that they are lost."""
 
     def lost(self, key: Hashable) -> int | None:
-        """It is not there; return as `LogThrottle.due` does."""
+        """Note that it is lost; returns as `LogThrottle.due` does."""
         suppressed = self._throttle.due(key)
         if suppressed is not None:
-            self._told_lost.add(key)
+            self._logged_as_lost[key] = None
         return suppressed
 
-    def there(self, key: Hashable) -> bool:
-        """It is there; return whether a line is to say so, as one has said that it was lost."""
-        was_told = key in self._told_lost
-        self._told_lost.discard(key)
-        return was_told
+    def back(self, key: Hashable) -> bool:
+        """Note that it is back; return whether a line is due: its last one said that it was lost."""
+        is_due = key in self._logged_as_lost
+        self._logged_as_lost.pop(key, None)
+        return is_due
 
 
 class NamesThrottle:
-    """A throttle for names that may be many, or made up: no name hides another, and all of them are few lines.
+    """A throttle for names that may be many, or made up: no name hides another, and their lines are few.
 
     `NAMES_MAX` of a kind have lines of their own, until they have been silent for a while; the others share one.
     """

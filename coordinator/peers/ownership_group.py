@@ -330,7 +330,7 @@ class OwnershipGroup:
 
     def _is_in(self) -> None:
         self.trouble = None
-        if self._losses.there(self._who.group_id):
+        if self._losses.back(self._who.group_id):
             log.info("rejoined the ownership group", group_id=self._who.group_id)
 
 

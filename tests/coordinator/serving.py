@@ -21,6 +21,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Cancel, Service
@@ -54,6 +55,7 @@ class Serving:
             effective_settings={},
             clock=clock,
             retention_clock=RetentionClock(clock, kept_ms=0),
+            refused_joins=RefusedJoins(settings, clock.monotonic_ms),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
         self.metrics = ServerMetrics(APIS)

@@ -1,6 +1,13 @@
 """When a line is due that would come again and again."""
 
-from muster.coordinator.log_throttle import LINE_INTERVAL_MS, EndedEpisode, LogThrottle, LossThrottle, NamesThrottle
+from muster.coordinator.log_throttle import (
+    KEYS_MAX,
+    LINE_INTERVAL_MS,
+    EndedEpisode,
+    LogThrottle,
+    LossThrottle,
+    NamesThrottle,
+)
 
 
 class Clock:
@@ -34,20 +41,29 @@ def test_what_is_over_is_told_once_and_begins_anew() -> None:
     assert lines.due("a") == 0
 
 
-def test_what_is_lost_and_there_again_and_again_is_two_lines_a_minute() -> None:
-    """Once it has been there for a minute its loss is another line at once; each key for itself."""
+def test_what_is_lost_and_comes_back_many_times_has_two_lines_a_minute() -> None:
+    """A minute after its last line the next loss has a line at once; each key for itself."""
     clock = Clock()
     lines = LossThrottle(lambda: clock.now_ms)
-    assert not lines.there("a")
+    assert not lines.back("a")
     clock.now_ms += 1
-    assert (lines.lost("a"), lines.lost("a"), lines.lost("b"), lines.there("a")) == (0, None, 0, True)
-    assert (lines.lost("a"), lines.there("a"), lines.there("a")) == (None, False, False)
+    assert (lines.lost("a"), lines.lost("a"), lines.lost("b"), lines.back("a")) == (0, None, 0, True)
+    assert (lines.lost("a"), lines.back("a"), lines.back("a")) == (None, False, False)
     clock.now_ms += LINE_INTERVAL_MS - 1
-    assert (lines.lost("a"), lines.there("a")) == (None, False)
+    assert (lines.lost("a"), lines.back("a")) == (None, False)
     clock.now_ms += 1
-    assert (lines.lost("a"), lines.there("a")) == (3, True)
+    assert (lines.lost("a"), lines.back("a")) == (3, True)
     clock.now_ms += LINE_INTERVAL_MS
-    assert (lines.lost("a"), lines.there("a")) == (0, True)
+    assert (lines.lost("a"), lines.back("a")) == (0, True)
+
+
+def test_what_is_lost_and_never_comes_back_takes_no_memory_without_limit() -> None:
+    """A thousand keys are remembered; for the oldest no line says that it is back."""
+    lines = LossThrottle(lambda: 5_000)
+    for key in range(100_000):
+        assert lines.lost(key) == 0
+    assert len(lines._logged_as_lost) == KEYS_MAX
+    assert (lines.back(0), lines.back(99_999)) == (False, True)
 
 
 def test_what_is_kept_is_bounded() -> None:

@@ -11,6 +11,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.ids import GroupId
@@ -62,6 +63,7 @@ class ProcessOnKafka(SimulatedProcess):
             effective_settings={},
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=0),
+            refused_joins=RefusedJoins(GroupSettings(), self.clock.monotonic_ms),
             answer_lease_ms=answer_lease_ms,
             boot_ms=self.clock.monotonic_ms,
         )

@@ -23,6 +23,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.runtime.ownership.ownership_end import nobody_knows
 from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.settings.settings import Settings
@@ -228,6 +229,7 @@ class MusterServer:
             boot_ms=self.clock.boot_ms,
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
+            refused_joins=RefusedJoins(settings, self.clock.monotonic_ms),
             slices=Slices(answer_memory_of(ConnectionLimits().queued_max_request_bytes)),
             turns=Turns(clock=lambda: 0.0),
         )

@@ -40,6 +40,7 @@ from muster.coordinator.runtime.partition.group_context import (
     members_reachable,
 )
 from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Groups
@@ -92,6 +93,7 @@ class SimulatedProcess:
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
             retention_clock=RetentionClock(self.clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
+            refused_joins=RefusedJoins(settings, self.clock.monotonic_ms),
             on_generation=on_generation,
             ask_about_silence=ask_about_silence,
         )

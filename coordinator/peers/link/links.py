@@ -142,7 +142,7 @@ class PeerLinks:
         self._errors.pop(node, None)
         connection.handle = lambda message: self._received(node, message)
         connection.keep_alive()
-        if self._throttle.there(node):
+        if self._throttle.back(node):
             log.info("peer reachable again", node_id=node.node_id, address=f"{node.host}:{node.port}")
         self._changed(node)
 

@@ -87,6 +87,7 @@ class CommandProcessor:
         incarnation_max: int,
         retention_clock: RetentionClock,
         committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
+        refused_joins: RefusedJoins,
         waiting: WaitingRequests,
         slices: Slices,
         lost: OnLost,
@@ -108,7 +109,7 @@ class CommandProcessor:
         self._schedule = schedule
         self._changed = changed
         self._idle = idle
-        self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
+        self._refused_joins = refused_joins
         self._kept_assignments = KeptAssignments(clock.monotonic_ms)
         self._rebalance_lines = RebalanceLines(clock.monotonic_ms)
         self._is_closed = False

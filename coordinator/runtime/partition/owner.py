@@ -20,6 +20,7 @@ from muster.coordinator.runtime.partition.group_context import (
     ignore_generations,
     members_reachable,
 )
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.strangers_watch import StrangersSeen
 from muster.events.log.base import EventLog
@@ -42,6 +43,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The settings by Kafka's names, for the fence record."""
     clock: Clock
     retention_clock: RetentionClock
+    refused_joins: RefusedJoins
     log_url: str = "URL"
     """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
     bootstrap: str = "ADDRESS"

@@ -97,6 +97,7 @@ class Partition:
             incarnation_max=incarnation_max,
             retention_clock=owner.retention_clock,
             committed=owner.offsets.committed,
+            refused_joins=owner.refused_joins,
             waiting=self._waiting,
             slices=owner.slices,
             lost=lost,

@@ -2,9 +2,9 @@
 
 A client stops at such an error, or tries the same again for ever. For each reason ten groups have lines of their own,
 one a minute; all others share one, since group ids may be many, or made up. Ten client hosts have such lines each, and
-each host has a share of the records, so that a client that makes up group ids hides no other client's refusal. What
-clients get over by themselves (an unknown member id, a rebalance) is not refused here; a fenced instance id is in
-`announce.py`.
+each host has a share of the records, so that a client that makes up group ids hides no other client's refusal. The
+limits are those of the process, however many partitions its groups fall into. What clients get over by themselves (an
+unknown member id, a rebalance) is not refused here; a fenced instance id is in `announce.py`.
 """
 
 from collections import Counter
@@ -51,16 +51,16 @@ REFUSALS: Final = {
 }
 
 RECORDS_WITHOUT_GROUP_MAX: Final = 100
-"""The refusals of groups that are not there that are written in a minute, for a partition."""
-RECORDS_OF_HOST_MAX: Final = 20
-"""Those of them that one client host may cause."""
+"""The refusals of groups that are not there that are written in a minute."""
+HOST_SHARE: Final = 5
+"""A client host may cause a fifth of those that the other hosts have left, and one in any case, while any are left."""
 
 for _reason in RefusedFor:
     JOINS_REFUSED.labels(_reason.value)  # each is there from the start, so that the first one is an increase
 
 
 class RefusedJoins:
-    """Counts and logs joins that a retry cannot make succeed."""
+    """Counts, logs and limits the records of joins that a retry cannot make succeed. One for the whole process."""
 
     def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -95,7 +95,9 @@ class RefusedJoins:
         if now_ms - self._began_ms >= LINE_INTERVAL_MS:
             self._began_ms = now_ms
             self._written.clear()
-        return self._written[host] < RECORDS_OF_HOST_MAX and self._written.total() < RECORDS_WITHOUT_GROUP_MAX
+        left = RECORDS_WITHOUT_GROUP_MAX - self._written.total()
+        of_host = self._written[host]
+        return left > 0 and of_host < max(1, (left + of_host) // HOST_SHARE)
 
     def note(self, join: JoinGroup, replies: Iterable[Reply], group: Group | None) -> None:
         """Count and report the join if its answer refuses it. `group`: as it is now."""

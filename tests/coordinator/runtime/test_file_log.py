@@ -18,6 +18,7 @@ from muster.coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.settings import file_watch
@@ -50,6 +51,7 @@ class Served:
             effective_settings={},
             clock=self._clock,
             retention_clock=RetentionClock(self._clock, kept_ms=0),
+            refused_joins=RefusedJoins(GroupSettings(), self._clock.monotonic_ms),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
 

@@ -18,6 +18,7 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
 from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.avro.codec import HEADER_BYTES, decode, header_of
@@ -152,6 +153,7 @@ async def test_a_file_of_level_3_is_gone_on_with_at_that_level(path: Path) -> No
         effective_settings={},
         clock=clock,
         retention_clock=RetentionClock(clock, kept_ms=0),
+        refused_joins=RefusedJoins(GroupSettings(), clock.monotonic_ms),
     )
     await owner.offsets.open()
     runtime = Runtime(owner, give_up=lambda error: pytest.fail(str(error)))

@@ -11,7 +11,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.runtime.partition.refused_joins import (
-    RECORDS_OF_HOST_MAX,
+    HOST_SHARE,
     RECORDS_WITHOUT_GROUP_MAX,
     RefusedFor,
 )
@@ -208,12 +208,12 @@ def test_made_up_group_ids_fill_no_log() -> None:
     """So many are written in a minute, whatever one host sends, or all; each of them is refused as before."""
 
     async def story() -> None:
-        storage = MemoryStorage(partitions=1)
+        storage = MemoryStorage(partitions=8)
         process = await SimulatedProcess(storage).start()
         for number in range(3 * RECORDS_WITHOUT_GROUP_MAX):
             process.group_id = GroupId(f"made-up-{number}")
             assert (await process.join("a", session_timeout_ms=1)).error is ErrorCode.invalid_session_timeout
-        assert len(refusals_in(storage)) == RECORDS_OF_HOST_MAX
+        assert len(refusals_in(storage)) == RECORDS_WITHOUT_GROUP_MAX // HOST_SHARE
         for number in range(3 * RECORDS_WITHOUT_GROUP_MAX):
             process.client_host = f"/10.0.0.{number % 100}"
             process.group_id = GroupId(f"made-up-again-{number}")
@@ -247,6 +247,23 @@ def test_a_refusal_beyond_the_limit_of_its_host_is_counted_by_the_next_record_of
     simulate(story())
 
 
+def test_ten_hosts_that_make_up_group_ids_hide_no_real_group() -> None:
+    """Each may write a fifth of what the others have left, so an eleventh host is recorded, too."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process = await SimulatedProcess(storage).start()
+        for number in range(1_000):
+            process.client_host, process.group_id = f"/10.0.0.{number // 100}", GroupId(f"made-up-{number}")
+            await process.join("a", session_timeout_ms=1)
+        process.client_host, process.group_id = "/10.0.1.1", GroupId("orders")
+        await process.join("a", session_timeout_ms=1)
+        assert [each.group_id for each in refusals_in(storage)][-1] == "orders"
+        await process.runtime.stop()
+
+    simulate(story())
+
+
 def test_made_up_group_ids_hide_no_real_group() -> None:
     """The refusals of a client at another host are recorded, counted and logged as if nobody made any up."""
 
@@ -271,10 +288,10 @@ def test_made_up_group_ids_hide_no_real_group() -> None:
 
 
 def test_made_up_group_ids_share_a_line() -> None:
-    """Ten have lines of their own; a client that makes up more cannot fill the log."""
+    """Ten have lines of their own; a client that makes up more cannot fill the log, in however many partitions."""
 
     async def story() -> None:
-        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        process = await SimulatedProcess(MemoryStorage(partitions=8)).start()
         with structlog.testing.capture_logs() as told:
             for number in range(500):
                 process.group_id = GroupId(f"made-up-{number}")
