@@ -6,11 +6,11 @@ a cluster the assembly is that of sidecar/serve.py.
 """
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 
 import structlog
 
@@ -64,6 +64,8 @@ from muster.variables import sets_nothing
 
 log = structlog.get_logger(__name__)
 
+_ALONE = "the supervisor of this process ended"
+
 
 class LogLost(Exception):
     """The process cannot go on: another one has the event log, its contents cannot be served, or we have a bug."""
@@ -77,15 +79,15 @@ async def run(settings: Settings) -> None:
         hint = {} if meant is None else {"did_you_mean": meant}
         log.warning("ignoring an environment variable: no such setting", variable=variable, **hint)
     settings = within_open_files(settings)
-    ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    ended: asyncio.Future[Exception | str] = asyncio.get_running_loop().create_future()
 
-    def end(loss: Exception | None = None) -> None:
+    def end(why: Exception | str) -> None:
         if not ended.done():
-            ended.set_result(loss)
+            ended.set_result(why)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end)
-    kept.when_alone(partial(_stop_alone, end))
+        asyncio.get_running_loop().add_signal_handler(number, end, number.name)
+    kept.when_alone(lambda: end(_ALONE))
     async with AsyncExitStack() as stack:
         starting = asyncio.create_task(_assembled(settings, stack, kept, lost=end), name="start")
         ended.add_done_callback(lambda _: starting.cancel())
@@ -96,31 +98,26 @@ async def run(settings: Settings) -> None:
         except asyncio.CancelledError:
             if not ended.done():
                 raise
-        loss = await ended
-        if _is_bug(loss):
-            log.error("stopping: this is a bug in Muster, please report it", exc_info=loss)
+        why = await ended
+        if _is_bug(why):
+            log.error("stopping: this is a bug in Muster, please report it", exc_info=why)
         else:
-            log.info("stopping", reason=_reason(loss))
-    if isinstance(loss, NodeIdTaken):
-        raise CannotServe(_message(loss, settings)) from loss
-    if loss is not None:
-        raise LogLost(_message(loss, settings)) from loss
+            log.log(logging.WARNING if why == _ALONE else logging.INFO, "stopping", reason=_reason(why))
+    if isinstance(why, NodeIdTaken):
+        raise CannotServe(_message(why, settings)) from why
+    if isinstance(why, Exception):
+        raise LogLost(_message(why, settings)) from why
 
 
-def _stop_alone(end: Callable[[], None]) -> None:
-    log.warning("stopping: the supervisor of this process ended")
-    end()
-
-
-def _reason(loss: Exception | None) -> str:
-    if isinstance(loss, Deposed):  # another line names it, once it is known
+def _reason(why: Exception | str) -> str:
+    if isinstance(why, Deposed):  # another line names it, once it is known
         return "another process has taken the event log over"
-    return str(loss) if loss else "asked to"
+    return str(why)
 
 
-def _is_bug(loss: Exception | None) -> bool:
+def _is_bug(why: Exception | str) -> bool:
     """Whether it is a bug of ours, whose traceback is needed, and no fault of the event log."""
-    return loss is not None and not isinstance(loss, LogError | EventsError)
+    return isinstance(why, Exception) and not isinstance(why, LogError | EventsError)
 
 
 def _message(loss: Exception, settings: Settings) -> str:

@@ -110,10 +110,10 @@ class MusterProcess:
             raise
         self._port = int(serving["listen"].rpartition(":")[2])
 
-    def stop(self) -> int:
-        """Ask it to stop in good order, and wait for its exit code. Raises `MusterEnded` when it goes on."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to stop by a signal, and wait for its exit code. Raises `MusterEnded` when it goes on."""
         assert self._leash is not None
-        signal_group(self._leash, signal.SIGTERM)
+        signal_group(self._leash, number)
         return self.wait()
 
     def kill(self) -> None:

@@ -232,10 +232,11 @@ def test_the_side_door(serving: MusterProcess) -> None:
         serving.asked("/")
 
 
-def test_it_ends_in_good_order(serving: MusterProcess) -> None:
-    """On SIGTERM, with exit code 0; the next one finds that in the log."""
-    assert serving.stop() == 0
-    assert "asked to" in serving.output
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_in_good_order(serving: MusterProcess, number: signal.Signals) -> None:
+    """With exit code 0, and a line that names the signal; the next process finds in the log that it stopped."""
+    assert serving.stop(number) == 0
+    assert [line["reason"] for line in serving.events("stopping")] == [number.name]
 
 
 def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from enum import IntEnum, unique
 import msgspec
 
 from muster.coordinator.group.settings import INT32_MAX
+from muster.durations import written
 from muster.events.state import GroupConfig
 
 DAY_MS = 86_400_000
@@ -180,6 +181,8 @@ class BadConfig(ValueError):
 def number(definition: GroupConfigDef, text: str) -> int:
     """Parse the value of an INT config. Raises BadConfig."""
     limits = f"a whole number from {definition.minimum} to {definition.maximum}"
+    if definition.name.endswith(".ms"):
+        limits += f" ({written(definition.maximum)})"
     digits = text.strip()
     shown = f"{digits[:DIGITS_MAX]}..." if len(digits) > DIGITS_MAX else digits
     if not (digits.isascii() and digits.removeprefix("-").isdecimal()) or len(digits) > DIGITS_MAX:

@@ -52,8 +52,14 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
     """Run all processes until SIGTERM or SIGINT. Raises CannotServe. `given`: the arguments of this process."""
     configure_logs(settings.log_level, settings.log_format)
     stopping = asyncio.Event()
+
+    def stop(asked_by: signal.Signals) -> None:
+        if not stopping.is_set():
+            log.info("stopping", reason=asked_by.name)
+        stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(ExitStack())
         if not await hold_addresses(settings, stopping, sockets):

@@ -11,7 +11,7 @@ import msgspec
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
-from muster.durations import BadDuration, read_duration_or_ms, written
+from muster.durations import DURATION_OR_MS, BadDuration, read_duration_or_ms, written
 
 # Headings of `muster serve --help`, in this order.
 GENERAL: Final = "Options"
@@ -28,7 +28,7 @@ def _milliseconds(value: object) -> object:
     try:
         return read_duration_or_ms(value) if isinstance(value, str) else value
     except BadDuration as bad:
-        raise ValueError("should be a duration, such as 30s or 5m, or a number of ms") from bad
+        raise ValueError(DURATION_OR_MS) from bad
 
 
 _IN_MS: Final = BeforeValidator(_milliseconds)

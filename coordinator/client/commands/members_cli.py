@@ -1,7 +1,6 @@
 """`muster members ...`: parse, call one function of `coordinator.client`, print its result."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -24,7 +23,7 @@ from muster.coordinator.client.commands.answer import (
     show_results,
 )
 from muster.coordinator.client.commands.view import print_configs, print_coordinator, print_members
-from muster.durations import BadDuration, read_duration
+from muster.durations import DURATION_OR_MS, BadDuration, read_duration
 from muster.events.log.options import KafkaConfigOption
 
 app = typer.Typer(
@@ -282,8 +281,15 @@ def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:
             fail(f"{text!r} should be KEY=VALUE, or KEY= to have the default again", UNUSABLE)
         if name in wanted:
             fail(f"{name} is given twice", UNUSABLE)
-        if name.endswith(".ms"):
-            with suppress(BadDuration):  # a number of ms, or nonsense that the coordinator explains
-                value = str(read_duration(value))
-        wanted[name] = value or None
+        wanted[name] = _in_ms(name, value) if value and name.endswith(".ms") else value or None
     return wanted
+
+
+def _in_ms(name: str, value: str) -> str:
+    """Turn a duration into a number of ms; the coordinator checks the limits of the number."""
+    if value.removeprefix("-").isdecimal():
+        return value
+    try:
+        return str(read_duration(value))
+    except BadDuration:
+        fail(f"{name}={value}: {DURATION_OR_MS}", UNUSABLE)

@@ -6,6 +6,7 @@ import signal
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.processes import supervisor
 from muster.coordinator.processes.children import Child
@@ -43,8 +44,10 @@ async def test_the_edges_stop_before_their_owner(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(supervisor, "hold_addresses", are_free)
     monkeypatch.setattr(supervisor, "configure_logs", lambda *_: None)
     settings = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
-    async with asyncio.timeout(20):
-        await supervisor.supervise(settings, ())
+    with capture_logs() as logged:
+        async with asyncio.timeout(20):
+            await supervisor.supervise(settings, ())
+    assert [line["reason"] for line in logged if line["event"] == "stopping"] == ["SIGTERM"]
     assert kept == ["owner", "edge-1", "edge-2"]
     assert sorted(stopped[:2]) == ["edge-1", "edge-2"]
     assert stopped[2:] == ["owner"]

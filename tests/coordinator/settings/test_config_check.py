@@ -77,7 +77,7 @@ def test_everything_that_is_wrong_is_told_at_once_each_in_one_line(tmp_path: Pat
         "did you mean group.max.size?",
         "did you mean sasl.password?",
         "MUSTER_UPSTREAM_CONFIG_SASL_USER: there is no such variable",
-        "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS=much: should be a duration, such as 30s or 5m, or a number of ms",
+        "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS=much: should be a duration, such as 30s, 5m or 1500ms, or a number of ms",
         "--topic=a:x",
         "--listen 127.0.0.1:9092 has that port",
         "--log: 'postgres://db' is not the URL of an event log",
@@ -92,7 +92,7 @@ def test_a_setting_that_cannot_be_used_does_not_contradict_others_too() -> None:
     config = ["group.min.session.timeout.ms=much", "group.max.session.timeout.ms=100"]
     with pytest.raises(BadSettings) as bad:
         load_settings({}, config, None)
-    wanted = "should be a duration, such as 30s or 5m, or a number of ms"
+    wanted = "should be a duration, such as 30s, 5m or 1500ms, or a number of ms"
     assert str(bad.value) == f"group.min.session.timeout.ms=much: {wanted}"
 
 

@@ -254,6 +254,8 @@ def test_a_group_of_a_similar_name_is_named_when_there_is_nothing_to_repair(grou
         (["config", "g", "target.group.size"], "'target.group.size' should be KEY=VALUE"),
         (["config", "g", "=1"], "'=1' should be KEY=VALUE"),
         (["config", "g", "a=1", "a=2"], "a is given twice"),
+        (["config", "g", "members.expansion.delay.ms=5x"], "=5x: should be a duration, such as 30s, 5m or 1500ms, or"),
+        (["config", "g", "members.coordinator.timeout.ms=1.5"], "ms=1.5: should be a duration, such as 30s"),
         (["promote", "g"], "name the learners to promote, or give --all"),
         (["promote", "g", "a", "--all"], "name learners, or give --all, not both"),
         (["add", "g", "a", "a"], "'a' is named twice"),

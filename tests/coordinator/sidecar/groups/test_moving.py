@@ -304,6 +304,25 @@ def test_a_group_that_was_never_ours_cannot_be_released(group: Group) -> None:
     assert "nothing to release" in said
 
 
+def test_a_mistyped_group_is_answered_with_the_groups_of_similar_names(front: Front, group: Group) -> None:
+    """Those whose members are here, and those whose members are upstream."""
+    upstream = Group(front)
+    group.add(front.muster.bootstrap)
+    upstream.add(front.broker.bootstrap)
+    try:
+        group.until_shared(SHADOW)
+        upstream.until_shared("consumer")
+        for each in (group, upstream):
+            mistyped = Group(front)
+            mistyped.group_id = f"{each.group_id}s"
+            for *arguments, code in (("adopt", "--dry-run", 0), ("release", "--dry-run", 1), ("release", 1)):
+                exit_code, said = mistyped.run(*map(str, arguments))
+                assert (exit_code, f"; did you mean {each.group_id}" in said) == (code, True), said
+    finally:
+        for consumer in upstream.consumers:
+            consumer.end()
+
+
 def test_a_released_group_is_upstreams_after_a_restart(front: Front, group: Group) -> None:
     """Also when a former process has left its shadow in it, which refuses whoever joins."""
     consumer = group.add(front.muster.bootstrap)
