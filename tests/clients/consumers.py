@@ -102,9 +102,19 @@ class RunningConsumer(ABC):
                         done.set_result(call())
                     except Exception as error:  # noqa: BLE001 -- whatever a library raises is the asker's to judge
                         done.set_exception(error)
-            self._close()
         except Exception as error:  # noqa: BLE001 -- the thread ends; `close` and `do` tell why
             self.error = error
+        self._end()
+
+    def _end(self) -> None:
+        """Close the library's consumer, also after an error: its threads would connect for as long as pytest runs.
+
+        kafka-python leaves the socket of each refused connection to the garbage collector, so that they add up.
+        """
+        try:
+            self._close()
+        except Exception as error:  # noqa: BLE001 -- as above
+            self.error = self.error or error
 
     def _assigned_now(self, partitions: Any) -> None:
         self.assigned = frozenset(each.partition for each in partitions)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ def test_a_client_with_another_assignor_is_told_in_the_log_and_by_why(
     line = until_refused(muster, group_id)
     second.end()
     first.close()
+    assert [each.name for each in threading.enumerate() if each.name.startswith("kafka-io-")] == []
     assert (line["offers"], line["all_members_have"]) == (["roundrobin"], ["range"])
     (refused,) = [each for each in told(muster, group_id) if each["kind"] == "refused"]
     assert "it offered roundrobin, and all members of the group have range" in refused["headline"]

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class _Selector(selectors.SelectSelector):
-    """Never waits: what it was to wait is added to the loop's time."""
+class _Selector(selectors.PollSelector):
+    """Never waits: what it was to wait is added to the loop's time. It takes every descriptor, unlike select()."""
 
     def __init__(self) -> None:
         super().__init__()
