@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -33,7 +34,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each run a seed of its own, which is printed: so a red run can be played again."""
+    """Give each run a seed of its own, which is printed: so a red run can be played again.
+
+    A shell has SIGINT ignored in what it runs in the background, and programs inherit that. Programs that tests start
+    inherit no handler, so that they can be interrupted.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
     if config.getoption("hypothesis_seed") is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
 
