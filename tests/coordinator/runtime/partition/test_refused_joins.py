@@ -233,7 +233,7 @@ def test_a_refusal_beyond_the_limit_of_its_host_is_counted_by_the_next_record_of
         storage = MemoryStorage(partitions=1)
         process = await SimulatedProcess(storage).start()
         await process.join("a", session_timeout_ms=1)
-        for number in range(RECORDS_OF_HOST_MAX - 1):
+        for number in range(RECORDS_WITHOUT_GROUP_MAX // HOST_SHARE - 1):
             process.group_id = GroupId(f"made-up-{number}")
             await process.join("a", session_timeout_ms=1)
         process.group_id = GroupId("orders")
