@@ -20,7 +20,7 @@ from muster.coordinator.group.commands import RebalanceUnassigned
 from muster.coordinator.group.configs import UNASSIGNED_DELAY
 from muster.coordinator.group.unassigned import ASKED_MAX, Shares, is_news, may_rebalance, read_shares
 from muster.coordinator.load.slices import Pace, Slices
-from muster.coordinator.log_throttle import NamesThrottle
+from muster.coordinator.log_throttle import NAMES_MAX, NamesThrottle
 from muster.coordinator.observability.metrics import UNASSIGNED_PARTITIONS
 from muster.coordinator.observability.status import UnassignedStatus
 from muster.events.ids import GroupId
@@ -74,7 +74,7 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 class _Look(msgspec.Struct, kw_only=True):
     """One look, with what it has found so far.
 
-    `first`: the topics of groups with the config. `said`: the topics whose line of the log has been due.
+    `first`: the topics of groups with the config. `said`: the topics that a line of the log was about.
     """
 
     known: dict[GroupId, _Known] = {}
@@ -200,8 +200,9 @@ class UnassignedWatch:
             self._groups.rebalance_unassigned(RebalanceUnassigned(group_id=group.group_id, topics=topics))
 
     async def _tell(self, group: Group, shares: Shares, look: "_Look", pace: Pace) -> None:
-        """Add what has been lacking for long, and log what was not logged yet."""
+        """Add what has been lacking for long, and log what was not logged yet, in one line."""
         now_ms = self._monotonic_ms()
+        unsaid: dict[tuple[GroupId, str, int], UnassignedStatus] = {}
         for topic, lack in look.lacks[group.group_id].items():
             await pace.worked()
             if now_ms - lack.since_ms < TELL_AFTER_MS or not (numbers := shares.unassigned(topic, lack.partitions)):
@@ -217,25 +218,27 @@ class UnassignedWatch:
             look.told.append(status)
             look.partitions += status.partitions
             said = (group.group_id, topic, lack.generation_id)
-            look.said.add(said)
-            if said not in self._told:
-                self._log(group, status)
+            if said in self._told:
+                look.said.add(said)
+            else:
+                unsaid[said] = status
+        if unsaid and self._throttle.due("unassigned", group.group_id) is not None:
+            look.said.update(unsaid)  # what has no line now has one later
+            _log(group, list(unsaid.values()))
 
-    def _log(self, group: Group, status: UnassignedStatus) -> None:
-        suppressed = self._throttle.due("unassigned", group.group_id)
-        if suppressed is None:
-            return
-        leader = group.members.get(group.leader_id) if group.leader_id is not None else None
-        log.warning(
-            "partitions of a subscribed topic are assigned to nobody",
-            group_id=status.group_id,
-            topic=status.topic,
-            partitions=status.numbers,
-            leader=None if leader is None else leader.name,
-            seconds=status.unassigned_ms // 1_000,
-            way_out=status.way_out,
-            others_since=suppressed,
-        )
+
+def _log(group: Group, unassigned: Sequence[UnassignedStatus]) -> None:
+    leader = group.members.get(group.leader_id) if group.leader_id is not None else None
+    more = len(unassigned) - NAMES_MAX
+    log.warning(
+        "partitions of subscribed topics are assigned to nobody",
+        group_id=group.group_id,
+        topics={each.topic: each.numbers for each in unassigned[:NAMES_MAX]},
+        **({"more_topics": more} if more > 0 else {}),
+        leader=None if leader is None else leader.name,
+        seconds=max(each.unassigned_ms for each in unassigned) // 1_000,
+        way_out=unassigned[0].way_out,
+    )
 
 
 def _way_out(group: Group, topic: str, lack: _Lack) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 import typer
 
 DURATION_OR_MS: Final = "should be a duration, such as 30s, 5m or 1500ms, or a number of ms"
-"""What settings and options take whose name ends in ms, for their errors."""
+"""For errors of settings and options whose name ends in ms."""
 INT32_MAX: Final = 2**31 - 1
 _UNITS_MS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(w|d|h|ms|m|s)\s*", re.ASCII)

@@ -11,6 +11,7 @@ from muster.coordinator.group.commands import RebalanceUnassigned
 from muster.coordinator.group.unassigned import ASKED_MAX
 from muster.coordinator.load import slices
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.log_throttle import NAMES_MAX
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.runtime import unassigned_watch
 from muster.coordinator.runtime.unassigned_watch import TELL_AFTER_MS, UnassignedWatch
@@ -61,7 +62,7 @@ def test_without_the_config_it_is_told_once_and_nobody_is_asked() -> None:
     assert stage.look() == []
     assert stage.look(after_ms=TELL_AFTER_MS - 1) == []
     (line,) = stage.look(after_ms=1)
-    assert (line["group_id"], line["topic"], line["partitions"]) == ("grown", "orders", "6 to 8")
+    assert (line["group_id"], line["topics"]) == ("grown", {"orders": "6 to 8"})
     assert line["way_out"].startswith("muster members rebalance grown, or set members.unassigned.rebalance.delay.ms")
     assert stage.look(after_ms=MINUTE_MS) == []
     (status,) = stage.watch.unassigned
@@ -173,16 +174,45 @@ def test_of_many_ranges_ten_are_shown_and_how_many_partitions_follow() -> None:
     stage = Stage(h, orders=40)
     stage.look()
     (line,) = stage.look(after_ms=TELL_AFTER_MS)
-    assert line["partitions"] == "0, 2, 4, 6, 8, 10, 12, 14, 16, 18 and 15 more"
+    assert line["topics"] == {"orders": "0, 2, 4, 6, 8, 10, 12, 14, 16, 18 and 15 more"}
 
 
-def test_a_group_has_one_line_a_minute_however_many_of_its_topics_lack() -> None:
+def test_topics_of_a_group_that_lack_share_one_line_which_names_them() -> None:
     h, _, b = configured("0")
     b.restarted(protocols=BOTH_TOPICS).join()
     stage = Stage(h, orders=7, payments=2)
     stage.look()
-    assert len(stage.look(after_ms=TELL_AFTER_MS)) == 1
+    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    assert line["topics"] == {"orders": "6", "payments": "0 to 1"}
     assert len(stage.watch.unassigned) == 2
+
+
+def test_a_topic_that_lacks_within_a_minute_of_the_line_of_its_group_has_a_line_after_it() -> None:
+    h, _, b = configured("0")
+    b.restarted(protocols=BOTH_TOPICS).join()
+    stage = Stage(h, orders=7)
+    stage.look()
+    stage.topics["payments"] = 2
+    stage.look(after_ms=1_000)
+    lines = [stage.look(after_ms=after_ms) for after_ms in (TELL_AFTER_MS - 1_000, 1_000, MINUTE_MS, MINUTE_MS)]
+    assert [[line["topics"] for line in each] for each in lines] == [
+        [{"orders": "6"}],
+        [],
+        [{"payments": "0 to 1"}],
+        [],
+    ]
+
+
+def test_of_many_topics_that_lack_ten_are_named_and_the_others_counted() -> None:
+    topics = [f"topic-{number}" for number in range(15)]
+    h = Harness(group_id="many")
+    (a,) = h.form(h.static("a", protocols=protocols(metadata=subscription(*topics))))
+    a.sync({a.member_id: encode_assignment({})})
+    stage = Stage(h, **dict.fromkeys(topics, 1))
+    stage.look()
+    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    assert (len(line["topics"]), line["more_topics"]) == (NAMES_MAX, 5)
+    assert stage.look(after_ms=MINUTE_MS) == []
 
 
 def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
@@ -194,7 +224,7 @@ def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
         lines += stage.look(after_ms=MINUTE_MS)
         stage.topics["orders"] += 1
     (line,) = lines
-    assert (line["partitions"], line["seconds"]) == ("6 to 12", TELL_AFTER_MS // 1_000)
+    assert (line["topics"], line["seconds"]) == ({"orders": "6 to 12"}, TELL_AFTER_MS // 1_000)
     h.set(members_unassigned_rebalance_delay_ms=str(MINUTE_MS))
     stage.look()
     assert h.state == "PreparingRebalance"
