@@ -31,6 +31,7 @@ from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
 from muster.coordinator.runtime.ownership.owned_status import ownership_status
 from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
+from muster.coordinator.runtime.ownership.partition_state import Assigned, Serving
 from muster.coordinator.runtime.ownership.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
 from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder, Snapshots
@@ -151,8 +152,11 @@ class Runtime:
 
     def claims(self) -> Mapping[int, int]:
         """The epoch of the claim on each partition that is assigned; 0 of one that is not served yet, or just now."""
-        owned = self._owned
-        return {number: owned[number].partition.epoch if number in owned else 0 for number in self._partitions.assigned}
+        return {
+            number: state.ownership.partition.epoch if isinstance(state, Serving) else 0
+            for number, state in self._partitions.states.items()
+            if isinstance(state, Assigned)
+        }
 
     def leases(self) -> dict[int, int]:
         """How long answers from memory may leave, in ms, by partition that is served; empty where nothing limits it."""
@@ -210,7 +214,7 @@ class Runtime:
     @property
     def ready(self) -> bool:
         """Whether every partition that this process is to serve is served."""
-        return self._is_assigned and not self._stopping and self._owned.keys() == self._partitions.assigned
+        return self._is_assigned and not self._stopping and self._partitions.is_all_served
 
     @property
     def not_ready(self) -> str | None:
@@ -222,11 +226,11 @@ class Runtime:
         if self._stopping:
             return "stopping"
         partitions = self._partitions
-        return "; ".join(partitions.unreadable.values()) or partitions.outage.reason or "partitions are being read"
+        return "; ".join(partitions.unreadable) or partitions.outage.reason or "partitions are being read"
 
     def is_assigned(self, group_id: GroupId) -> bool:
         """Whether the group's partition is this process's, served yet or not."""
-        return partition_for(group_id, self._log.partitions) in self._partitions.assigned
+        return isinstance(self._partitions.states.get(partition_for(group_id, self._log.partitions)), Assigned)
 
     def is_loading(self, group_id: GroupId) -> bool:
         """Whether the group's partition is this process's, and not served yet."""
@@ -239,8 +243,9 @@ class Runtime:
 
     def has_read(self, group_id: GroupId) -> bool:
         """Whether this process has read the group's partition, and the listener was called for its groups."""
-        read = self._partitions.read
-        return bool(read) and partition_for(group_id, self._log.partitions) in read
+        states = self._partitions.states
+        state = states.get(partition_for(group_id, self._log.partitions)) if states else None
+        return state is not None and state.is_read
 
     def would_refuse(self, command: JoinGroup) -> bool:
         """Whether this join would now be answered with an error at once, without any change."""
@@ -264,7 +269,8 @@ class Runtime:
 
     def _ownership_of(self, group_id: GroupId) -> OwnedPartition | None:
         """The group's partition; None while it is not served, as before the log is open."""
-        return self._owned.get(partition_for(group_id, self._log.partitions)) if self._owned else None
+        partitions = self._partitions
+        return partitions.serving(partition_for(group_id, self._log.partitions)) if partitions.states else None
 
     async def _renew(self, every_ms: int) -> None:
         while True:
@@ -322,10 +328,8 @@ class Runtime:
         """The error for a group whose partition is not served here, or for all groups."""
         if self._stopping:
             return ErrorCode.coordinator_not_available
-        if group_id is not None and self._is_assigned:
-            assigned = self._partitions.assigned
-            if partition_for(group_id, self._log.partitions) not in assigned:
-                return ErrorCode.not_coordinator
+        if group_id is not None and self._is_assigned and not self.is_assigned(group_id):
+            return ErrorCode.not_coordinator
         return ErrorCode.coordinator_load_in_progress
 
 

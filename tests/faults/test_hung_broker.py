@@ -188,7 +188,7 @@ async def test_partitions_whose_leaders_hang_at_the_start_are_waited_for_and_the
     began = seconds()
     await process.runtime.start()
     groups = [next(groups_in(number, 4)) for number in range(4)]
-    await until(lambda: len(process.runtime._partitions.read) == 2, "the others are served", within_s=5)
+    await until(lambda: len(process.runtime._partitions.owned) == 2, "the others are served", within_s=5)
     assert seconds() - began < 1.5 * LIMIT_S
     for number, error in enumerate([ErrorCode.coordinator_load_in_progress] * 2 + [ErrorCode.none] * 2):
         assert (await process.join("a", group_id=groups[number])).error is error

@@ -157,8 +157,10 @@ class OwnedPartition:
         await self._strangers.close()
         await self._end_renewal()
         self._old_leases_task.cancel()
-        await self._outbox.drained()
-        await self._outbox.close()
+        try:
+            await self._outbox.drained()
+        finally:
+            await self._outbox.close()  # also when it is cut short
         if self._old_lease_left_ms:
             return
         stopped = CoordinatorStopped(

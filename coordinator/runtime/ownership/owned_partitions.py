@@ -1,18 +1,16 @@
-"""The partitions that this process owns: assigned, taken over, lost, given up, each by itself.
+"""The partitions of this process: each is taken over, served, lost and released by itself.
 
-What belongs here: when a partition is taken over, and what its loss means. What it must not know: requests.
+What belongs here: when a partition passes from one state to another (`partition_state.py`), and what happens then. What
+it must not know: requests, and how a partition is taken over (`takeover.py`).
 
-    assigned -> being taken over -> owned -> released, in good order     (`release`)
-                      ^              |
-                      +--------------+------ log unavailable: closed at once, taken over again
-                                     +------ deposed: closed at once; `deposed`, or the end of the process
-                                     +------ anything else: the end of the process
-
-A partition with an owner's record that cannot be read stays assigned, and is served by nobody.
+    the log is not available     closed at once, and taken over again when it is
+    deposed                      closed at once, and `deposed` is called, or the process ends
+    any other error              the process ends
+    an unreadable owner's record the partition stays assigned, and is served by nobody
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +25,18 @@ from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.ownership_end import EndOf
-from muster.coordinator.runtime.ownership.ready_log import ReadyLog
+from muster.coordinator.runtime.ownership.partition_lines import LostLog, ReadyLog, StopLog
+from muster.coordinator.runtime.ownership.partition_state import (
+    NOT_ASSIGNED,
+    Assigned,
+    Closing,
+    Failed,
+    NotAssigned,
+    PartitionState,
+    Serving,
+    TakingOver,
+    Unreadable,
+)
 from muster.coordinator.runtime.ownership.snapshots import Snapshots
 from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
 from muster.coordinator.runtime.partition.outbox import kind_of
@@ -37,9 +46,6 @@ from muster.events.log.base import Deposed, FollowedLog, LogDenied, LogError, Lo
 from muster.events.records import BrokenRecord
 
 log = structlog.get_logger(__name__)
-
-LOST_REPORT_DELAY_S: Final = 1.0
-"""The delay of the log line about lost partitions, which names all that are lost within it."""
 
 STOP_TIMEOUT_S: Final = 10.0
 """The timeout for stopping partitions; cutting it short is as safe as a crash."""
@@ -72,111 +78,155 @@ class OwnedPartitions:
         self._give_up = give_up
         self._deposed = deposed
         self._keeper = keeper
-        self.assigned: set[int] = set()
-        """The partitions that this process is to serve."""
-        self.owned: dict[int, OwnedPartition] = {}
-        """The assigned partitions that it serves."""
-        self.read: set[int] = set()
-        self.unreadable: dict[int, str] = {}
-        """The reason for each partition that is not served, since an owner's record in it cannot be read."""
+        self.states: dict[int, PartitionState] = {}
+        """The state of each partition; without those that are NotAssigned."""
         self.outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
-        self._taking: dict[int, asyncio.Task[None]] = {}
-        self._closing: dict[int, asyncio.Task[None]] = {}
-        """The ends of partitions that were lost or released; they are claimed again only after that."""
-        self._given_up: list[OwnedPartition] = []
-        """Partitions that were lost for good: their tasks end with the process."""
         self._finding_successor: asyncio.Task[None] | None = None
         """Finds the process that has deposed this one, for the log line and for the error."""
-        self._lost_now: dict[int, str] = {}
-        """The partitions that were lost, and why, until the next log line."""
-        self._ready = ReadyLog()
+        self._ready, self._lost = ReadyLog(), LostLog()
         self.standbys: HotStandbys | None = None
         if standby_log is not None:
             self.standbys = HotStandbys(
                 owner,
                 standby_log,
-                is_ours=lambda number: number in self.assigned or number in self._closing,
-                is_taking_over=lambda: bool(self._taking),
+                is_ours=self.states.__contains__,
+                is_taking_over=self._is_taking_over,
                 load=None if snapshots is None else snapshots.load,
             )
+
+    # ---- states --------------------------------------------------------------------------------------
+
+    def serving(self, number: int) -> OwnedPartition | None:
+        """The partition, if this process serves it."""
+        state = self.states.get(number)
+        return state.ownership if isinstance(state, Serving) else None
+
+    @property
+    def owned(self) -> dict[int, OwnedPartition]:
+        """The partitions that this process serves. Thread-safe."""
+        return {number: each.ownership for number, each in self.states.copy().items() if isinstance(each, Serving)}
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Why partitions are served by nobody, for people. Thread-safe."""
+        return [state.reason for state in self.states.copy().values() if isinstance(state, Unreadable)]
+
+    @property
+    def is_all_served(self) -> bool:
+        """Whether every partition that is assigned is served. Thread-safe."""
+        return not any(isinstance(each, Assigned) and not isinstance(each, Serving) for each in [*self.states.values()])
+
+    def _enter(self, number: int, state: PartitionState) -> None:
+        before = self.states.get(number)
+        if isinstance(state, NotAssigned):
+            self.states.pop(number, None)
+        else:
+            self.states[number] = state
+        if isinstance(before, TakingOver) and not self._is_taking_over():
+            self._ready.write()
+
+    def _is_taking_over(self) -> bool:
+        return any(isinstance(state, TakingOver) for state in self.states.values())
+
+    def _taking_over(self, number: int) -> TakingOver:
+        """The state of a partition, in its own attempt: before it changes from elsewhere the attempt is cancelled."""
+        state = self.states[number]
+        assert isinstance(state, TakingOver)
+        return state
+
+    # ---- assigned, and released ----------------------------------------------------------------------
 
     async def assign(self, numbers: Iterable[int]) -> None:
         """Take partitions over, side by side; those whose log is unavailable are retried in the background.
 
         Returns after the first attempt for each. Raises Deposed, LogMismatch, LogDenied and EventsError.
         """
-        given = sorted(set(numbers) - self.assigned)
-        self.assigned.update(given)
-        for number in given:
-            self._take(number, self._take_over_first(number))
-        taking = [self._taking[number] for number in given]
+        attempts: dict[int, asyncio.Task[None]] = {}
+        for number in sorted(set(numbers)):
+            state = self.states.get(number, NOT_ASSIGNED)
+            if not isinstance(state, Assigned):
+                attempts[number] = _attempt(number, self._take_over_first(number))
+                self._enter(number, state.assigned(attempts[number]))
         try:
-            if taking:
-                await asyncio.wait(taking, return_when=asyncio.FIRST_EXCEPTION)
-            for each in taking:
+            if attempts:
+                await asyncio.wait(attempts.values(), return_when=asyncio.FIRST_EXCEPTION)
+            for each in attempts.values():
                 if each.done() and not each.cancelled():
                     each.result()
-        except BaseException:
-            await _cancelled(taking)
+        except BaseException as error:
+            await self._try_no_more(attempts, str(error) or "its assignment was cancelled")
             raise
         finally:
             self._ready.write()  # those that are tried again have a line later
 
+    async def _try_no_more(self, attempts: Mapping[int, asyncio.Task[None]], reason: str) -> None:
+        for number, attempt in attempts.items():
+            state = self.states.get(number)
+            if isinstance(state, TakingOver) and state.attempt is attempt:
+                attempt.cancel()
+                self._enter(number, state.failed(reason))
+        await asyncio.gather(*attempts.values(), return_exceptions=True)
+
     async def release(self, numbers: Iterable[int]) -> None:
-        """Give partitions up in good order, as they are assigned to other processes; the others are served on.
+        """Hand partitions over, as they are assigned to other processes; the others are still served.
 
         Their parked requests are answered NOT_COORDINATOR. Returns when their CoordinatorStopped is in the log.
         """
-        released = self.assigned & set(numbers)
-        self.assigned -= released
-        await _cancelled([self._taking[number] for number in released if number in self._taking])
-        for number in released:
-            self.outage.available_again(number)
-            self.unreadable.pop(number, None)
-        await self._stop(released, ())
-        for number in released:
-            await self._give_up_offsets(number)
-            self._is_not_ours(number)
+        await self._release(numbers, self._hand_over)
 
     async def release_all(self) -> None:
-        """Give all partitions up in good order, as the process stops; those that were lost for good end here."""
-        self.assigned.clear()
-        await _cancelled(self._taking.values())
-        await self._stop(set(self.owned), self._given_up)
+        """Stop all partitions, as the process stops; it keeps what others would be told of those that it hands over."""
+        closing = [state.closing for state in self.states.values() if isinstance(state, Closing)]
+        await self._release(self.states, self._stop)
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=STOP_TIMEOUT_S)
+            for each in late:
+                each.cancel()
         if self._finding_successor is not None:
             await asyncio.wait([self._finding_successor])  # it has a timeout of its own
 
-    async def all_owned(self) -> None:
-        """Wait until every partition that is retried is owned, or given up."""
-        while self._taking:
-            await asyncio.wait(self._taking.values())
+    async def _release(
+        self, numbers: Iterable[int], end: Callable[[int, Assigned, StopLog], Coroutine[Any, Any, None]]
+    ) -> None:
+        lines, closing = StopLog(), list[asyncio.Task[None]]()
+        for number in sorted(set(numbers)):
+            state = self.states.get(number)
+            if not isinstance(state, Assigned):
+                continue
+            closing.append(self._closing(number, end(number, state, lines)))
+            self._enter(number, state.released(closing[-1]))
+            if isinstance(state, TakingOver):
+                state.attempt.cancel()
+            elif isinstance(state, Serving):
+                self._serve_no_more(number, state.ownership)
+        if closing:
+            await asyncio.wait(closing)
+        lines.write()
 
-    def lost(self, number: int, error: Exception) -> None:
-        """Close a partition that is lost to this process; by the error, retake it, leave it, or end the process."""
-        ownership = self._given_up_now(number)
-        if ownership is None:
-            return  # it was closed already
-        PARTITIONS_LOST.labels(kind_of(error).value).inc()
-        ownership.partition.close(ErrorCode.not_coordinator)
-        if isinstance(error, LogUnavailable):
-            self._lost_for_now(number, ownership, error)
-        elif isinstance(error, Deposed) and self._deposed is not None:
-            self._close(number, self._end_deposed(number, ownership, error))
-            self._overtaken(number)
-        else:
-            self._lost_for_good(number, ownership, error)
+    async def _hand_over(self, number: int, state: Assigned, lines: StopLog) -> None:
+        await self._stop(number, state, lines)
+        self.outage.available_again(number)
+        await self._give_up_offsets(number)
+        self._owner.on_given_up(number)
+
+    async def _stop(self, number: int, state: Assigned, lines: StopLog) -> None:
+        """End all that there is of a partition, within a timeout."""
+        stopping = asyncio.create_task(_stopped(number, state, lines), name=f"stop-{number}")
+        _, late = await asyncio.wait([stopping], timeout=STOP_TIMEOUT_S)
+        if not late:
+            stopping.result()
+            return
+        stopping.cancel()
+        if isinstance(state, Serving):
+            lines.cut_short += 1
+
+    async def all_owned(self) -> None:
+        """Wait until every partition that is retried is owned, or released."""
+        while attempts := [state.attempt for state in self.states.values() if isinstance(state, TakingOver)]:
+            await asyncio.wait(attempts)
+            await asyncio.sleep(0)
 
     # ---- taking over ---------------------------------------------------------------------------------
-
-    def _take(self, number: int, attempts: Coroutine[Any, Any, None]) -> None:
-        taking = self._taking[number] = asyncio.create_task(attempts, name=f"take-{number}")
-        taking.add_done_callback(partial(self._took, number))
-
-    def _took(self, number: int, taking: asyncio.Task[None]) -> None:
-        if self._taking.get(number) is taking:
-            del self._taking[number]
-            if not self._taking:
-                self._ready.write()
 
     async def _take_over_first(self, number: int) -> None:
         began_ms = self._owner.clock.monotonic_ms()
@@ -190,25 +240,26 @@ class OwnedPartitions:
             raise
         except LogUnavailable as error:
             self.outage.failed(number, error, began_ms=began_ms)
-            self._take(number, self._retake(number, was_served=False))
+            attempts = _attempt(number, self._retake(number))
+            self._enter(number, self._taking_over(number).not_available(attempts))
 
-    async def _retake(self, number: int, *, was_served: bool) -> None:
+    async def _retake(self, number: int) -> None:
+        was_served = self._taking_over(number).is_read
         try:
             await self.outage.retry_until_available(partial(self._take_over, number), number, was_served=was_served)
         except Exception as error:  # noqa: BLE001 -- a bug of ours, too: nothing awaits this task
             if isinstance(error, Deposed) and self._deposed is not None:
                 self._overtaken(number)
             else:
+                self._enter(number, self._taking_over(number).failed(str(error)))
                 self._give_up(error)
 
     async def _take_over(self, number: int) -> None:
-        if closing := self._closing.get(number):
+        if closing := self._taking_over(number).closing:
             await asyncio.wait([closing])
-        read_before = ReadBefore() if self.standbys is None else await self.standbys.take(number)
-        if read_before.events is None and self._snapshots is not None:
-            read_before.events = await self._snapshots.load(number)
+        read_before = await self._read_before(number)
         try:
-            ownership = self.owned[number] = await take_over(
+            ownership = await take_over(
                 self._owner,
                 number,
                 last_sign_of=self._last_sign_of,
@@ -218,21 +269,27 @@ class OwnedPartitions:
                 read_before=read_before,
             )
         except BrokenRecord as broken:
-            self._cannot_read(number, broken)
+            self._enter(number, self._taking_over(number).unreadable(self._cannot_read(number, broken)))
         else:
-            self.read.add(number)
+            self._enter(number, self._taking_over(number).served(ownership))
             if self._keeper is not None and ownership.kept is not None:
                 self._keeper.add(number, ownership.kept)
         finally:
-            if number not in self.owned:
+            if self.serving(number) is None:
                 await self._give_up_offsets(number)
                 if self.standbys is not None:
                     self.standbys.put_back(number, read_before)
 
-    def _cannot_read(self, number: int, broken: BrokenRecord) -> None:
+    async def _read_before(self, number: int) -> ReadBefore:
+        read_before = ReadBefore() if self.standbys is None else await self.standbys.take(number)
+        if read_before.events is None and self._snapshots is not None:
+            read_before.events = await self._snapshots.load(number)
+        return read_before
+
+    def _cannot_read(self, number: int, broken: BrokenRecord) -> str:
+        """Log that a record cannot be read; returns why the partition is not served, for people."""
         location = self._owner.event_log.location
         helps = way_out(broken, self._owner.log_url)
-        self.unreadable[number] = f"partition {number} of {location} is not served: {broken}; what helps: {helps}"
         log.error(
             "partition not served: a record in the event log cannot be read",
             log=location,
@@ -241,51 +298,65 @@ class OwnedPartitions:
             reason=broken.reason,
             way_out=helps,
         )
+        return f"partition {number} of {location} is not served: {broken}; what helps: {helps}"
 
     def _overtaken(self, number: int) -> None:
-        """Serve the partition no more, as another process has claimed it."""
+        self._enter(number, self._taking_over(number).overtaken())
+        self._is_anothers(number)
+
+    def _is_anothers(self, number: int) -> None:
+        """Tell that another process has claimed a partition."""
         assert self._deposed is not None
-        self.assigned.discard(number)
-        self._is_not_ours(number)
+        self._owner.on_given_up(number)
         self.outage.available_again(number)
         self._deposed(number)
 
-    def _is_not_ours(self, number: int) -> None:
-        self.read.discard(number)
-        self._owner.on_given_up(number)
+    # ---- losing --------------------------------------------------------------------------------------
 
-    # ---- losing, and giving up -----------------------------------------------------------------------
+    def lost(self, number: int, error: Exception) -> None:
+        """Close a partition that is lost to this process; by the error, retake it, leave it, or end the process."""
+        state = self.states.get(number)
+        if not isinstance(state, Serving):
+            return  # it was closed already
+        ownership = state.ownership
+        PARTITIONS_LOST.labels(kind_of(error).value).inc()
+        if isinstance(error, LogUnavailable):
+            self._note_outage(number, ownership, error)
+            closing = self._closing(number, self._abandon(number, ownership))
+            self._enter(number, state.lost_for_now(_attempt(number, self._retake(number)), closing))
+            self._serve_no_more(number, ownership)
+        elif isinstance(error, Deposed) and self._deposed is not None:
+            self._enter(number, state.deposed(self._closing(number, self._end_deposed(number, ownership, error))))
+            self._serve_no_more(number, ownership)
+            self._is_anothers(number)
+        else:
+            self._enter(number, state.failed(str(error)))
+            self._serve_no_more(number, ownership)
+            self._end_process(number, ownership, error)
 
-    def _given_up_now(self, number: int) -> OwnedPartition | None:
+    def _serve_no_more(self, number: int, ownership: OwnedPartition) -> None:
         if self._keeper is not None:
             self._keeper.remove(number)
-        return self.owned.pop(number, None)
+        ownership.partition.close(ErrorCode.not_coordinator)
 
-    def _close(self, number: int, ending: Coroutine[Any, Any, None]) -> None:
-        closing = self._closing[number] = asyncio.create_task(ending, name=f"close-{number}")
+    def _closing(self, number: int, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        closing = asyncio.create_task(ending, name=f"close-{number}")
         closing.add_done_callback(on_failure(self._give_up))
         closing.add_done_callback(partial(self._closed, number))
+        return closing
 
     def _closed(self, number: int, closing: asyncio.Task[None]) -> None:
-        if self._closing.get(number) is closing:
-            del self._closing[number]
+        state = self.states.get(number)
+        if isinstance(state, Closing) and state.closing is closing:
+            self._enter(number, state.closed())
 
-    def _lost_for_now(self, number: int, ownership: OwnedPartition, error: LogUnavailable) -> None:
+    def _note_outage(self, number: int, ownership: OwnedPartition, error: LogUnavailable) -> None:
         _, waited_s = ownership.waits or (None, 0.0)
         began_ms = self._owner.clock.monotonic_ms() - int(waited_s * 1000)
         self.outage.failed(number, error, began_ms=began_ms)
-        if not self._lost_now:
-            asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._log_lost)
-        self._lost_now[number] = str(error)
-        self._close(number, self._abandon(number, ownership))
-        self._take(number, self._retake(number, was_served=True))
+        self._lost.note(number, error)
 
-    def _log_lost(self) -> None:
-        lost, self._lost_now = self._lost_now, {}
-        log.warning("partitions lost, taking them over again", partitions=sorted(lost), error=next(iter(lost.values())))
-
-    def _lost_for_good(self, number: int, ownership: OwnedPartition, error: Exception) -> None:
-        self._given_up.append(ownership)
+    def _end_process(self, number: int, ownership: OwnedPartition, error: Exception) -> None:
         if not isinstance(error, Deposed):
             log.error("partition lost", partition=number, error=str(error))
             self._give_up(error)
@@ -310,44 +381,22 @@ class OwnedPartitions:
         if isinstance(offsets, FollowedOffsets):
             await offsets.give_up(number)
 
-    async def _stop(self, numbers: set[int], lost: Collection[OwnedPartition]) -> None:
-        """Stop those that are owned, and end what was lost, all within one timeout."""
-        owned = {number: ownership for number in sorted(numbers) if (ownership := self._given_up_now(number))}
-        for ownership in owned.values():
-            ownership.partition.close(ErrorCode.not_coordinator)
-        ending = [asyncio.create_task(each.abandon(), name="abandon") for each in lost]
-        ending += self._closing.values() if not self.assigned else ()
-        stopping = [asyncio.create_task(_stop(*item), name=f"stop-{item[0]}") for item in owned.items()]
-        if not ending and not stopping:
-            return
-        _, late = await asyncio.wait([*ending, *stopping], timeout=STOP_TIMEOUT_S)
-        _log_not_stopped(dict(filter(None, (each.result() for each in stopping if each not in late))))
-        for each in late:
-            each.cancel()
-        if cut_short := late.intersection(stopping):
-            log.warning("stopped before CoordinatorStopped was written", partitions=len(cut_short))
+
+def _attempt(number: int, steps: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return asyncio.create_task(steps, name=f"take-{number}")
 
 
-async def _cancelled(tasks: Iterable["asyncio.Task[None]"]) -> None:
-    """Cancel tasks, and wait for their ends."""
-    ending = list(tasks)
-    for each in ending:
-        each.cancel()
-    await asyncio.gather(*ending, return_exceptions=True)
-
-
-async def _stop(number: int, ownership: OwnedPartition) -> tuple[int, str] | None:
-    """Stop the partition; returns its number and the error if could not write CoordinatorStopped."""
-    try:
-        await ownership.stop()
-    except Deposed:
-        return None  # another owner writes there now
-    except LogError as error:
-        return number, str(error)
-    return None
-
-
-def _log_not_stopped(failed: Mapping[int, str]) -> None:
-    if failed:
-        error = next(iter(failed.values()))
-        log.warning("could not write CoordinatorStopped", partitions=sorted(failed), error=error)
+async def _stopped(number: int, state: Assigned, lines: StopLog) -> None:
+    """End all that there is of a partition: what is served writes CoordinatorStopped, an attempt was cancelled."""
+    match state:
+        case Serving(ownership=ownership):
+            try:
+                await ownership.stop()
+            except Deposed:
+                pass  # another owner writes there now
+            except LogError as error:
+                lines.failed[number] = str(error)
+        case TakingOver(attempt=attempt, closing=closing):
+            await asyncio.gather(attempt, *filter(None, [closing]), return_exceptions=True)
+        case Failed(ownership=ownership) if ownership is not None:
+            await ownership.abandon()

@@ -17,6 +17,7 @@ from muster.coordinator.observability.status import (
 )
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
+from muster.coordinator.runtime.ownership.partition_state import Failed, Serving, TakingOver, Unreadable
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.quarantine import way_out
 
@@ -25,11 +26,13 @@ BEING_READ: Final = "it is being taken over"
 
 def ownership_status(owner: Owner, partitions: OwnedPartitions, figures: GroupFigures) -> OwnershipStatus:
     """Return the partitions and groups that are owned. Thread-safe; the log is open."""
-    owned = dict(sorted(dict(partitions.owned).items()))
-    outage = partitions.outage.reason
+    states = dict(sorted(partitions.states.copy().items()))
+    owned = {number: state.ownership for number, state in states.items() if isinstance(state, Serving)}
+    being_read = partitions.outage.reason or BEING_READ
     waiting = [
-        WaitingPartition(partition=number, reason=partitions.unreadable.get(number) or outage or BEING_READ)
-        for number in sorted(partitions.assigned.copy() - owned.keys())
+        WaitingPartition(partition=number, reason=being_read if isinstance(state, TakingOver) else state.reason)
+        for number, state in states.items()
+        if isinstance(state, TakingOver | Unreadable | Failed)
     ]
     groups: dict[str, dict[str, int]] = {}
     members: dict[str, int] = {}

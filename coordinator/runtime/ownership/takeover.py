@@ -20,7 +20,7 @@ from muster.coordinator.runtime.ownership.hot_standbys import ReadBefore
 from muster.coordinator.runtime.ownership.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.ownership_end import EndOf, end_of_former_owner
-from muster.coordinator.runtime.ownership.ready_log import PhaseTimer, ReadyLog
+from muster.coordinator.runtime.ownership.partition_lines import PhaseTimer, ReadyLog
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner

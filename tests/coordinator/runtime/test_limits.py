@@ -1,6 +1,12 @@
 """The limits of a partition's runtime lie inside each other."""
 
-from muster.coordinator.runtime.ownership import owned_partition, owned_partitions, signs_of_life, slow_appends
+from muster.coordinator.runtime.ownership import (
+    owned_partition,
+    owned_partitions,
+    partition_lines,
+    signs_of_life,
+    slow_appends,
+)
 from muster.coordinator.runtime.partition import command_processor, deadlines, outbox
 from muster.events.log.kafka.client.link import Timeouts
 
@@ -19,7 +25,7 @@ def test_what_has_failed_is_tried_again_after_a_pause_and_within_a_minute() -> N
     """A deadline, and the renewal of a claim; partitions that were lost together are told in one line."""
     assert 100 <= command_processor.RETRY_DEADLINE_MS <= 10_000
     assert 1 <= owned_partition.RENEWAL_RETRY_S <= 60
-    assert 0 < owned_partitions.LOST_REPORT_DELAY_S < owned_partitions.STOP_TIMEOUT_S
+    assert 0 < partition_lines.LOST_REPORT_DELAY_S < owned_partitions.STOP_TIMEOUT_S
 
 
 def test_a_machine_stood_still_when_a_timer_is_a_second_late() -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 
+import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.runtime.ownership.owned_partitions import STOP_TIMEOUT_S
+from muster.coordinator.runtime.partition.outbox import OutboxEnded
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.events import CoordinatorStopped
 from muster.events.ids import GroupId
-from muster.events.log.base import Deposed, LogUnavailable
+from muster.events.log.base import Deposed, LogDenied, LogMismatch, LogUnavailable
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for
 from tests.coordinator.runtime.test_runtime import recorded
@@ -152,6 +155,116 @@ def test_a_partition_that_another_process_took_while_the_log_was_away_is_waited_
         await until(lambda: deposed == [1])
         assert [*told, outage.reason is None] == [False, True]
         assert process.runtime.ready
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_partition_that_is_assigned_again_while_it_is_released_waits_for_its_end() -> None:
+    """It is claimed behind its CoordinatorStopped, not before."""
+
+    async def story() -> None:
+        storage = MemoryStorage(PARTITIONS)
+        process, _ = await _sharing(storage, 0)
+        acknowledge = process.log.hold_acknowledgements()
+        releasing = asyncio.create_task(process.runtime.release([0]))
+        await asyncio.sleep(1)
+        assigning = asyncio.create_task(process.runtime.assign([0]))
+        await asyncio.sleep(1)
+        assert (storage.epochs[0], process.runtime.ready) == (1, False)
+        assert (await process.join("a", group_id=_group_in(0))).error is ErrorCode.coordinator_load_in_progress
+        acknowledge.set()
+        await asyncio.gather(releasing, assigning)
+        assert (storage.epochs[0], process.runtime.ready) == (2, True)
+        assert (await process.join("a", group_id=_group_in(0))).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_release_does_not_wait_for_a_log_that_hangs_for_ever() -> None:
+    """It is cut short, and nothing is written later by what was released."""
+
+    async def story() -> None:
+        process, _ = await _sharing(MemoryStorage(PARTITIONS), 0)
+        ownership = process.runtime._partitions.owned[0]
+        process.log.hold_acknowledgements()
+        parked = process.join("a", group_id=_group_in(0))
+        await asyncio.sleep(1)
+        began_ms = process.clock.monotonic_ms()
+        with capture_logs() as logged:
+            await process.runtime.release([0])
+        assert process.clock.monotonic_ms() - began_ms == STOP_TIMEOUT_S * 1_000
+        assert [each["event"] for each in logged] == ["stopped before CoordinatorStopped was written"]
+        assert (await parked).error is ErrorCode.not_coordinator
+        with pytest.raises(OutboxEnded):
+            await ownership.durable_state()
+        assert process.runtime.ready
+        assert not process.lost
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_snapshot_of_a_partition_that_is_lost_meanwhile_fails_at_once() -> None:
+    """It waits for the present append, which is never answered."""
+
+    async def story() -> None:
+        process, deposed = await _sharing(MemoryStorage(PARTITIONS), 0)
+        ownership = process.runtime._partitions.owned[0]
+        process.log.hold_acknowledgements()
+        process.join("a", group_id=_group_in(0))
+        await asyncio.sleep(1)
+        saving = asyncio.create_task(ownership.durable_state())
+        await asyncio.sleep(1)
+        began_ms = process.clock.monotonic_ms()
+        process.runtime._partitions.lost(0, Deposed(0, 1))
+        with pytest.raises(OutboxEnded, match="partition 0"):
+            await saving
+        assert (process.clock.monotonic_ms() - began_ms, deposed) == (0, [0])
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_the_status_says_why_a_partition_is_not_served() -> None:
+    """Lost for good, it is not being taken over any more; the process is about to end."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(PARTITIONS)).start()
+        process.runtime._partitions.lost(1, LogMismatch("another log is there"))
+        assert [str(error) for error in process.lost] == ["another log is there"]
+        waiting = [(each.partition, each.reason) for each in process.runtime.status().waiting]
+        assert waiting == [(1, "another log is there")]
+        assert (process.runtime.ready, process.runtime.claims()[1]) == (False, 0)
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_an_assignment_that_fails_leaves_nothing_that_tries_again() -> None:
+    """The other takeovers of it are cancelled; all can be released."""
+
+    async def story() -> None:
+        process, _ = await _sharing(MemoryStorage(PARTITIONS))
+        claim, tried = process.log.claim, list[int]()
+
+        async def denied(number: int) -> MemoryLogWriter:
+            tried.append(number)
+            if number == 1:
+                raise LogDenied("no right to write")
+            await asyncio.sleep(60)
+            return await claim(number)
+
+        process.log.claim = denied  # type: ignore[method-assign, assignment]
+        with pytest.raises(LogDenied):
+            await process.runtime.assign([0, 1])
+        await asyncio.sleep(600)
+        assert tried == [0, 1]
+        reasons = {each.partition: each.reason for each in process.runtime.status().waiting}
+        assert reasons == {0: "no right to write", 1: "no right to write"}
+        await process.runtime.release(process.runtime.claims())
+        assert process.runtime.claims() == {}
         await process.runtime.stop()
 
     simulate(story())

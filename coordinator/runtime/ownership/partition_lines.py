@@ -1,9 +1,12 @@
-"""One line of the log about all partitions that were taken over side by side, and how long each phase took.
+"""Log lines about many partitions at once: taken over side by side, lost together, stopped together.
 
-What belongs here: what is told of takeovers. What it must not know: how a partition is taken over.
+What belongs here: what is collected for a line, and when it is written. What it must not know: how a partition is
+taken over or closed.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -11,6 +14,9 @@ from muster.coordinator.observability.metrics import TAKEOVER_PHASE_SECONDS, TAK
 from muster.events.events import CoordinatorReady
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+LOST_REPORT_DELAY_S: Final = 1.0
+"""The delay of the log line about lost partitions, which names all that are lost within it."""
 
 
 class PhaseTimer:
@@ -57,6 +63,41 @@ class ReadyLog:
                 members=sum(each.members for each in ready),
                 **_former_owners(ready),
             )
+
+
+class LostLog:
+    """The partitions that were lost within a second, and are taken over again."""
+
+    def __init__(self) -> None:
+        self._lost: dict[int, str] = {}
+
+    def note(self, number: int, error: Exception) -> None:
+        """A partition is lost; the line is written soon."""
+        if not self._lost:
+            asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._write)
+        self._lost[number] = str(error)
+
+    def _write(self) -> None:
+        lost, self._lost = self._lost, {}
+        log.warning("partitions lost, taking them over again", partitions=sorted(lost), error=next(iter(lost.values())))
+
+
+class StopLog:
+    """The partitions that are stopped together, and have no CoordinatorStopped."""
+
+    def __init__(self) -> None:
+        self.failed: dict[int, str] = {}
+        """The errors of those in which it could not be written."""
+        self.cut_short = 0
+        """The number of those whose writing took too long."""
+
+    def write(self) -> None:
+        """Write the lines, if there is something to say."""
+        if self.failed:
+            error = next(iter(self.failed.values()))
+            log.warning("could not write CoordinatorStopped", partitions=sorted(self.failed), error=error)
+        if self.cut_short:
+            log.warning("stopped before CoordinatorStopped was written", partitions=self.cut_short)
 
 
 def _former_owners(ready: Sequence[CoordinatorReady]) -> dict[str, dict[str, str]]:
