@@ -1,7 +1,7 @@
 """The former owners of partitions, as the ownership group has told of them: why each owns its partitions no more.
 
 Pure. What belongs here: who had which partition, by the decisions, and what processes have seen of each other's ends.
-What it must not know: the event log, which has the first word (runtime/ownership/ownership_end.py).
+What it must not know: the event log, which has the first word (runtime/ownership/takeover/ownership_end.py).
 
 Who sees another one's end says so in the metadata of its next join, and the leader tells all with its decision: that
 costs no request, and who takes over knows of it in time. What nobody has seen is not guessed.

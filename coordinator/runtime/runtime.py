@@ -30,11 +30,11 @@ from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
 from muster.coordinator.runtime.ownership.owned_status import ownership_status
-from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
 from muster.coordinator.runtime.ownership.partition_state import Assigned, Serving
 from muster.coordinator.runtime.ownership.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
 from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder, Snapshots
+from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, nobody_knows
 from muster.coordinator.runtime.partition.group_context import Ticket
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo

@@ -20,7 +20,7 @@ from muster.coordinator.observability.standby_metrics import StandbyMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.partition_sharing import PartitionSharing
-from muster.coordinator.runtime.ownership.ownership_end import nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import nobody_knows
 from muster.coordinator.runtime.partition.owner import ignore_partition
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime

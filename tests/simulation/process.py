@@ -32,7 +32,7 @@ from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime.ownership.ownership_end import EndOf, nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, nobody_knows
 from muster.coordinator.runtime.partition.group_context import (
     AskAboutSilence,
     GenerationListener,

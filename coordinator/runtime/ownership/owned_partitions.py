@@ -1,7 +1,7 @@
 """The partitions of this process: each is taken over, served, lost and released by itself.
 
 What belongs here: when a partition passes from one state to another (`partition_state.py`), and what happens then. What
-it must not know: requests, and how a partition is taken over (`takeover.py`).
+it must not know: requests, and how a partition is taken over (`takeover/`).
 
     the log is not available     closed at once, and taken over again when it is
     deposed                      closed at once, and `deposed` is called, or the process ends
@@ -17,28 +17,26 @@ from typing import Any, Final
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.not_served import way_out
 from muster.coordinator.observability.metrics import PARTITIONS_LOST
-from muster.coordinator.offsets.reading import FollowedOffsets
-from muster.coordinator.runtime.ownership.hot_standbys import HotStandbys, ReadBefore
+from muster.coordinator.runtime.ownership.hot_standbys import HotStandbys
 from muster.coordinator.runtime.ownership.lease_keeper import LeaseKeeper
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
-from muster.coordinator.runtime.ownership.ownership_end import EndOf
-from muster.coordinator.runtime.ownership.partition_lines import LostLog, ReadyLog, StopLog
+from muster.coordinator.runtime.ownership.partition_lines import LostLog, ReadyLog, StopLog, log_unreadable
 from muster.coordinator.runtime.ownership.partition_state import (
     NOT_ASSIGNED,
     Assigned,
     Closing,
     Failed,
     NotAssigned,
+    NotReadable,
     PartitionState,
     Serving,
     TakingOver,
-    Unreadable,
 )
 from muster.coordinator.runtime.ownership.snapshots import Snapshots
-from muster.coordinator.runtime.ownership.takeover import LastSignOf, take_over
+from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, LastSignOf
+from muster.coordinator.runtime.ownership.takeover.partition_takeover import Takeovers
 from muster.coordinator.runtime.partition.outbox import kind_of
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.tasks import on_failure
@@ -71,10 +69,7 @@ class OwnedPartitions:
         snapshots: Snapshots | None = None,
     ) -> None:
         """`standby_log`: the owner's log, if this process is to follow the partitions that are not assigned to it."""
-        self._end_of = end_of
-        self._snapshots = snapshots
         self._owner = owner
-        self._last_sign_of = last_sign_of
         self._give_up = give_up
         self._deposed = deposed
         self._keeper = keeper
@@ -93,6 +88,14 @@ class OwnedPartitions:
                 is_taking_over=self._is_taking_over,
                 load=None if snapshots is None else snapshots.load,
             )
+        self._takeovers = Takeovers(
+            owner,
+            self._ready,
+            last_sign_of=last_sign_of,
+            end_of=end_of,
+            standbys=self.standbys,
+            snapshots=snapshots,
+        )
 
     # ---- states --------------------------------------------------------------------------------------
 
@@ -109,7 +112,7 @@ class OwnedPartitions:
     @property
     def unreadable(self) -> list[str]:
         """Why partitions are served by nobody, for people. Thread-safe."""
-        return [state.reason for state in self.states.copy().values() if isinstance(state, Unreadable)]
+        return [state.reason for state in self.states.copy().values() if isinstance(state, NotReadable)]
 
     @property
     def is_all_served(self) -> bool:
@@ -206,7 +209,7 @@ class OwnedPartitions:
     async def _hand_over(self, number: int, state: Assigned, lines: StopLog) -> None:
         await self._stop(number, state, lines)
         self.outage.available_again(number)
-        await self._give_up_offsets(number)
+        await self._owner.give_up_offsets(number)
         self._owner.on_given_up(number)
 
     async def _stop(self, number: int, state: Assigned, lines: StopLog) -> None:
@@ -257,48 +260,15 @@ class OwnedPartitions:
     async def _take_over(self, number: int) -> None:
         if closing := self._taking_over(number).closing:
             await asyncio.wait([closing])
-        read_before = await self._read_before(number)
         try:
-            ownership = await take_over(
-                self._owner,
-                number,
-                last_sign_of=self._last_sign_of,
-                end_of=self._end_of,
-                lost=lambda error: self.lost(number, error),
-                ready_log=self._ready,
-                read_before=read_before,
-            )
+            ownership = await self._takeovers.take_over(number, lambda error: self.lost(number, error))
         except BrokenRecord as broken:
-            self._enter(number, self._taking_over(number).unreadable(self._cannot_read(number, broken)))
+            reason = log_unreadable(self._owner, number, broken)
+            self._enter(number, self._taking_over(number).unreadable(reason))
         else:
             self._enter(number, self._taking_over(number).served(ownership))
             if self._keeper is not None and ownership.kept is not None:
                 self._keeper.add(number, ownership.kept)
-        finally:
-            if self.serving(number) is None:
-                await self._give_up_offsets(number)
-                if self.standbys is not None:
-                    self.standbys.put_back(number, read_before)
-
-    async def _read_before(self, number: int) -> ReadBefore:
-        read_before = ReadBefore() if self.standbys is None else await self.standbys.take(number)
-        if read_before.events is None and self._snapshots is not None:
-            read_before.events = await self._snapshots.load(number)
-        return read_before
-
-    def _cannot_read(self, number: int, broken: BrokenRecord) -> str:
-        """Log that a record cannot be read; returns why the partition is not served, for people."""
-        location = self._owner.event_log.location
-        helps = way_out(broken, self._owner.log_url)
-        log.error(
-            "partition not served: a record in the event log cannot be read",
-            log=location,
-            partition=number,
-            offset=broken.offset,
-            reason=broken.reason,
-            way_out=helps,
-        )
-        return f"partition {number} of {location} is not served: {broken}; what helps: {helps}"
 
     def _overtaken(self, number: int) -> None:
         self._enter(number, self._taking_over(number).overtaken())
@@ -373,13 +343,7 @@ class OwnedPartitions:
 
     async def _abandon(self, number: int, ownership: OwnedPartition) -> None:
         await ownership.abandon()
-        await self._give_up_offsets(number)
-
-    async def _give_up_offsets(self, number: int) -> None:
-        """Have the store forget the offsets of a partition, which this process does not own."""
-        offsets = self._owner.offsets
-        if isinstance(offsets, FollowedOffsets):
-            await offsets.give_up(number)
+        await self._owner.give_up_offsets(number)
 
 
 def _attempt(number: int, steps: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -17,7 +17,7 @@ from muster.coordinator.observability.status import (
 )
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.owned_partitions import OwnedPartitions
-from muster.coordinator.runtime.ownership.partition_state import Failed, Serving, TakingOver, Unreadable
+from muster.coordinator.runtime.ownership.partition_state import Failed, NotReadable, Serving, TakingOver
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.quarantine import way_out
 
@@ -32,7 +32,7 @@ def ownership_status(owner: Owner, partitions: OwnedPartitions, figures: GroupFi
     waiting = [
         WaitingPartition(partition=number, reason=being_read if isinstance(state, TakingOver) else state.reason)
         for number, state in states.items()
-        if isinstance(state, TakingOver | Unreadable | Failed)
+        if isinstance(state, TakingOver | NotReadable | Failed)
     ]
     groups: dict[str, dict[str, int]] = {}
     members: dict[str, int] = {}

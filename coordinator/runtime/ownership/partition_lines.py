@@ -5,34 +5,20 @@ taken over or closed.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
-from muster.coordinator.observability.metrics import TAKEOVER_PHASE_SECONDS, TAKEOVER_SECONDS, TakeoverPhase
+from muster.coordinator.not_served import way_out
+from muster.coordinator.runtime.partition.owner import Owner
 from muster.events.events import CoordinatorReady
+from muster.events.records import BrokenRecord
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LOST_REPORT_DELAY_S: Final = 1.0
 """The delay of the log line about lost partitions, which names all that are lost within it."""
-
-
-class PhaseTimer:
-    """The phases of one takeover, each from the end of the one before."""
-
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
-        self._monotonic_ms = monotonic_ms
-        self._began_ms = self._since_ms = monotonic_ms()
-
-    def end(self, phase: TakeoverPhase) -> None:
-        """Note that a phase is over; with the last one the takeover is."""
-        now_ms = self._monotonic_ms()
-        TAKEOVER_PHASE_SECONDS.labels(phase.value).observe((now_ms - self._since_ms) / 1000)
-        self._since_ms = now_ms
-        if phase is TakeoverPhase.RESUME:
-            TAKEOVER_SECONDS.observe((now_ms - self._began_ms) / 1000)
 
 
 class ReadyLog:
@@ -98,6 +84,21 @@ class StopLog:
             log.warning("could not write CoordinatorStopped", partitions=sorted(self.failed), error=error)
         if self.cut_short:
             log.warning("stopped before CoordinatorStopped was written", partitions=self.cut_short)
+
+
+def log_unreadable(owner: Owner, number: int, broken: BrokenRecord) -> str:
+    """Log that a partition is not served for a record that cannot be read; returns that in a sentence, for people."""
+    location = owner.event_log.location
+    helps = way_out(broken, owner.log_url)
+    log.error(
+        "partition not served: a record in the event log cannot be read",
+        log=location,
+        partition=number,
+        offset=broken.offset,
+        reason=broken.reason,
+        way_out=helps,
+    )
+    return f"partition {number} of {location} is not served: {broken}; what helps: {helps}"
 
 
 def _former_owners(ready: Sequence[CoordinatorReady]) -> dict[str, dict[str, str]]:

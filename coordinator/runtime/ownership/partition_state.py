@@ -4,13 +4,13 @@
     NotAssigned     assigned         TakingOver
     TakingOver      served           Serving
                     not_available    TakingOver     the log is not available: tried again
-                    unreadable       Unreadable     an owner's record in it cannot be read: served by nobody
+                    unreadable       NotReadable    an owner's record in it cannot be read: served by nobody
                     overtaken        NotAssigned    another process has claimed it
                     failed           Failed         the process ends, or the assignment was cancelled
     Serving         lost_for_now     TakingOver     the log is not available
                     deposed          Closing        another process has claimed it
                     failed           Failed         lost for good: the process ends
-    any of these three, and Unreadable, Failed
+    each of these and NotReadable, Failed
                     released         Closing
     Closing         closed           NotAssigned
                     assigned         TakingOver     which waits until it is closed
@@ -91,9 +91,9 @@ class TakingOver(Assigned, frozen=True, kw_only=True):
         """Try again by this task: the log was not available."""
         return TakingOver(attempt=attempts, is_read=self.is_read)
 
-    def unreadable(self, reason: str) -> "Unreadable":
+    def unreadable(self, reason: str) -> "NotReadable":
         """Leave it: a record of an owner cannot be read."""
-        return Unreadable(reason=reason, is_read=self.is_read)
+        return NotReadable(reason=reason, is_read=self.is_read)
 
     def overtaken(self) -> NotAssigned:
         """Leave it to another process, which has claimed it meanwhile."""
@@ -126,7 +126,7 @@ class Serving(Assigned, frozen=True, kw_only=True):
         return Failed(reason=reason, ownership=self.ownership, is_read=True)
 
 
-class Unreadable(Assigned, frozen=True, kw_only=True):
+class NotReadable(Assigned, frozen=True, kw_only=True):
     """Assigned, and served by nobody: a record of an owner cannot be read. `reason` is for people."""
 
     reason: str
@@ -141,4 +141,4 @@ class Failed(Assigned, frozen=True, kw_only=True):
     is_read: bool
 
 
-PartitionState: TypeAlias = NotAssigned | TakingOver | Serving | Unreadable | Failed | Closing
+PartitionState: TypeAlias = NotAssigned | TakingOver | Serving | NotReadable | Failed | Closing

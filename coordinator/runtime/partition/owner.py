@@ -12,6 +12,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.offsets.reading import FollowedOffsets
 from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
 from muster.coordinator.runtime.partition.former_owners import FormerOwners, OldLeases
 from muster.coordinator.runtime.partition.group_context import (
@@ -61,3 +62,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     slices: Slices = msgspec.field(default_factory=Slices)
     turns: Turns = msgspec.field(default_factory=Turns)
     """The process's turns, shared with its connections."""
+
+    async def give_up_offsets(self, number: int) -> None:
+        """Have the store forget the offsets of a partition, which this process does not own."""
+        if isinstance(self.offsets, FollowedOffsets):
+            await self.offsets.give_up(number)

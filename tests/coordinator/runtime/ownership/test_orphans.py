@@ -8,7 +8,7 @@ from muster.coordinator.group.takeover import group_of_offsets
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.runtime.ownership.orphans import find_orphans
+from muster.coordinator.runtime.ownership.takeover.orphans import find_orphans
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.partitioner import partition_for

@@ -16,10 +16,10 @@ from muster.coordinator.runtime.ownership.partition_state import (
     Closing,
     Failed,
     NotAssigned,
+    NotReadable,
     PartitionState,
     Serving,
     TakingOver,
-    Unreadable,
 )
 
 STATES: tuple[type[Any], ...] = typing.get_args(PartitionState)
@@ -73,7 +73,7 @@ def test_a_first_takeover_ends_in_each_of_its_ways() -> None:
     assert NOT_ASSIGNED.assigned(T.first) == TAKEN_FIRST
     assert TAKEN_FIRST.served(T.ownership) == SERVING
     assert TAKEN_FIRST.not_available(T.again) == TakingOver(attempt=T.again, is_read=False)
-    assert TAKEN_FIRST.unreadable("offset 7") == Unreadable(reason="offset 7", is_read=False)
+    assert TAKEN_FIRST.unreadable("offset 7") == NotReadable(reason="offset 7", is_read=False)
     assert TAKEN_FIRST.failed("denied") == Failed(reason="denied", is_read=False)
     assert TAKEN_FIRST.overtaken() is NOT_ASSIGNED
 
@@ -82,7 +82,7 @@ def test_a_partition_that_is_lost_for_now_was_read_and_waits_for_its_end() -> No
     """A later attempt need not wait again."""
     assert SERVING.lost_for_now(T.again, T.closing) == TAKEN_AGAIN
     assert TAKEN_AGAIN.not_available(T.first) == TakingOver(attempt=T.first, is_read=True)
-    assert TAKEN_AGAIN.unreadable("offset 7") == Unreadable(reason="offset 7", is_read=True)
+    assert TAKEN_AGAIN.unreadable("offset 7") == NotReadable(reason="offset 7", is_read=True)
     assert TAKEN_AGAIN.failed("a bug") == Failed(reason="a bug", is_read=True)
 
 
@@ -99,7 +99,7 @@ def test_a_deposed_partition_is_another_process_s_at_once_and_a_released_one_whe
 def test_a_partition_that_is_not_served_can_be_released(is_read: bool) -> None:
     states = (
         TakingOver(attempt=T.first, is_read=is_read),
-        Unreadable(reason="offset 7", is_read=is_read),
+        NotReadable(reason="offset 7", is_read=is_read),
         Failed(reason="denied", is_read=is_read),
     )
     for state in states:
