@@ -53,7 +53,7 @@ from muster.coordinator.settings.file_watch import watch_file
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import EDGE
 from muster.coordinator.tasks import on_failure
-from muster.events.kafka.known_brokers import KnownBrokers
+from muster.events.kafka.addresses import KnownBrokers
 from muster.events.kafka.tls_files import contexts_of_files
 from muster.events.log.base import EventLog, LogMissing, LogUnavailable, WatchedLog
 from muster.events.log.kafka.log import KafkaEventLog

@@ -23,7 +23,7 @@ from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
-from muster.events.kafka.known_brokers import KnownBrokers
+from muster.events.kafka.addresses import KnownBrokers
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.names import ownership_group
 from muster.events.ownership import OwnershipEnd

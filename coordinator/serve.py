@@ -57,7 +57,7 @@ from muster.coordinator.standalone.missing_topics import MissingTopics
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import BadTopic, DeclaredPartitions
 from muster.coordinator.wire.registry import APIS, load_messages_of_members
-from muster.events.kafka.known_brokers import KnownBrokers
+from muster.events.kafka.addresses import KnownBrokers
 from muster.events.log.base import Deposed, LogDamaged, LogError
 from muster.events.records import EventsError
 from muster.variables import sets_nothing

@@ -17,9 +17,8 @@ import structlog
 from muster.coordinator.not_served import way_out
 from muster.coordinator.observability.metrics import STRANGERS_RECORDS
 from muster.coordinator.tasks import on_failure
-from muster.events.foreign_records import ForeignRecords
 from muster.events.log.base import EventLog, LogUnavailable
-from muster.events.records import BrokenRecord
+from muster.events.records import BrokenRecord, ForeignRecords
 
 log = structlog.get_logger(__name__)
 

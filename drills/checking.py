@@ -15,11 +15,10 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 from muster.coordinator.client.coordinator_link import CoordinatorLink, NoCoordinator
 from muster.drills.names import Names
 from muster.events.events import AnyPartitionEvent
-from muster.events.foreign_records import ForeignRecords
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.base import EventLog
-from muster.events.records import StoredRecord
+from muster.events.records import ForeignRecords, StoredRecord
 from muster.replay.history.items import Coordinated, Item, PassedOver, Told, with_gaps
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.sources import read_record

@@ -11,7 +11,6 @@
     loading.py            a partition's records read from the first to the last
     snapshot.py           what a reading has made of a partition so far, as bytes
     damage.py             what of a group can be read, and what cannot
-    foreign_records.py    records that no owner wrote: skipped and counted
     keys.py, records.py   what a log stores, and under which key
     near_names.py         names like one that is unknown
     partitioner.py        which partition a group lives in: Kafka's own formula

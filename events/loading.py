@@ -36,11 +36,10 @@ import msgspec
 
 from muster.events.avro.codec import decode, event_type_of
 from muster.events.events import PartitionEvent
-from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key, encode_key
 from muster.events.projector import Projector, entity_of
-from muster.events.records import BrokenRecord, StoredRecord, UndecodableKey
+from muster.events.records import BrokenRecord, ForeignRecords, StoredRecord, UndecodableKey
 
 RECORDS_PER_STEP = 32
 """Some 0.5 ms of work."""

@@ -22,12 +22,11 @@ import msgspec
 
 from muster.events.avro.codec import decode, encode
 from muster.events.events import AnyPartitionEvent, PartitionEvent
-from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.keys import RecordKey
 from muster.events.loading import LastRead, Loading
 from muster.events.projector import Projector
-from muster.events.records import FORMAT_LEVEL, BrokenRecord
+from muster.events.records import FORMAT_LEVEL, BrokenRecord, ForeignRecords
 from muster.events.state import Group, GroupConfig, GroupImage, Member, Registration
 from muster.events.tables import Table
 

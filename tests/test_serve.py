@@ -19,7 +19,7 @@ import pytest
 from muster.coordinator.group.configs import COORDINATOR
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
 from muster.coordinator.settings.settings import Settings
-from muster.events.kafka.muster_check import CONFIG_OF_A_MUSTER
+from muster.events.kafka.link import CONFIG_OF_A_MUSTER
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
 from tests.brokers.child import leashed, signal_group

@@ -4,7 +4,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.events.kafka.known_brokers import KnownBrokers
+from muster.events.kafka.addresses import KnownBrokers
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.names import OFFSETS_SUFFIX

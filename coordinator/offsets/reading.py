@@ -19,10 +19,9 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.codec import offset_at, take
 from muster.coordinator.offsets.memory import OffsetCache
 from muster.coordinator.reading import Standby
-from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.loading import LastRead
-from muster.events.records import BrokenRecord, StoredRecord
+from muster.events.records import BrokenRecord, ForeignRecords, StoredRecord
 
 
 class OffsetsReading:

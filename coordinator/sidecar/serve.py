@@ -58,7 +58,7 @@ from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.partition_counts import UpstreamPartitionCounts
 from muster.coordinator.upstream.shadows import ShadowName
 from muster.coordinator.wire.registry import load_messages_of_members
-from muster.events.kafka.known_brokers import KnownBrokers
+from muster.events.kafka.addresses import KnownBrokers
 from muster.events.log.base import EventLog
 
 log = structlog.get_logger(__name__)

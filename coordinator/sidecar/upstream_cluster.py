@@ -15,7 +15,7 @@ from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.kafka.errors import TryAgain
-from muster.events.kafka.muster_check import is_muster
+from muster.events.kafka.link import is_muster
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.log import KafkaEventLog
 

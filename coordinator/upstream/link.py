@@ -28,11 +28,10 @@ from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, UPSTREAM,
 from muster.coordinator.upstream.coordinators import GroupCoordinators
 from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
 from muster.coordinator.upstream.security import UpstreamSecurity
-from muster.events.kafka.addresses import BrokerAddress, read_servers
+from muster.events.kafka.addresses import BrokerAddress, KnownBrokers, read_servers
 from muster.events.kafka.connections import OtherCluster, ignore
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, OwnShortage, TryAgain
 from muster.events.kafka.exchange import Exchange, NotOffered
-from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.link import ClusterLink, Versions
 from muster.events.kafka.metadata import ClusterView, topic_id_of
 

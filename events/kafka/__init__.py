@@ -1,6 +1,6 @@
 """Connections to a Kafka cluster, for the event log, for the shadows upstream and for administrators.
 
-addresses.py       Parsing HOST:PORT.
+addresses.py       Parses HOST:PORT, and remembers the brokers that a cluster has named.
 asked_entries.py   Checking that a response is about what was asked about.
 codec/             Kafka's messages as bytes, by kio's schemas: read, written, cut; also for our own clients.
 connect.py         Opens a connection to a broker, and warns of a password that is sent unencrypted.
@@ -9,11 +9,9 @@ errors.py          The errors of requests to brokers: retry, outcome unknown, re
 exchange.py        Sends kio's requests over aiokafka's connections, and reads the responses.
 failures.py        Sorting the errors of aiokafka and of the event loop.
 first_answer.py    Hedging requests that any broker can answer: the next broker is asked when one is silent.
-known_brokers.py   Addresses of brokers that a cluster has named, for when those that it named last are all away.
 link.py            The brokers of a cluster, and each request to the right one: the base of the log's link and of
                    upstream's.
 metadata.py        Metadata: a cluster's id and its brokers.
-muster_check.py    Whether a Muster answers in the place of a Kafka cluster.
 requests.py        The requests that an event log needs, each in the versions that are spoken here.
 security.py        The security settings of a cluster, by the names of Kafka's own client properties.
 shortage.py        Errors of ours when a connection is opened: ports or files that have run out.

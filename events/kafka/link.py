@@ -6,8 +6,11 @@ requests, and the wording of failures. Sockets are in connections.py; Metadata i
 How it works: one task sends Metadata: every few seconds, and at once when a request has failed or a connection was
 lost. A request that any broker can answer is hedged (first_answer.py); connections to a silent broker are closed, and
 it is asked last from then on, so that a broker that hangs delays one request. Where all of them are silent or fail,
-those are asked that were named before, to this link or to another one of the process (known_brokers.py). Each user of a
+those are asked that were named before, to this link or to another one of the process (addresses.py). Each user of a
 cluster has a subclass: for its topics, its requests and its errors.
+
+A Muster that answers where a Kafka cluster is wanted, a sidecar or a standalone one, is recognised: it describes a
+config of its own for every group, and a Kafka broker has none of that name.
 """
 
 import asyncio
@@ -16,14 +19,13 @@ import random
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final
 
-from muster.events.kafka.addresses import BrokerAddress
+from muster.events.kafka.addresses import BrokerAddress, KnownBrokers
 from muster.events.kafka.connections import Connections, ignore
 from muster.events.kafka.errors import LinkError, LinkRefused, OwnShortage, TryAgain
 from muster.events.kafka.exchange import Preparable
 from muster.events.kafka.first_answer import first_answer
-from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.metadata import ClusterView, MetadataQuestion
-from muster.events.kafka.requests import api_versions
+from muster.events.kafka.requests import api_versions, describe_configs
 from muster.events.kafka.security import KafkaSecurity
 
 QUESTIONS: Final = "questions"
@@ -202,3 +204,18 @@ class ClusterLink:
         request = api_versions()
         response = await (self.ask_any(request) if node_id is None else self.ask_node(node_id, request))
         return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+
+CONFIG_OF_A_MUSTER: Final = "members.coordinator"
+_GROUP: Final = 32
+_ANY_GROUP: Final = "muster"
+
+
+async def is_muster(link: ClusterLink) -> bool:
+    """Ask any broker. Raises as `link.ask_any`.
+
+    Brokers before Kafka 4.0, and those at which our principal may not describe configs of groups, answer an error, and
+    pass: so would a sidecar in front of them.
+    """
+    response = await link.ask_any(describe_configs(_GROUP, _ANY_GROUP, [CONFIG_OF_A_MUSTER]))
+    return any(config.name == CONFIG_OF_A_MUSTER for result in response.results for config in result.configs)

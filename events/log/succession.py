@@ -4,8 +4,8 @@ What belongs here: the one check of a claim's renewal, for events and for offset
 appends may have been deposed meanwhile, by one that has gone again, whose records it does not know.
 """
 
-from muster.events.foreign_records import ForeignRecords
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
+from muster.events.records import ForeignRecords
 
 
 async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogWriter) -> None:

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from muster.events.kafka.addresses import read_address
-from muster.events.kafka.known_brokers import KnownBrokers
+from muster.events.kafka.addresses import KnownBrokers, read_address
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.memory import MemoryEventLog, MemoryStorage

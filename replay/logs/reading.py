@@ -6,7 +6,6 @@ from functools import partial
 
 import msgspec
 
-from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.keys import prefix_of
 from muster.events.log.base import (
@@ -17,7 +16,7 @@ from muster.events.log.base import (
     SearchableLog,
 )
 from muster.events.partitioner import partition_for
-from muster.events.records import BrokenBatch, StoredRecord
+from muster.events.records import BrokenBatch, ForeignRecords, StoredRecord
 from muster.replay.history.items import Broken
 from muster.replay.history.wording import missing_text
 from muster.replay.logs.waiting import LOOK_AGAIN_AFTER_S, LogWait

@@ -1,7 +1,6 @@
 """Counting of strangers' records, each once over several readings."""
 
-from muster.events.foreign_records import ForeignRecords
-from muster.events.records import StoredRecord
+from muster.events.records import ForeignRecords, StoredRecord
 
 
 def test_a_reading_counts_from_the_first_offset_that_was_not_counted_before() -> None:

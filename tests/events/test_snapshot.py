@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.avro.codec import records_of
-from muster.events.foreign_records import ForeignRecords
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.loading import Loading
-from muster.events.records import FORMAT_LEVEL, Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, ForeignRecords, Record, StoredRecord
 from muster.events.snapshot import (
     FORM,
     MAGIC,

@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from muster.events.kafka.addresses import BrokerAddress
+from muster.events.kafka.addresses import ADDRESSES_MAX, BrokerAddress, KnownBrokers
 from muster.events.kafka.errors import TryAgain
-from muster.events.kafka.known_brokers import ADDRESSES_MAX, KnownBrokers
 from muster.events.kafka.requests import api_versions
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import LogUnavailable

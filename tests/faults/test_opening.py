@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.events.kafka.muster_check import CONFIG_OF_A_MUSTER
+from muster.events.kafka.link import CONFIG_OF_A_MUSTER
 from muster.events.log.base import LogMismatch, LogMissing
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.names import PROBE_SUFFIX

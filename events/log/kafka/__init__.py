@@ -2,14 +2,12 @@
 
 client/        the link to the Kafka cluster that has the log
 batches.py     Transitions as Kafka's record batches (message format 2).
-contents.py    Finds out if an existing topic is empty, has Muster's records, or another program's.
 decoding.py    Decodes fetched bytes into records, in pieces, and marks foreign records.
 decompress.py  Decompressing a batch up to a limit: a few KiB may stand for many GiB.
 log.py         The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 marks.py       Tells owners' records from foreign ones: the header `muster`, and the offset from which it counts.
 names.py       The names that an event log takes in its cluster: topics, and the transactional ids of its owners.
-origin.py      The origin of an event topic: its cluster, the format level of its last writer, its number of
-               partitions.
+origin.py      An existing topic: whose records it has, its cluster, format level and number of partitions.
 producer.py    The writer of one partition: Kafka's own fence, without transactions.
 reader.py      Reading a partition of the event topic: offsets, the records between two of them, and who wrote last.
 resent_batches.py   Last batches sent again, those of one broker in one request: the proof of many writers.

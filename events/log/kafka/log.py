@@ -16,10 +16,10 @@ from functools import partial
 
 import msgspec
 
+from muster.events.kafka.addresses import KnownBrokers
 from muster.events.kafka.errors import LinkError
 from muster.events.kafka.exchange import SupportedApi
-from muster.events.kafka.known_brokers import KnownBrokers
-from muster.events.kafka.muster_check import is_muster
+from muster.events.kafka.link import is_muster
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import (
     Deposed,
@@ -45,10 +45,9 @@ from muster.events.log.kafka.client.settings import (
     deleted_beginning,
 )
 from muster.events.log.kafka.client.versions import READING, WRITING, check_versions
-from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
-from muster.events.log.kafka.origin import check_origin, notes_of
+from muster.events.log.kafka.origin import Contents, check_origin, notes_of, refuse_somebody_elses
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner, prepare_claim
 from muster.events.log.kafka.reader import begin_offset, end_offset, end_offsets, newest_stamp, read, read_raw
 from muster.events.log.kafka.resent_batches import repeat

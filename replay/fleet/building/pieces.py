@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from muster.events.foreign_records import ForeignRecords
 from muster.events.keys import EntityKind, decode_key
 from muster.events.log.kafka.marks import Marks, is_strangers
-from muster.events.records import StoredRecord, UndecodableKey
+from muster.events.records import ForeignRecords, StoredRecord, UndecodableKey
 from muster.replay.archive.segment import SCHEMA, Segment, read_batches
 from muster.replay.history.items import Read
 from muster.replay.logs.sources import read_record

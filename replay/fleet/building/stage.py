@@ -11,9 +11,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from muster.events.foreign_records import ForeignRecords
 from muster.events.log.base import EventLog
-from muster.events.records import StoredRecord
+from muster.events.records import ForeignRecords, StoredRecord
 from muster.replay.archive.log import ArchiveLog
 from muster.replay.archive.segment import SCHEMA
 from muster.replay.fleet.building.pieces import COLUMNS, Piece

@@ -16,12 +16,11 @@ from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.reading import Standby, folded, read_on
-from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.loading import MustReadAnew
 from muster.events.log.base import AppendRefused, LogUnavailable
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
-from muster.events.records import BrokenRecord, EventsError, StoredRecord, Transition
+from muster.events.records import BrokenRecord, EventsError, ForeignRecords, StoredRecord, Transition
 from tests.coordinator.offsets.test_offset_stores import commit
 
 LOCATION = "memory"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.events.kafka.muster_check import CONFIG_OF_A_MUSTER, is_muster
+from muster.events.kafka.link import CONFIG_OF_A_MUSTER, is_muster
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from tests.events.log.kafka.kafka_messages import request_in

@@ -5,10 +5,9 @@ import pytest
 
 from muster.events.avro.codec import records_of
 from muster.events.events import CoordinatorElected, CoordinatorReady
-from muster.events.foreign_records import ForeignRecords
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog
-from muster.events.records import FORMAT_LEVEL, LogTooNew, Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, ForeignRecords, LogTooNew, Record, StoredRecord
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Unreadable
 from muster.replay.logs.reading import Reading
 from muster.replay.rebalances.rebalance import Outcome

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.events.kafka.addresses import BrokerAddress, read_address
+from muster.events.kafka.addresses import BrokerAddress, KnownBrokers, read_address
 from muster.events.kafka.connections import OtherCluster
 from muster.events.kafka.errors import AnswerLost, LinkError, LinkRefused, TryAgain
 from muster.events.kafka.exchange import NotOffered, Preparable
 from muster.events.kafka.failures import describe_failure, hung_up, is_refusal, refusal
-from muster.events.kafka.known_brokers import KnownBrokers
 from muster.events.kafka.link import ClusterLink
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.requests import find_transaction_coordinator

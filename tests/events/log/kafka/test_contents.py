@@ -16,7 +16,7 @@ from muster.events.keys import encode_key, key_of
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
-from muster.events.log.kafka.contents import Contents, contents_of, refuse_somebody_elses
+from muster.events.log.kafka.origin import Contents, contents_of, refuse_somebody_elses
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import Record
 from tests.events.log.kafka.foreign_batches import at_offset
