@@ -260,8 +260,10 @@ def test_a_container_of_another_schema_is_refused_with_both(tmp_path: Path) -> N
     assert "packed with 'bzip2', and only deflate is read" in run("groups", "--log", str(packed)).stderr
 
 
-def test_a_block_is_unpacked_to_a_limit(tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that expands beyond it is skipped, as is one of more records than that, or than it has bytes.
+def test_a_block_that_was_made_to_mislead_is_named_and_skipped(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is unpacked to a limit. What is behind it is read, also where the next marker spans two reads.
 
     A record takes 200 bytes in memory, and 5 bytes before they are packed: 130 KB could become 5 GB.
     """
@@ -272,20 +274,32 @@ def test_a_block_is_unpacked_to_a_limit(tmp_path: Path, whole: Path, monkeypatch
     begin = content.index(sync) + 16
     monkeypatch.setattr(container_form, "BLOCK_BYTES_MAX", limit)
     monkeypatch.setattr(container_form, "BLOCK_RECORDS_MAX", 1_000)
-    for count, unpacked, reason in (
-        (1, bytes(limit + 1), "it has more than 65,536 bytes when it is unpacked"),
-        (10**12, bytes(5), "it has more than 1,000 records (1,000,000,000,000)"),
-        (1_001, bytes(5 * 1_001), "it has more than 1,000 records (1,001)"),
-        (2, bytes(5), "2 records in 5 bytes"),
-        (1, bytes(6), "bytes behind its last record"),
+    monkeypatch.setattr(container_form, "_PIECE_BYTES", 10)
+    noise = random.Random(1).randbytes(limit + 1)
+    for block, reason in (
+        (block_of(1, deflated(bytes(limit + 1)), sync), "it has more than 65,536 bytes when it is unpacked"),
+        (block_of(1, noise, sync), "it has more than 65,536 bytes; "),
+        (block_of(10**12, deflated(bytes(5)), sync), "it has more than 1,000 records (1,000,000,000,000)"),
+        (block_of(1_001, deflated(bytes(5 * 1_001)), sync), "it has more than 1,000 records (1,001)"),
+        (block_of(2, deflated(bytes(5)), sync), "2 records in 5 bytes"),
+        (block_of(1, deflated(bytes(6)), sync), "bytes behind its last record"),
+        (block_of(1, deflated(bytes(5))[:-1], sync), "what it packs is cut off"),
+        (block_of(1, deflated(bytes(5)), bytes(16)) + sync, "the marker is missing at its end"),
+        (avro_long(1) + b"\x23" + sync, "its size is negative"),  # as if it ended where it begins
     ):
-        deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-        packed = deflate.compress(unpacked) + deflate.flush()
-        block = avro_long(count) + avro_long(len(packed)) + packed + sync
         path.write_bytes(content[:begin] + block + content[begin:])
         code, told, said = history(path)
-        assert (code, told) == (3, history(whole)[1])
         assert reason in said
+        assert (code, told) == (3, history(whole)[1])
+
+
+def block_of(count: int, packed: bytes, sync: bytes) -> bytes:
+    return avro_long(count) + avro_long(len(packed)) + packed + sync
+
+
+def deflated(content: bytes) -> bytes:
+    deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return deflate.compress(content) + deflate.flush()
 
 
 def avro_long(number: int) -> bytes:
