@@ -76,7 +76,7 @@ def empty_ms(emptied: Rebalance, episode: Episode) -> int:
     While the cluster upstream has the group, it is not empty.
     """
     lost = 0 if emptied.movement is None else emptied.movement.lost
-    stable = next((each for each in episode.rebalances_after(emptied) if each.outcome is Outcome.STABLE), None)
+    stable = episode.next_stable(emptied)
     if stable is None:
         return 0
     from_ms, until_ms = emptied.ended_ms, stable.ended_ms

@@ -41,6 +41,7 @@ CHILDREN: Final = {
     "slow-member": frozenset({"deployment"}),
 }
 """The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
+PARENTS: Final[frozenset[str]] = frozenset().union(*CHILDREN.values())
 
 ORDERLY_ENDS: Final = frozenset(
     kind.name for kind in (scale_down.DOWN, scale_down.SHUTDOWN, group_end.DELETED, group_end.EXPIRED)
@@ -111,7 +112,8 @@ def incidents_of(episode: Episode, group_id: GroupId, *, chained: bool = True) -
     _blame_for_emptiness(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
     ids = _ids(drafts, episode)
-    told = [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
+    parents = [draft for draft in drafts if draft.name in PARENTS]
+    told = [_incident(draft, ids, _parent(draft, parents), episode, group_id) for draft in drafts]
     if not chained:
         return told
     return [
@@ -212,11 +214,10 @@ def _missed(missing: Sequence[Gap | Broken]) -> IncidentClaim:
     return IncidentClaim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=at_ms)
 
 
-def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
+def _parent(draft: _Draft, parents: Sequence[_Draft]) -> _Draft | None:
     """The incident within which this one happened: the first that had begun, and outlasted its beginning."""
-    for other in drafts:
-        if other.name not in CHILDREN.get(draft.name, ()):
-            continue
+    names = CHILDREN.get(draft.name, ())
+    for other in (each for each in parents if each.name in names):
         last_ms = other.last_ms
         if _were_replaced(draft, other):  # it was done with them, and they lived on for up to a heartbeat
             last_ms -= SAME_MOMENT_MS

@@ -39,8 +39,11 @@ class MemberConnections:
 
     def are_same_process(self, one: MemberId, other: MemberId) -> bool:
         """Whether both spoke on one connection, which was no other member's at that time."""
-        common = self._of.get(one, set()) & self._of.get(other, set())
-        return bool(common - self._shared)
+        return not self.own(one).isdisjoint(self.own(other))
+
+    def own(self, member_id: MemberId) -> set[ConnectionKey]:
+        """The connections that the member spoke on, and no other one at that time."""
+        return self._of.get(member_id, set()) - self._shared
 
     def _note(self, member_id: MemberId, connection: ConnectionKey | None) -> None:
         if connection is not None:

@@ -32,7 +32,7 @@ from muster.replay.incidents.episode.identity import Identities, Life, ProcessId
 from muster.replay.incidents.episode.memberships import Memberships, UpstreamTimes
 from muster.replay.incidents.episode.replacements import Replacement, replacements
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, TAKEOVER_MS
-from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
 
 A = TypeVar("A")
 
@@ -213,16 +213,26 @@ class Episode:
     def _began_ms(self) -> list[int]:
         return [each.started_ms for each in self.rebalances]
 
+    @cached_property
+    def _stable(self) -> list[Rebalance]:
+        return [each for each in self.rebalances if each.outcome is Outcome.STABLE]
+
+    @cached_property
+    def _assigned(self) -> list[Rebalance]:
+        return [each for each in self.rebalances if each.movement is not None]
+
     def rebalances_between(self, from_ms: int, until_ms: int) -> list[Rebalance]:
         """The rebalances of which a part may lie between these moments."""
         begin = max(0, bisect_left(self._began_ms, from_ms) - 1)
         return self.rebalances[begin : bisect_right(self._began_ms, until_ms)]
 
-    def rebalances_after(self, rebalance: Rebalance) -> Iterator[Rebalance]:
-        """The later ones, in order."""
-        begin = bisect_left(self._began_ms, rebalance.started_ms)
-        later = (self.rebalances[at] for at in range(begin, len(self.rebalances)))
-        return (each for each in later if each.first_seq > rebalance.last_seq)
+    def next_stable(self, rebalance: Rebalance) -> Rebalance | None:
+        """The next rebalance that made the group Stable."""
+        return _next(self._stable, rebalance)
+
+    def next_assigned(self, rebalance: Rebalance) -> Rebalance | None:
+        """The next rebalance of which the assignments before and after are known."""
+        return _next(self._assigned, rebalance)
 
     @cached_property
     def heard_again(self) -> dict[MemberId, tuple[int, int]]:
@@ -324,6 +334,12 @@ class Episode:
     @cached_property
     def _memberships(self) -> Memberships:
         return Memberships(self.acts, () if self.before is None else self.before.members)
+
+
+def _next(rebalances: Sequence[Rebalance], before: Rebalance) -> Rebalance | None:
+    begin = bisect_left(rebalances, before.started_ms, key=lambda each: each.started_ms)
+    later = (rebalances[at] for at in range(begin, len(rebalances)))
+    return next((each for each in later if each.first_seq > before.last_seq), None)
 
 
 def _life(member: Member, went: Went | None) -> Life:

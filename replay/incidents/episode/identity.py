@@ -47,18 +47,14 @@ class Identities:
         """The member's process."""
         return self._processes.get(member.member_id) or _process(member, frozenset())
 
-    def may_be_same(self, one: Member, other: Member) -> bool:
-        """Whether the second may be the first one's process, or is known to be."""
-        former, later = self.process_of(one), self.process_of(other)
-        if former.grade is not later.grade:
-            return False
-        if former.grade is Grade.UNKNOWN:
-            return one.client_id == other.client_id
-        return former.key == later.key or self._may_have_moved(one, other)
-
-    def _may_have_moved(self, one: Member, other: Member) -> bool:
-        are_dynamic = one.group_instance_id is None and other.group_instance_id is None
-        return are_dynamic and one.client_id == other.client_id and one.client_id in self._own_client_ids
+    def kin(self, member: Member) -> Hashable:
+        """Equal for members that may be one process, or are known to be. Who has moved keeps a client id of its own."""
+        process = self.process_of(member)
+        if process.grade is Grade.UNKNOWN:
+            return process.grade, member.client_id
+        if member.group_instance_id is None and member.client_id in self._own_client_ids:
+            return process.grade, "moves", member.client_id
+        return process.key
 
 
 def _address(member: Member) -> tuple[str, ...]:

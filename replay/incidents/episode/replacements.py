@@ -7,17 +7,26 @@ those that are left, who came under a client id that differs in a made-up last p
 names of their own, they may have replaced them. There the numbers are right, and the grade says that no more is known.
 """
 
-from collections.abc import Iterable
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 
 from muster.events.ids import MemberId
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Went
+from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, ConnectionKey, Departure, Went
 from muster.replay.incidents.episode.connections import MemberConnections
 from muster.replay.incidents.episode.identity import Identities, ProcessIdentity
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.windows import DEPLOYMENT_PROCESSES_MIN, REPLACED_MS
+
+A = TypeVar("A", Came, Went)
+
+_Place = tuple[int, int, A]
+"""An act with its time (wall clock ms) and its number, by which they are in order."""
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,8 +108,8 @@ class _Pairs:
         self.found: list[Replacement] = []
         self._connections = connections
         self._identities = identities
-        self._went: list[Went] = []
-        self._came: list[Came] = []
+        self._went = _Unpaired[Went]()
+        self._came = _Unpaired[Came]()
 
     def come_back(self, came: CameBack) -> None:
         """A static member joined while the one before it was still a member."""
@@ -110,40 +119,39 @@ class _Pairs:
 
     def come(self, came: Came) -> None:
         """A member joined; it may have been there before."""
-        recent = [went for went in self._went if came.at_ms - went.at_ms <= REPLACED_MS]
-        for went in recent:
-            if self._connections.are_same_process(went.member.member_id, came.member.member_id):
+        kin = self._identities.kin(came.member)
+        on_same = map(_on, self._connections.own(came.member.member_id))
+        for keys in on_same, [(kin, came.member.client_host)], [kin]:
+            went = self._went.first(keys, came.at_ms - REPLACED_MS)
+            if went is not None:
                 self._went.remove(went)
                 self._pair(went, came)
                 return
-        alike = [went for went in recent if self._identities.may_be_same(went.member, came.member)]
-        at_home = [went for went in alike if went.member.client_host == came.member.client_host]
-        for went in (at_home or alike)[:1]:
-            self._went.remove(went)
-            self._pair(went, came)
-            return
-        self._came.append(came)
+        self._came.add(came, [kin, _base(came.member.client_id)])
 
     def go(self, went: Went) -> None:
         """A member is gone; its successor may have come before it was missed."""
-        for came in self._came:
-            is_other = came.member.member_id != went.member.member_id
-            if is_other and came.at_ms >= went.since_ms and self._identities.may_be_same(went.member, came.member):
+        kin = self._identities.kin(went.member)
+        for came in self._came.between(kin, went.since_ms):
+            if came.member.member_id != went.member.member_id:
                 self._came.remove(came)
                 self._pair(went, came)
                 return
-        self._went.append(went)
+        on_own = map(_on, self._connections.own(went.member.member_id))
+        self._went.add(went, [kin, (kin, went.member.client_host), *on_own])
 
     def guess(self) -> None:
         """Pair what is left: by the base of their client ids, and then all, if as many came as went."""
-        for went in list(self._went):
-            came = next((each for each in self._came if _may_be_renamed(went, each)), None)
+        for went in self._went.all():
+            alike = self._came.between(_base(went.member.client_id), went.since_ms, went.at_ms + REPLACED_MS)
+            came = next((each for each in alike if _may_be_renamed(went, each)), None)
             if came is not None:
                 self._went.remove(went)
                 self._came.remove(came)
                 self.found.append(Replacement(process=_somebody(went), went=went, came=came))
-        pairs = list(zip(self._went, self._came, strict=False))
-        if len(self._went) != len(self._came) or len(pairs) < DEPLOYMENT_PROCESSES_MIN:
+        all_went, all_came = self._went.all(), self._came.all()
+        pairs = list(zip(all_went, all_came, strict=False))
+        if len(all_went) != len(all_came) or len(pairs) < DEPLOYMENT_PROCESSES_MIN:
             return
         if all(_may_follow(went, came) for went, came in pairs):
             for went, came in pairs:
@@ -156,6 +164,58 @@ class _Pairs:
         if on_same:
             process = ProcessIdentity(former.key, Grade.RECORDED)
         self.found.append(Replacement(process=process, went=went, came=came, on_same_connection=on_same))
+
+
+class _Unpaired(Generic[A]):
+    """Acts without a counterpart, in order, by keys: an episode has thousands, and each looks for its counterpart."""
+
+    def __init__(self) -> None:
+        self._by_key: defaultdict[Hashable, list[_Place[A]]] = defaultdict(list)
+        self._places: dict[int, tuple[_Place[A], list[Hashable]]] = {}
+        self._added = 0
+        self._last_ms = 0
+
+    def add(self, act: A, keys: Iterable[Hashable]) -> None:
+        """Add the next act. If the clock went back, it counts as no earlier than the one before."""
+        self._added += 1
+        self._last_ms = max(self._last_ms, act.at_ms)
+        place = (self._last_ms, self._added, act)
+        self._places[id(act)] = place, (of := list(keys))
+        for key in of:
+            self._by_key[key].append(place)
+
+    def remove(self, act: A) -> None:
+        """Remove an act that was added."""
+        place, keys = self._places.pop(id(act))
+        for key in keys:
+            places = self._by_key[key]
+            del places[bisect_left(places, place[:2], key=_order)]
+
+    def first(self, keys: Iterable[Hashable], from_ms: int) -> A | None:
+        """The first act with one of these keys, not before a moment."""
+        found = (self._by_key.get(key, ()) for key in keys)
+        places = [each[at] for each in found if (at := bisect_left(each, (from_ms, 0), key=_order)) < len(each)]
+        return min(places, key=_order)[2] if places else None
+
+    def between(self, key: Hashable, from_ms: int, until_ms: float = math.inf) -> Iterator[A]:
+        """The acts with this key between two moments, in order."""
+        places = self._by_key.get(key, [])
+        for at in range(bisect_left(places, (from_ms, 0), key=_order), len(places)):
+            if places[at][0] > until_ms:
+                return
+            yield places[at][2]
+
+    def all(self) -> list[A]:
+        """All of them, in order."""
+        return [act for (_, _, act), _ in self._places.values()]
+
+
+def _order(place: tuple[int, int, object]) -> tuple[int, int]:
+    return place[:2]
+
+
+def _on(connection: ConnectionKey) -> Hashable:
+    return "on", connection
 
 
 def _may_follow(went: Went, came: Came) -> bool:

@@ -154,7 +154,7 @@ def _shown_by(view: EpisodeView, rebalance: Rebalance) -> Rebalance:
     """The rebalance whose assignment shows what came of it: the one that superseded it, if it has none of its own."""
     if rebalance.outcome is not Outcome.SUPERSEDED:
         return rebalance
-    return next((each for each in view.episode.rebalances_after(rebalance) if each.movement is not None), rebalance)
+    return view.episode.next_assigned(rebalance) or rebalance
 
 
 def _metadata_claim(act: Rejoined, shown: Rebalance) -> IncidentClaim:

@@ -1,5 +1,7 @@
 """Questions to an episode cost little, however many there are: the work is counted, not timed."""
 
+import cProfile
+import pstats
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -14,6 +16,7 @@ from muster.replay.incidents.episode.acts import AnyAct, AskedFor, CameBack, Pha
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.memberships import Memberships
 from tests.replay.histories import Script
+from tests.replay.whole import History, incidents
 
 ACTS = 10_000
 QUESTIONS = 1_000
@@ -139,3 +142,31 @@ def test_when_the_cluster_had_the_group_is_found_without_reading_all_acts_again(
     found = [episode.upstream_ms(*span) for span in spans]
     assert told.looked_at <= ACTS
     assert found[::50] == [plainly_upstream(list(told), *span) for span in spans[::50]]
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+@pytest.mark.parametrize("named", ["app-{}", "app-{:04x}x", "app"])
+def test_the_work_grows_no_faster_than_the_joins_and_leaves(named: str, *, is_early: bool) -> None:
+    """A lone consumer joins and leaves again and again, for good, or within the initial delay. Calls are counted."""
+    assert _calls(_joins_and_leaves(400, named, is_early=is_early)) < 2.2 * _calls(
+        _joins_and_leaves(200, named, is_early=is_early)
+    )
+
+
+def _joins_and_leaves(times: int, named: str, *, is_early: bool) -> History:
+    script = Script().created()
+    for number in range(times):
+        member = script.member(f"m{number}", static=False, client_id=named.format(number))
+        script.wait(1_000).start(script.joined(member)).wait(1_000)
+        if is_early:
+            script.emptied(script.removed(member, Cause.MEMBER_LEFT))
+            continue
+        script.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({member.member_id: {"orders": [0, 1]}})
+        script.wait(1_000).start(script.removed(member, Cause.MEMBER_LEFT)).emptied()
+    return script.history()
+
+
+def _calls(history: History) -> int:
+    profile = cProfile.Profile()
+    profile.runcall(incidents, history)
+    return pstats.Stats(profile).total_calls  # type: ignore[attr-defined, no-any-return]
