@@ -8,7 +8,7 @@ from muster.replay.incidents.incident import Incident
 from muster.replay.render.incident_table import Detail, cost_text, print_incident, title_of
 from muster.replay.render.markdown import escaped
 from muster.replay.render.time_words import when_text
-from muster.replay.results.digest import Digest, Storm, StormKind
+from muster.replay.results.digest import Digest, ListedIncident, Storm, StormKind
 from muster.replay.text.grammar import few, plural
 from muster.replay.text.printable import text
 from muster.replay.text.times import moment_of
@@ -31,6 +31,10 @@ def print_digest(digest: Digest, console: Console) -> None:
         console.print()
         console.print(text(incident.group_id, "bold cyan"))
         print_incident(incident, console, Detail.BRIEF)
+    if digest.listed:
+        console.print()
+    for listed in digest.listed:
+        console.print(text(listed_text(listed)))
     for line in _rest(digest):
         console.print()
         console.print(text(line, "dim"))
@@ -48,6 +52,8 @@ def digest_in_markdown(digest: Digest) -> str:
         told += "\n## What cost most\n\n" + "".join(map(_incident, digest.incidents))
     if digest.unserved:
         told += "\n## Consumers without partitions\n\n" + "".join(map(_incident, digest.unserved))
+    if digest.listed:
+        told += "\n## The others\n\n" + "".join(f"* {escaped(listed_text(each))}\n" for each in digest.listed)
     return told + "".join(f"\n{escaped(line)}\n" for line in _rest(digest))
 
 
@@ -77,11 +83,17 @@ def storm_text(storm: Storm) -> str:
     return f"{what}, with {plural(storm.rebalances, 'rebalance')}; {end}"
 
 
+def listed_text(incident: ListedIncident) -> str:
+    """'2026-11-21 02:13:30.185 UTC, orders: scale-up (recorded): a new process came: ...'."""
+    kind = f"{incident.kind} ({incident.grade})"
+    return f"{moment_of(incident.started_at)}, {incident.group_id}: {kind}: {incident.headline}"
+
+
 def _rest(digest: Digest) -> Iterator[str]:
     if digest.ended_at is not None:
         yield f"the log tells of nothing in that time: the last event in it is of {moment_of(digest.ended_at)}"
     if digest.more:
-        yield f"... and {digest.more} that cost less"
+        yield f"... and {digest.more} more, which cost no more than these"
     if digest.without_rebalance:
         yield f"{plural(digest.without_rebalance, 'incident')} had no rebalance"
     if digest.kinds:

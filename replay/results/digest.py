@@ -2,9 +2,10 @@
 
 Each group is skimmed up to the window, and its records are kept from the time of quiet before it on. When all of a
 partition are there, its groups are told, one after another: what is in memory then is one episode of one group, however
-many groups never rest. Of the incidents the heaviest are kept, by what they cost. Some are one *storm* over several
-groups, which this command alone sees, since it needs them all: the coordinator was away, or the processes of one host
-were in trouble at the same moment.
+many groups never rest. Of the incidents the heaviest are kept, by what they cost: the first are shown whole, the
+others in a line each, and what does not fit is counted. Some are one *storm* over several groups, which this command
+alone sees, since it needs them all: the coordinator was away, or the processes of one host were in trouble at the same
+moment.
 """
 
 from bisect import bisect_left
@@ -24,6 +25,7 @@ from muster.replay.history.items import Broken, Item, SeqGaps
 from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
 from muster.replay.history.wrong_times import Times
+from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NEXT_MS
@@ -37,14 +39,19 @@ from muster.replay.results.why import WhyFold
 from muster.replay.text.times import Instant, instant, wall_ms_of
 
 SHOWN: Final = 20
-"""How many incidents are told: those that cost most."""
+"""The incidents that are shown whole: those that cost most."""
+
+LISTED: Final = 100
+"""Those that have a line each: the next ones."""
 
 HEAVIEST_KEPT: Final = 200
 BRIEFS_MAX: Final = 100_000
 """How many incidents are looked at for storms."""
 
 OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
-UNSERVED: Final = frozenset({"refused", "unassigned-topic"})
+UNSERVED: Final = frozenset({"refused", "unassigned-topic", "capacity"})
+"""The kinds of consumers, or topics, that are left without partitions; if it had a rebalance, it counts by its cost."""
+
 OF_PROCESSES: Final = frozenset(
     {"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout", "stopped"}
 )
@@ -75,8 +82,22 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
     client_host: str | None = None
 
 
+class ListedIncident(msgspec.Struct, frozen=True, kw_only=True):
+    """An incident in a line."""
+
+    group_id: GroupId
+    id: str
+    kind: str
+    grade: Grade
+    started_at: Instant
+    headline: str
+
+
 class Digest(msgspec.Struct, frozen=True, kw_only=True):
-    """`told`: all incidents of the window; `incidents`: those that cost most, but for those that are in storms."""
+    """`told`: all incidents of the window; `incidents`: those that cost most, but for those that are in storms.
+
+    Each incident is in one of `storms`, `incidents`, `unserved`, `listed`, or among `more`.
+    """
 
     log: str
     window: Bounds | None
@@ -88,7 +109,9 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     storms: tuple[Storm, ...]
     incidents: tuple[Incident, ...]
     more: int
-    """The other incidents that have a rebalance, and are in no storm."""
+    """How many others there are."""
+    listed: tuple[ListedIncident, ...] = ()
+    """The next ones, oldest first: those that cost less, or nothing."""
     unserved: tuple[Incident, ...] = ()
     """Consumers that were refused, and topics that nobody reads: these cost no rebalance. The newest, newest first."""
     ended_at: Instant | None = None
@@ -313,26 +336,27 @@ class _Collected:
             self._kinds[incident.kind] += 1
             self._groups.add(incident.group_id)
             self._without_rebalance += not incident.rebalances
-            if incident.kind in UNSERVED:
+            if incident.kind in UNSERVED and not incident.rebalances:
                 entry = (incident.started_at, next(self._number), Packed(incident))
                 (heappush if len(self._unserved) < SHOWN else heappushpop)(self._unserved, entry)
             if len(self._briefs) < BRIEFS_MAX:
                 self._briefs += _briefs(incident)
-            if incident.rebalances:
-                place = (incident.cost.weight, -next(self._number))
-                if len(self._heaviest) < HEAVIEST_KEPT:
-                    heappush(self._heaviest, (*place, _id_of(incident), Packed(incident)))
-                elif place > self._heaviest[0]:
-                    heapreplace(self._heaviest, (*place, _id_of(incident), Packed(incident)))
+            place = (incident.cost.weight, -next(self._number))
+            if len(self._heaviest) < HEAVIEST_KEPT:
+                heappush(self._heaviest, (*place, _id_of(incident), Packed(incident)))
+            elif place > self._heaviest[0]:
+                heapreplace(self._heaviest, (*place, _id_of(incident), Packed(incident)))
 
     def result(self, log: str, window: Bounds | None, groups: int, ended_at: Instant | None) -> Digest:
         """The digest; `groups`: how many there were."""
         found = list(_storms(self._briefs))
         stormy = {brief.id for _, briefs in found for brief in briefs}
-        alone = [entry for entry in self._heaviest if entry[2] not in stormy]
-        shown = tuple(packed.value for *_, packed in nlargest(SHOWN, alone))
+        unserved = tuple(packed.value for *_, packed in sorted(self._unserved, reverse=True))
+        elsewhere = stormy | {_id_of(each) for each in unserved}
+        alone = [entry for entry in self._heaviest if entry[2] not in elsewhere]
+        heaviest = [packed.value for *_, packed in nlargest(SHOWN + LISTED, alone)]
+        shown, rest = tuple(heaviest[:SHOWN]), sorted(heaviest[SHOWN:], key=lambda each: each.started_at)
         told = self._kinds.total()
-        in_storms = sum(bool(brief.rebalances) for brief in self._briefs if brief.id in stormy)
         return Digest(
             log=log,
             window=window,
@@ -343,14 +367,26 @@ class _Collected:
             kinds=dict(sorted(self._kinds.items(), key=lambda each: (-each[1], each[0]))),
             storms=tuple(storm for storm, _ in found),
             incidents=shown,
-            more=told - self._without_rebalance - in_storms - len(shown),
-            unserved=tuple(packed.value for *_, packed in sorted(self._unserved, reverse=True)),
+            listed=tuple(map(_listed, rest)),
+            more=told - len(elsewhere) - len(heaviest),
+            unserved=unserved,
             ended_at=ended_at,
         )
 
 
 def _id_of(incident: Incident) -> tuple[GroupId, str]:
     return incident.group_id, incident.id
+
+
+def _listed(incident: Incident) -> ListedIncident:
+    return ListedIncident(
+        group_id=incident.group_id,
+        id=incident.id,
+        kind=incident.kind,
+        grade=incident.grade,
+        started_at=incident.started_at,
+        headline=incident.headline,
+    )
 
 
 def _briefs(incident: Incident) -> Iterator[_Brief]:

@@ -10,16 +10,19 @@ import msgspec
 import pytest
 
 from muster.events.causes import Cause
+from muster.events.log.memory import MemoryStorage
 from muster.replay.history.skim import Skim
 from muster.replay.history.window import AtTime, Window
+from muster.replay.results import digest as results_digest
 from muster.replay.results import kept_records
 from muster.replay.results.digest import Digest, DigestFold
 from muster.replay.results.group_tail import TAIL_MAX
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
+from tests.replay.incidents.fleet import Fleet
 from tests.replay.stories import a_night
-from tests.replay.written import CountedValue, append, counted, script, sqlite_log
+from tests.replay.written import CountedValue, append, counted, script, sqlite_log, stored_items
 
 GROUPS = ("payments", "invoices", "e-mail", "refunds")
 SINCE = ["--since", "2026-11-21T01:30:00"]
@@ -58,7 +61,8 @@ def test_what_cost_most_comes_first_and_quiet_groups_are_counted(url: str) -> No
     assert weights == sorted(weights, reverse=True)
     assert (told["groups"], told["quiet"]) == (7, 1)
     in_storms = sum(storm["incidents"] for storm in told["storms"])
-    assert told["told"] == len(told["incidents"]) + told["more"] + told["without_rebalance"] + in_storms
+    shown = len(told["incidents"]) + len(told["listed"]) + len(told["unserved"]) + in_storms
+    assert (told["told"], told["more"]) == (shown, 0)
 
 
 def test_processes_of_one_host_that_crash_in_several_groups_are_a_storm(url: str) -> None:
@@ -73,7 +77,7 @@ def test_an_incident_is_that_which_why_tells(url: str) -> None:
     since = ["--since", "2026-11-21T02:13:31"]
     told = [each for each in digest(url, *since)["incidents"] if each["group_id"] == "orders"]
     alone = run("why", "orders", "--format", "jsonl", *since, log=url).stdout.splitlines()
-    expected = [each for each in map(msgspec.json.decode, alone) if each["rebalances"]]
+    expected = list(map(msgspec.json.decode, alone))
     assert sorted(told, key=lambda each: str(each["started_at"])) == expected
     assert expected[0]["crosses"] == ["since"]
 
@@ -83,7 +87,7 @@ def test_what_comes_after_the_window_ends_no_incident_of_it(url: str) -> None:
     until = [*SINCE, "--until", "2026-11-21T02:14:00"]
     told = [each["id"] for each in digest(url, *until)["incidents"] if each["group_id"] == "orders"]
     alone = run("why", "orders", "--format", "jsonl", *until, log=url).stdout.splitlines()
-    expected = [each["id"] for each in map(msgspec.json.decode, alone) if each["rebalances"]]
+    expected = [each["id"] for each in map(msgspec.json.decode, alone)]
     assert sorted(told) == sorted(expected)
     assert len(expected) > 1
 
@@ -96,13 +100,42 @@ def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
     assert "1 was quiet" in run("digest", *SINCE, "--format", "table", log=url).stdout
 
 
-def test_the_twenty_that_cost_most_are_told_and_the_others_are_counted(tmp_path: Path) -> None:
+def test_the_twenty_that_cost_most_are_told_and_the_others_are_listed_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There are 23 crashes that have nothing to do with each other; each group's start is an incident, too."""
     crashed = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 600_000) for number in range(23)]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *crashed))
     told = digest(url, *SINCE)
     assert {each["kind"] for each in told["incidents"]} == {"crash"}
-    assert (len(told["incidents"]), told["more"], told["told"]) == (20, 26, 46)
+    assert (len(told["incidents"]), len(told["listed"]), told["more"], told["told"]) == (20, 26, 0, 46)
+    assert [each["kind"] for each in told["listed"]].count("start") == 23
+    assert [each["started_at"] for each in told["listed"]] == sorted(each["started_at"] for each in told["listed"])
+    first = told["listed"][0]
+    for form in "md", "table":
+        out = run("digest", *SINCE, "--format", form, log=url).stdout
+        assert f", {first['group_id']}: {first['kind']} ({first['grade']}): " in out
+    monkeypatch.setattr(results_digest, "LISTED", 10)
+    told = digest(url, *SINCE)
+    assert (len(told["incidents"]), len(told["listed"]), told["more"], told["told"]) == (20, 10, 16, 46)
+
+
+def test_a_poll_timeout_within_a_deployment_is_shown(tmp_path: Path) -> None:
+    """Its rebalance is the deployment's: it has none of its own, and costs nothing of its own."""
+    fleet = Fleet(6)
+    for number in (1, 2, 3):
+        fleet.restart(number, 1_000)
+        if number == 2:
+            fleet.restart(5, 4_000, reason="consumer poll timeout has expired.")
+        fleet.run(3_000)
+    fleet.rest(60_000)
+    log = MemoryStorage(partitions=1)
+    log.records[0] += stored_items(fleet.history().items, 0)
+    fold = DigestFold(Window(since=AtTime(fleet.began_ms)))
+    fold.take(log.records[0])
+    told = fold.result("memory", None)
+    assert sorted(each.id for each in told.incidents) == sorted(each.id for each in fleet.told())
+    assert [each.kind for each in told.incidents if not each.rebalances] == ["poll-timeout"]
 
 
 def test_groups_can_be_chosen(url: str) -> None:
@@ -192,7 +225,8 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
         if number == before:
             assert CountedValue.kept < 2 * TAIL_MAX < before
         fold.take([counted(record)])
-    assert [each.kind for each in fold.result("memory", None).incidents] == ["crash"]
+    incidents = fold.result("memory", None).incidents
+    assert [each.kind for each in incidents if each.rebalances] == ["crash"]  # and the tombstone is no tombstone here
 
 
 def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,5 +348,9 @@ def test_consumers_that_were_refused_are_shown_though_nothing_rebalanced(tmp_pat
     shown = digest(url, *ever)
     assert [each["group_id"] for each in shown["unserved"]] == [f"group-{number}" for number in range(29, 9, -1)]
     assert {each["kind"] for each in shown["unserved"]} == {"refused"}
+    assert [each["kind"] for each in shown["listed"]].count("refused") == 10
+    assert shown["told"] == sum(len(shown[each]) for each in ("incidents", "listed", "unserved")) + sum(
+        storm["incidents"] for storm in shown["storms"]
+    )
     assert "was refused: it had no protocol in common" in run("digest", *ever, log=url).stdout
     assert "## Consumers without partitions" in run("digest", *ever, "--format", "md", log=url).stdout
