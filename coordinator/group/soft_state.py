@@ -69,7 +69,11 @@ class Session(msgspec.Struct, kw_only=True):
 
         Its time runs from `answered_ms` if that is later, since the client may send nothing before.
         """
-        self.note_seen(last_seen_ms)
+        silence_ms = last_seen_ms - self.last_seen_ms
+        if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- every heartbeat comes by, and a call takes longer
+            self.longest_silence_ms = silence_ms
+        self.last_seen_ms = last_seen_ms
+        self.heard = True
         self.connection = connection
         self.deadline_ms = (last_seen_ms if answered_ms is None else answered_ms) + self.timeout_ms
 
@@ -80,11 +84,9 @@ class Session(msgspec.Struct, kw_only=True):
 
     def note_seen(self, now_ms: int) -> None:
         """Note that the member was seen, without refreshing the session (SE2)."""
-        silence_ms = now_ms - self.last_seen_ms
-        if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- every heartbeat comes by, and a call takes longer
-            self.longest_silence_ms = silence_ms
-        self.last_seen_ms = now_ms
-        self.heard = True
+        deadline_ms = self.deadline_ms
+        self.refresh(now_ms, self.connection)
+        self.deadline_ms = deadline_ms
 
 
 class PendingMember(Session, kw_only=True):

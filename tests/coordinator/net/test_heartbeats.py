@@ -1,9 +1,14 @@
 """The cache of the fast path: what it answers, what it forgets, how much it holds."""
 
+import sys
+from types import FrameType
+
 import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.outcomes import HeartbeatOutcome
+from muster.coordinator.group.soft_state import Session
 from muster.coordinator.net import listening
 from muster.coordinator.net.heartbeats import (
     HEARTBEAT_BYTES_MAX,
@@ -12,6 +17,7 @@ from muster.coordinator.net.heartbeats import (
     HeartbeatCache,
     SharedBytes,
 )
+from muster.coordinator.runtime.partition.group_context import Ticket, new_context
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, parse, versions, with_length
 from tests.coordinator.running_server import running
@@ -154,6 +160,27 @@ async def test_the_heartbeats_of_a_group_that_is_stable_are_answered_without_bei
         for _ in range(3):
             assert (await connection.ask("Heartbeat", 4, **heartbeat_body(joined)))["error_code"] == 0
         assert muster.metrics.fast_heartbeats == 2
+
+
+def test_a_known_heartbeat_costs_three_python_calls() -> None:
+    """They are most requests: the lookup, the check that the group is as it was, and the session."""
+    context = new_context(GROUP, None)
+    session = Session(timeout_ms=10_000, last_seen_ms=0, deadline_ms=10_000)
+    cache, content = HeartbeatCache(SharedBytes()), heartbeat()
+    cache.keep(content, GROUP, MemberId("m"), Ticket(context, context.version, session, None, ConnectionRecord()))
+    calls: list[str] = []
+
+    def note(executed: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls.append(executed.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        cache.answer(4, content[8:], 1_000)
+    finally:
+        sys.setprofile(before)
+    assert (calls, session.deadline_ms) == (["answer", "accept", "refresh"], 11_000)
 
 
 @pytest.fixture
