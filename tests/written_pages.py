@@ -1,4 +1,4 @@
-"""The parts of pages that the program writes: README's answer of `why`, all settings, all exit codes.
+"""The parts of pages that the program writes: README's answer of `why`, settings, exit codes, the architecture.
 
 python -m tests.written_pages     writes them again
 """
@@ -7,6 +7,7 @@ import asyncio
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
@@ -24,12 +25,14 @@ from muster.coordinator.settings.settings import Settings
 from muster.durations import written as duration
 from muster.events.kafka.security import PROPERTIES
 from muster.replay.cli import app as replay
+from tests.architecture import pictures, walks
 from tests.replay.stories import a_night
 from tests.replay.written import sqlite_log
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = ROOT / "README.md"
 CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
+ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
 WHY: Final = ("why", "orders", "--at", "2026-11-21T02:13:31")
 """The question of the README, about a crash of the night that the tests of replay tell of."""
 COLUMNS: Final = "120"
@@ -122,6 +125,13 @@ PARTS: Final[tuple[tuple[Path, str, Callable[[], str]], ...]] = (
     (README, "an answer of why", answer),
     (CONFIGURATION, "every setting", settings),
     (CONFIGURATION, "every exit code", exit_codes),
+    (ARCHITECTURE, "the whole", pictures.whole),
+    (ARCHITECTURE, "coordinator", pictures.coordinator),
+    (ARCHITECTURE, "events", pictures.events),
+    (ARCHITECTURE, "replay", pictures.replay),
+    (ARCHITECTURE, "a JoinGroup", partial(walks.page_of, walks.JOIN_GROUP)),
+    (ARCHITECTURE, "a takeover", partial(walks.page_of, walks.TAKEOVER)),
+    (ARCHITECTURE, "a why", partial(walks.page_of, walks.WHY)),
 )
 
 
