@@ -1,6 +1,6 @@
 """The coordinator: `muster serve`, and the commands beside it. What is further down imports nothing that is further up.
 
-cli.py, serve.py    the command line; a process from start to end
+serve_cli.py, serve.py    the command line; a process from start to end
 processes/          several processes of one host, under one supervisor
 client/             the client for administrators, and `muster members`, `status`, `groups`, `log`
 sidecar/            the sidecar: clients reach their cluster through Muster
@@ -12,7 +12,7 @@ runtime/            the runtime around the rules: partitions, decisions, appends
 offsets/            committed offsets
 settings/           settings of both modes, and what they name
 net/                connections, in both modes
-reading.py          reading a partition, from its beginning or on from where one is
+partition_reading.py    reading a partition, from its beginning or on from where one is
 log_settings_watch.py   the event topic's settings, looked at while it is served
 strangers_watch.py  records in our topics that no owner wrote: found while a partition is served, and rewritten
 observability/      metrics, log lines, health

@@ -21,8 +21,8 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import EDGE
 from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.group_requests import AsMember
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.kafka.addresses import KnownBrokers
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.names import ownership_group

@@ -15,7 +15,7 @@
     members.py held_joins.py   adding a member; holding joins, so that many new members make one rebalance
     returned.py                members that were removed for their silence, and are heard from again
     handed_out.py              member ids that were handed out and not used, noted for the phase that waited for them
-    departures.py standbys.py roles.py   replacing members that are gone; active members, standbys, learners
+    departures.py standby_members.py roles.py replacing members that are gone; active members, standbys, learners
     configs.py settings.py     the configs of one group; the settings of the rules
     alter_configs.py membership_change.py membership_timeouts.py   IncrementalAlterConfigs of a group, and its timeouts
     move_text.py               the progress of a release or an adoption, for people
@@ -23,7 +23,7 @@
     timeouts.py retention.py   timeouts that have elapsed; expired offsets and groups
     unassigned.py              partitions that are assigned to nobody, and the rebalance for them
     extensions.py              extending deadlines by the time that Muster itself was slow
-    takeover.py                soft state after a log was read; failing parked requests when a partition is given up
+    loaded_groups.py           soft state after a log was read; failing parked requests when a partition is given up
 
 Two kinds of state go in. *Hard state* (`events.state.Group`) changes only by the events of a decision. *Soft state*
 (`soft_state.SoftState`) is replaced by the decision's own copy. The runtime throws both away when the events cannot be

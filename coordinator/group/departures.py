@@ -7,7 +7,7 @@ partitions wait for the other retiring members to leave; else the group rebalanc
 from collections.abc import Sequence
 
 from muster.coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
-from muster.coordinator.group.standbys import call_standbys
+from muster.coordinator.group.standby_members import call_standbys
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.ids import MemberId

@@ -4,7 +4,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.group.identity import validate_member
-from muster.coordinator.group.standbys import stable_heartbeat_error
+from muster.coordinator.group.standby_members import stable_heartbeat_error
 from muster.events.state import Group, GroupState
 
 

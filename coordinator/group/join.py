@@ -27,7 +27,7 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.rebalance import join_outcome, note_subscription, prepare_rebalance
 from muster.coordinator.group.roles import admit_inactive_member, role_of_new_member
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.standbys import covers_assignment
+from muster.coordinator.group.standby_members import covers_assignment
 from muster.coordinator.group.static import answer_absorbed, replace_static_member
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause

@@ -10,7 +10,7 @@ from muster.coordinator.group.membership_timeouts import rebalance_if_registrati
 from muster.coordinator.group.outcomes import SyncGroupOutcome
 from muster.coordinator.group.rebalance import fail_parked_syncs, prepare_rebalance
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
-from muster.coordinator.group.standbys import activate_called
+from muster.coordinator.group.standby_members import activate_called
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import GroupStabilized, MemberAssigned

@@ -1,9 +1,9 @@
 """Offsets in a compacted topic of their own, beside the event topic, written with the same fencing.
 
 The topic is an `EventLog` of its own, so that a deposed owner can commit no offset either. What stands in it: codec.py.
-The offsets of a partition are in memory while it is owned; or who follows it has read them (reading.py), and a claim
-goes on from there. Offsets that strangers overwrote are rewritten, as in the event topic
-(`coordinator/strangers_watch.py`).
+The offsets of a partition are in memory while it is owned; a process that follows it has read them
+(offsets_reading.py), and its claim goes on from there. Offsets that strangers overwrote are rewritten, as in the event
+topic (`coordinator/strangers_watch.py`).
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from muster.coordinator.offsets.codec import fence, records, records_again
 from muster.coordinator.offsets.memory import OffsetCache
-from muster.coordinator.offsets.reading import ClaimedOffsets, OffsetsReading
-from muster.coordinator.reading import Standby, read_to_fence
+from muster.coordinator.offsets.offsets_reading import ClaimedOffsets, OffsetsReading
+from muster.coordinator.partition_reading import Standby, read_to_fence
 from muster.coordinator.strangers_watch import StrangersSeen, StrangersWatch, gap_between
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, EventLog, LogError, LogUnavailable, LogWriter

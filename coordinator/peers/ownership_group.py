@@ -41,7 +41,7 @@ from muster.coordinator.peers.sharing import (
 )
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, leave, sync
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.kafka.errors import LinkError, TryAgain
 from muster.events.log.base import LogMismatch
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from muster.coordinator.peers.link.links import LinkState
+from muster.coordinator.peers.link.peer_links import LinkState
 from muster.coordinator.peers.sharing import Peer
 
 

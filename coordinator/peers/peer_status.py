@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.observability.status import ElsewhereStatus, LinksStatus, LinkStatus, PeerStatus
-from muster.coordinator.peers.link.links import LinkState
+from muster.coordinator.peers.link.peer_links import LinkState
 from muster.coordinator.peers.sharing import Peer
 
 

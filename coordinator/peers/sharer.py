@@ -17,7 +17,7 @@ from muster.coordinator.peers.ownership_group import OwnershipGroup
 from muster.coordinator.peers.peer_watch import EndSeen, PeerWatch
 from muster.coordinator.peers.sharing import Candidate, Peer, Seat, SeenGone, Sharing, share
 from muster.coordinator.upstream.group_requests import AsMember
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ownership import OwnershipEnd
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

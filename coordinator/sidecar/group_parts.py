@@ -33,10 +33,10 @@ from muster.coordinator.sidecar.groups.move_log import log_lost
 from muster.coordinator.sidecar.groups.moves import Moves
 from muster.coordinator.sidecar.groups.not_taken import NotTaken
 from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadow_census import ShadowMetrics, shadows_status
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.log.base import EventLog
 

@@ -54,9 +54,9 @@ from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.upstream_cluster import UpstreamCluster
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.partition_counts import UpstreamPartitionCounts
 from muster.coordinator.upstream.shadows import ShadowName
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.coordinator.wire.registry import load_messages_of_members
 from muster.events.kafka.addresses import KnownBrokers
 from muster.events.log.base import EventLog

@@ -13,7 +13,7 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.upstream.errors import UpstreamRefused
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.link import is_muster
 from muster.events.log.base import EventLog

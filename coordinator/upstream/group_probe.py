@@ -30,8 +30,8 @@ from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeRe
 from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.upstream.errors import UpstreamRefused
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import NAME_NOT_KNOWN_YET, PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.coordinator.wire.authorized_operations import READ
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain

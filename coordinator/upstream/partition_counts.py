@@ -7,7 +7,7 @@ request more than without this. A topic that Muster's principal may not DESCRIBE
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 
 TOPICS_AT_ONCE: Final = 200
 

@@ -42,7 +42,7 @@ from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
 from muster.events.kafka.failures import hung_up

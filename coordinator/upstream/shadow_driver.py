@@ -25,7 +25,6 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, probe_group
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.retakes import Retakes
 from muster.coordinator.upstream.shadow import (
     UNNAMED,
@@ -48,6 +47,7 @@ from muster.coordinator.upstream.shadow import (
     reason_of,
     shadow_request,
 )
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.connections import ignore
 from muster.events.kafka.errors import AnswerLost, TryAgain

@@ -15,7 +15,6 @@ from zlib import crc32
 
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.group_probe import KeptUpstream, Vacant, groups_with_shadow, probe_group
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
     NAME_NOT_KNOWN_YET,
     UNKNOWN_GENERATION,
@@ -32,6 +31,7 @@ from muster.coordinator.upstream.shadow import (
 )
 from muster.coordinator.upstream.shadow_census import ShadowCensus, census_of, log_left
 from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import LinkError
 

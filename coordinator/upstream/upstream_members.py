@@ -14,8 +14,8 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.upstream.group_probe import LANE, ForeignShadow, Vacant, probe_group, verdict_of
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.coordinator.wire.authorized_operations import READ
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.kafka.errors import AnswerLost

@@ -17,9 +17,9 @@ import msgspec
 
 from muster.coordinator.group.commands import AnyCommand
 from muster.coordinator.group.decide import decide
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.group.soft_state import NEVER, RateLimitWindow, Session, SoftState
-from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
 from muster.events.events import (

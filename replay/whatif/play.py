@@ -19,9 +19,9 @@ from muster.coordinator.group.commands import (
     PromoteLearners,
 )
 from muster.coordinator.group.decide import decide
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.group.soft_state import PHASES
-from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.timeouts import due
 from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause

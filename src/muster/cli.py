@@ -19,10 +19,10 @@ HELP = "A Kafka consumer-group coordinator that never forgets why a group rebala
 
 COMMANDS: Final = {
     "serve": (
-        "muster.coordinator.cli:app",
+        "muster.coordinator.serve_cli:app",
         "Coordinate consumer groups: standalone, or as a sidecar in front of an unmodified Kafka cluster.",
     ),
-    "config": ("muster.coordinator.cli:config_app", "Check settings, without starting anything."),
+    "config": ("muster.coordinator.serve_cli:config_app", "Check settings, without starting anything."),
     "status": (
         "muster.coordinator.client.commands.status_cli:app",
         "Ask running processes what they serve, what is wrong, and what helps.",

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.upstream.errors import UpstreamRefused
-from muster.coordinator.upstream.link import REQUIRED_VERSIONS, UpstreamLink
+from muster.coordinator.upstream.upstream_link import REQUIRED_VERSIONS, UpstreamLink
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, relaying
 from tests.coordinator.sidecar.scripted_broker import (

@@ -20,10 +20,10 @@ from muster.coordinator.group.commands import (
     JoinGroup,
 )
 from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
 from muster.events.events import (

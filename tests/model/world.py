@@ -22,10 +22,10 @@ from muster.coordinator.group.commands import (
     SyncGroup,
 )
 from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import Sessions, SoftState
-from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.events import StaticMemberReplaced
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyCommand, ConfigOperation
 from muster.coordinator.group.configs import EXPANSION_DELAY
 from muster.coordinator.group.decide import Decision, decide
-from muster.coordinator.group.takeover import restore_soft_state
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.timeouts import due
 from muster.events.events import AnyEvent, RebalanceStarted
 from muster.events.ids import UNKNOWN_MEMBER_ID

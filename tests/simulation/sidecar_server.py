@@ -15,8 +15,8 @@ from typing import cast
 from muster.coordinator.cluster import Node
 from muster.coordinator.net.kept_sockets import KeptSockets
 from muster.coordinator.partition_sharing import PartitionSharing
-from muster.coordinator.peers.link.links import Received
-from muster.coordinator.peers.link.messages import Answered, AnyMessage, Granted
+from muster.coordinator.peers.link.peer_links import Received
+from muster.coordinator.peers.link.peer_messages import Answered, AnyMessage, Granted
 from muster.coordinator.sidecar.forwarding.assembly import Forwarding
 from muster.coordinator.sidecar.group_parts import GroupParts
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned

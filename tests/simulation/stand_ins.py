@@ -20,9 +20,8 @@ from muster.coordinator.load import slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net import listening
 from muster.coordinator.net.listening import Listening
-from muster.coordinator.peers.link import connection
-from muster.coordinator.peers.link import listener as peers_listener
-from muster.coordinator.runtime.ownership import standbys
+from muster.coordinator.peers.link import peer_connection, peer_listener
+from muster.coordinator.runtime.ownership import followed_topic
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.sidecar import group_parts, serve
 from muster.coordinator.sidecar.forwarding import assembly as forwarding_assembly
@@ -103,9 +102,9 @@ def simulated(seed: int) -> Iterator[None]:
     """Have all lots of the process drawn from this seed, and nothing of a machine's, as long as it lasts."""
     random.seed(seed)  # the pauses between attempts
     with ExitStack() as stack:
-        for module in (slices, connection):
+        for module in (slices, peer_connection):
             stack.enter_context(patch.object(module, "time", _NO_CLOCK))
-        for module in (assembly, standbys):
+        for module in (assembly, followed_topic):
             stack.enter_context(patch.object(module, "gc", _NO_COLLECTOR))
         stack.enter_context(patch.object(edge, "time", _LOOPS_CLOCK))
         stack.enter_context(patch.object(assembly, "uuid", _LOTS))
@@ -114,8 +113,8 @@ def simulated(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(forwarding_assembly, "boot_clock_ms", _boot_ms))
         stack.enter_context(patch.object(listeners, "Turns", partial(Turns, clock=lambda: 0.0)))
         stack.enter_context(patch.object(Listening, "_bound", _bound))
-        stack.enter_context(patch.object(peers_listener, "socket", _SOCKETS))
-        for module in (listening, peers_listener):
+        stack.enter_context(patch.object(peer_listener, "socket", _SOCKETS))
+        for module in (listening, peer_listener):
             stack.enter_context(patch.object(module, "PlainListener", _accepting))
         for module in (partition_sharing, group_parts, forwarding_assembly):
             stack.enter_context(patch.object(module, "collect", lambda *_: None))

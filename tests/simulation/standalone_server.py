@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack
 
 from muster.coordinator.cluster import new_cluster
 from muster.coordinator.observability.status import StatusParts
-from muster.coordinator.offsets.reading import ClaimedOffsets, OffsetsReading
+from muster.coordinator.offsets.offsets_reading import ClaimedOffsets, OffsetsReading
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.reading import Standby
+from muster.coordinator.partition_reading import Standby
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Cancel, Service

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from muster.coordinator.peers.link.messages import KNOWN, LEVEL, Challenge, Proof, Welcome
+from muster.coordinator.peers.link.peer_messages import KNOWN, LEVEL, Challenge, Proof, Welcome
 
 NONCE_BYTES: Final = 32
 SECRET_BYTES_MIN: Final = 16

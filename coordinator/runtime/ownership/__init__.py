@@ -11,7 +11,7 @@ owned_partition.py   a partition that is served: the renewal of its claim, its e
 fencing.py           the fence record
 lease_keeper.py      proofs, while nothing is appended, that partitions are still this process's
 hot_standbys.py      what is followed of both topics, so that a takeover is short
-standbys.py          ... and how one topic is followed
+followed_topic.py    ... and how one topic is followed
 snapshots.py         partitions saved in a folder, so that a start is short
 signs_of_life.py     the note of an owner that it lives
 log_outage.py        an outage of the log: retries, and what is said meanwhile

@@ -1,7 +1,7 @@
 """The hot standbys of both topics: of events, and of committed offsets where they have a topic of their own.
 
 What belongs here: that a takeover needs both, and that the one further behind counts. What it must not know: how a
-topic is followed (standbys.py).
+topic is followed (followed_topic.py).
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -11,9 +11,9 @@ import msgspec
 
 from muster.coordinator.observability.standby_metrics import StandbyFigures
 from muster.coordinator.observability.status import StandbyStatus
-from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
-from muster.coordinator.reading import Standby
-from muster.coordinator.runtime.ownership.standbys import Standbys
+from muster.coordinator.offsets.offsets_reading import FollowedOffsets, OffsetsReading
+from muster.coordinator.partition_reading import Standby
+from muster.coordinator.runtime.ownership.followed_topic import Standbys
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.events.loading import Loading
 from muster.events.log.base import FollowedLog

@@ -3,9 +3,9 @@
 What belongs here: when a partition is saved, its file, and what is said of one that cannot be used. What it must not
 know: the bytes (events/snapshot.py), and what is read behind them.
 
-Each minute every partition is saved: one that is followed as it was read (standbys.py), one that is owned as it is
-durable between two writes. It is written in slices, and to the disk by a thread: a file beside the last one, which it
-replaces when all of it is there. A snapshot says the same whoever wrote it, so processes may share a folder.
+Each minute every partition is saved: one that is followed as it was read (followed_topic.py), one that is owned as it
+is durable between two writes. It is written in slices, and to the disk by a thread: a file beside the last one, which
+it replaces when all of it is there. A snapshot says the same whoever wrote it, so processes may share a folder.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ import msgspec
 import structlog
 
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.reading import Standby
+from muster.coordinator.partition_reading import Standby
+from muster.coordinator.runtime.ownership.followed_topic import Standbys, deletions_kept_ms
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
-from muster.coordinator.runtime.ownership.standbys import Standbys, deletions_kept_ms
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.events.loading import LastRead, Loading
 from muster.events.log.base import FollowedLog, LogError

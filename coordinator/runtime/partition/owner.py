@@ -12,7 +12,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.offsets.base import OffsetStore
-from muster.coordinator.offsets.reading import FollowedOffsets
+from muster.coordinator.offsets.offsets_reading import FollowedOffsets
 from muster.coordinator.runtime.partition.answer_lease import boot_clock_ms
 from muster.coordinator.runtime.partition.former_owners import FormerOwners, OldLeases
 from muster.coordinator.runtime.partition.group_context import (

@@ -23,8 +23,8 @@ from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.extensions import USUAL_APPEND_MS, Unheard, begin_anew, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
+from muster.coordinator.group.loaded_groups import fail_parked_requests, restore_soft_state
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
 from muster.coordinator.group.timeouts import is_member_overdue
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN, PAUSES
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease

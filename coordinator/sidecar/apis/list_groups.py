@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.peers.link.messages import OwnedGroup
+from muster.coordinator.peers.link.peer_messages import OwnedGroup
 from muster.coordinator.service import Cancel
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, describe_upstream, refusal
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned

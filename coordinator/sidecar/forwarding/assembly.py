@@ -14,8 +14,8 @@ from muster.coordinator.cluster import Cluster, Node, new_cluster
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.partition_sharing import PartitionSharing
-from muster.coordinator.peers.link.links import LinkState, PeerLinks
-from muster.coordinator.peers.link.listener import PeerListener
+from muster.coordinator.peers.link.peer_links import LinkState, PeerLinks
+from muster.coordinator.peers.link.peer_listener import PeerListener
 from muster.coordinator.peers.peer_metrics import LinkMetrics
 from muster.coordinator.peers.peer_status import links_status
 from muster.coordinator.peers.sharer import Ownership

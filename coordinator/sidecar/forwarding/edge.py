@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.group.outcomes import Superseded
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link.peer_messages import (
     Answered,
     Closed,
     Granted,

@@ -20,7 +20,7 @@ from muster.coordinator.load.current_work import RequestWork
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.heartbeats import HeartbeatCache, SharedBytes
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link.peer_messages import (
     Answered,
     AnyMessage,
     Closed,

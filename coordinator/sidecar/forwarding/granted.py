@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.cluster import Node
-from muster.coordinator.peers.link.messages import AnyMessage, Granted, HeardMember, HeardMembers, Leases
+from muster.coordinator.peers.link.peer_messages import AnyMessage, Granted, HeardMember, HeardMembers, Leases
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.sidecar.forwarding.paced import Paced
 from muster.coordinator.sidecar.relay.client_side import ClientSide
@@ -30,7 +30,7 @@ from muster.events.ids import GroupId, MemberId
 HEARD_S: Final = 0.05
 ASKED_PER_LEASE: Final = 8
 HEARD_AT_ONCE: Final = 200
-"""Members of one message, of a kilobyte at most: so it goes whole, in order (see connection.py)."""
+"""Members of one message, of a kilobyte at most: so it goes whole, in order (see peer_connection.py)."""
 
 TOLD_AGAIN_S: Final = 30.0
 """How long a process that was lost may be away and still be told: sessions have begun anew by then."""

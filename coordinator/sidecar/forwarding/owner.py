@@ -18,8 +18,8 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.peers.link.connection import PeerConnection
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link.peer_connection import PeerConnection
+from muster.coordinator.peers.link.peer_messages import (
     KNOWN,
     AnyMessage,
     AskBroker,

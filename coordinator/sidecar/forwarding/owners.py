@@ -16,8 +16,8 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.group.connections import ConnectionRecord
-from muster.coordinator.peers.link.links import PeerLinks
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link.peer_links import PeerLinks
+from muster.coordinator.peers.link.peer_messages import (
     KNOWN,
     Answered,
     AnyMessage,

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from muster.coordinator.group.move_text import names
 from muster.coordinator.sidecar.groups.move import FormerMember, Move, Sender
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.coordinator.upstream.upstream_members import NotAdoptable, UpstreamMember, upstream_members
 from muster.events.ids import GroupId, MemberId
 from muster.events.kafka.errors import LinkError

@@ -32,8 +32,8 @@ from muster.coordinator.sidecar.groups.move_log import log_begin, log_end, log_w
 from muster.coordinator.sidecar.groups.recent_members import RecentMembers
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.tasks import BackgroundTasks
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName, ShadowUnavailable
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.coordinator.upstream.upstream_members import NotAdoptable, remove_member, upstream_members
 from muster.coordinator.wire import join_group, leave_group
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId

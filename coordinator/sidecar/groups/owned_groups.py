@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.peers.link.messages import OwnedGroup
+from muster.coordinator.peers.link.peer_messages import OwnedGroup
 from muster.coordinator.service import ListedGroup, Service
 from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId

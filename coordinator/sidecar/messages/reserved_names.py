@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.link import TopicIds
+from muster.coordinator.upstream.upstream_link import TopicIds
 from muster.events.log.kafka.names import owner_ids_of, ownership_group, topics_of
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

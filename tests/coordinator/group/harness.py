@@ -30,10 +30,10 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.decide import Decision, decide, would_refuse
 from muster.coordinator.group.extensions import rearm
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.codec import records_of
 from muster.events.causes import Cause

@@ -6,8 +6,8 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import ConfigOperation
 from muster.coordinator.group.configs import LEARNERS, REGISTERED, RETIRED
 from muster.coordinator.group.held_joins import HOLD_MS_MAX, RETRY_WINDOW_MS
+from muster.coordinator.group.loaded_groups import fail_parked_requests
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.group.takeover import fail_parked_requests
 from muster.events.causes import Cause
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import GroupState, MemberRole

@@ -28,7 +28,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.configs import EXPANSION_DELAY, TARGET_GROUP_SIZE
 from muster.coordinator.group.decide import would_refuse
-from muster.coordinator.group.takeover import restore_soft_state
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.timeouts import due
 from muster.events.consumer_protocol import encode_subscription, subscribed_topics
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId

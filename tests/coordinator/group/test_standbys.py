@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group import standbys
+from muster.coordinator.group import standby_members
 from muster.coordinator.group.commands import ConfigOperation, EndMemberSync
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
@@ -131,7 +131,7 @@ def test_the_subscription_of_a_standby_is_read_once_however_many_are_lost(monkey
         read.append(metadata)
         return frozenset()
 
-    monkeypatch.setattr(standbys, "subscribed_topics", subscribed_topics)
+    monkeypatch.setattr(standby_members, "subscribed_topics", subscribed_topics)
     h = Harness()
     with_standbys(h, h.static("s"), h.static("t"), active="abcdef")
     h.leave_instance(*"bcdef")

@@ -3,10 +3,10 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group.loaded_groups import fail_parked_requests, group_of_offsets
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.takeover import fail_parked_requests, group_of_offsets
 from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved

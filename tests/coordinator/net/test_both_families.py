@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from muster.coordinator.net.listening import addresses_of
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
-from muster.coordinator.peers.link.listener import PeerListener
+from muster.coordinator.peers.link.peer_listener import PeerListener
 from muster.coordinator.standalone.server import ServerSettings
 from tests.brokers.broker import lasting_ports
 from tests.coordinator.running_server import HEARTBEAT, Client, Running

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.group.offsets import OffsetsChange
-from muster.coordinator.offsets.reading import FollowedOffsets, OffsetsReading
+from muster.coordinator.offsets.offsets_reading import FollowedOffsets, OffsetsReading
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.reading import Standby, folded, read_on
+from muster.coordinator.partition_reading import Standby, folded, read_on
 from muster.events.ids import GroupId
 from muster.events.loading import MustReadAnew
 from muster.events.log.base import AppendRefused, LogUnavailable

@@ -16,7 +16,7 @@ from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Sharer
 from muster.coordinator.peers.sharing import Candidate, Peer, Seat, encode, sharing_of
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_requests import AsMember
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import LogMismatch

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.runtime.ownership.standbys import DELETIONS_KEPT_MS, LOOK_INTERVAL_S
+from muster.coordinator.runtime.ownership.followed_topic import DELETIONS_KEPT_MS, LOOK_INTERVAL_S
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, LogUnavailable

@@ -12,8 +12,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.runtime.ownership.followed_topic import LOOK_INTERVAL_S
 from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder, Snapshots
-from muster.coordinator.runtime.ownership.standbys import LOOK_INTERVAL_S
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.loading import Loading

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from muster.coordinator.observability.standby_metrics import StandbyFigures
-from muster.coordinator.runtime.ownership.standbys import (
+from muster.coordinator.runtime.ownership.followed_topic import (
     DELETIONS_KEPT_MS,
     LOOK_INTERVAL_S,
     RETRY_MAX_MS,

@@ -37,8 +37,8 @@ from muster.coordinator.sidecar.relay.listeners import Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.group_probe import KeptUpstream
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from tests.brokers.broker import lasting_base
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service

@@ -17,9 +17,9 @@ from kio.schema.types import GroupId as KafkaGroupId
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import CommitIdentity, ShadowName
 from muster.coordinator.upstream.shadows import Shadows
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from tests.conformance.wire import Connection, ms
 

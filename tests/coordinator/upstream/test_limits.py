@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.upstream import link, reachability, retakes, shadow_driver, shadows
+from muster.coordinator.upstream import reachability, retakes, shadow_driver, shadows, upstream_link
 from muster.coordinator.upstream.shadow_driver import _pause_s
 
 
@@ -11,12 +11,12 @@ def test_a_question_whether_members_can_be_heard_is_asked_several_times_within_i
     assert reachability._TICK_MS < reachability.ASKED_ANEW_MS
     assert max(reachability.ASKED_ANEW_MS, reachability.CONNECT_TIMEOUT_MS) * 2 < reachability.ANSWER_TIMEOUT_MS
     assert reachability.AGAIN_AFTER_MS <= reachability.ANSWER_TIMEOUT_MS
-    assert reachability.ANSWER_TIMEOUT_MS < reachability.KEPT_OPEN_MS < link.METADATA_MAX_AGE_MS < 60_000
+    assert reachability.ANSWER_TIMEOUT_MS < reachability.KEPT_OPEN_MS < upstream_link.METADATA_MAX_AGE_MS < 60_000
 
 
 def test_a_shadow_is_waited_for_longer_than_a_request_and_less_long_than_a_join_is_parked() -> None:
     """A client's join waits for it."""
-    assert link.REQUEST_TIMEOUT_MS < shadows.WAIT_TIMEOUT_MS < shadow_driver.PARKED_TIMEOUT_MS < 60_000
+    assert upstream_link.REQUEST_TIMEOUT_MS < shadows.WAIT_TIMEOUT_MS < shadow_driver.PARKED_TIMEOUT_MS < 60_000
 
 
 def test_a_shadow_is_heard_from_several_times_within_its_session() -> None:

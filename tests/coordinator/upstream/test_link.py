@@ -12,7 +12,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.upstream.errors import UpstreamRefused, connection_error
-from muster.coordinator.upstream.link import Brokers, UpstreamLink
+from muster.coordinator.upstream.upstream_link import Brokers, UpstreamLink
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, TryAgain
 from muster.events.kafka.security import KafkaSecurity

@@ -10,8 +10,8 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
 from muster.coordinator.upstream.errors import UpstreamRefused
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.security import KafkaSecurity, kafka_security
 from muster.events.log.base import LogMismatch, LogUnavailable

@@ -13,9 +13,9 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow
 from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka import shortage
 from muster.events.kafka.errors import OwnShortage, TryAgain

@@ -17,7 +17,6 @@ from structlog.testing import capture_logs
 from muster.coordinator.group.extensions import Unheard
 from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.errors import BrokerNotTrusted, UpstreamRefused
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.reachability import (
     ANSWER_TIMEOUT_MS,
     BACK,
@@ -26,6 +25,7 @@ from muster.coordinator.upstream.reachability import (
     WAIT,
     Reachability,
 )
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import OwnShortage, TryAgain
 from tests.coordinator.upstream.fake_broker import heartbeat

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.upstream.errors import UpstreamRefused
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.coordinator.upstream.shadows import Shadows
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.security import BadSecurity
 from tests.brokers.acls import Acl, add_acls, remove_acls

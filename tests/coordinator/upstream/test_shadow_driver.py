@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from muster.coordinator.upstream import shadow_driver
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow, ShadowName, ShadowState
 from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 from tests.simulation.virtual_time import simulate

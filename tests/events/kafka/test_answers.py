@@ -30,7 +30,7 @@ from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeRe
 from kio.schema.types import GroupId
 from kio.static.primitive import i8, i32Timedelta
 
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.asked_entries import check_entries
 from muster.events.kafka.connections import Connections

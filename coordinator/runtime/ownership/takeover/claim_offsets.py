@@ -6,7 +6,7 @@ Input: the claim, the groups, what was read of the offsets before. Result: `Offs
 import msgspec
 
 from muster.coordinator.offsets.deleted_topics import refuse_if_offsets_topic_deleted
-from muster.coordinator.offsets.reading import ClaimedOffsets, FollowedOffsets
+from muster.coordinator.offsets.offsets_reading import ClaimedOffsets, FollowedOffsets
 from muster.coordinator.runtime.ownership.hot_standbys import ReadBefore
 from muster.coordinator.runtime.ownership.takeover.claim_partition import PartitionClaim
 from muster.coordinator.runtime.ownership.takeover.orphans import find_orphans, finish_deletions, recreate_groups

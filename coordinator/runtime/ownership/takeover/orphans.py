@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import structlog
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.group.loaded_groups import group_of_offsets
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.takeover import group_of_offsets
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.base import OffsetStore

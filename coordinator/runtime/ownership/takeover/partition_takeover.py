@@ -2,8 +2,8 @@
 
 The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
 event log's contract); only a reading up to the fence record is complete. A process that has followed the partition
-reads on from where it is (standbys.py). While the old owner may still answer from memory, the new one answers too, and
-defers every change (`CommandProcessor`).
+reads on from where it is (followed_topic.py). While the old owner may still answer from memory, the new one answers
+too, and defers every change (`CommandProcessor`).
 
 What belongs here: the order of the steps, and what a failed takeover leaves behind. What it must not know: when a
 partition is taken over (owned_partitions.py).

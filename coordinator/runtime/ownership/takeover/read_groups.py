@@ -5,7 +5,7 @@ Input: the writer of the claim, and the standby if there is one. Result: `Groups
 
 import msgspec
 
-from muster.coordinator.reading import Standby, read_to_fence
+from muster.coordinator.partition_reading import Standby, read_to_fence
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.events.loading import Loading
 from muster.events.log.base import LogUnavailable, LogWriter

@@ -13,9 +13,9 @@ import msgspec
 from muster.coordinator.group.commands import AnyCommand, AnyDeadline, CheckCapacity, Request
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.extensions import rearm
+from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.timeouts import due
 from muster.coordinator.group.turn import Moment
 from muster.events.events import (

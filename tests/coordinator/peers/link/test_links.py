@@ -14,12 +14,12 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.log_throttle import LINE_INTERVAL_MS
-from muster.coordinator.peers.link import connection as connection_module
-from muster.coordinator.peers.link import listener as listener_module
-from muster.coordinator.peers.link.connection import PART_BYTES, UNPROVEN_BYTES_MAX, PeerConnection
-from muster.coordinator.peers.link.links import PeerLinks
-from muster.coordinator.peers.link.listener import PeerListener
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link import peer_connection as connection_module
+from muster.coordinator.peers.link import peer_listener as listener_module
+from muster.coordinator.peers.link.peer_connection import PART_BYTES, UNPROVEN_BYTES_MAX, PeerConnection
+from muster.coordinator.peers.link.peer_links import PeerLinks
+from muster.coordinator.peers.link.peer_listener import PeerListener
+from muster.coordinator.peers.link.peer_messages import (
     LENGTH,
     LEVEL,
     Answered,

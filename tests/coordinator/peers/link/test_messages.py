@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link.peer_messages import (
     Answered,
     AnyMessage,
     AskBroker,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from muster.coordinator.peers.link.messages import LEVEL, Challenge, Proof
+from muster.coordinator.peers.link.peer_messages import LEVEL, Challenge, Proof
 from muster.coordinator.peers.link.proof import Claim, is_proven, proof_of, refusal_of, welcome
 
 SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32

@@ -3,8 +3,8 @@
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.group.loaded_groups import group_of_offsets
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.takeover import group_of_offsets
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.topic import TopicOffsetStore

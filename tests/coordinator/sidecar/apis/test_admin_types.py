@@ -16,7 +16,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId
 from tests.brokers.broker import Broker
 from tests.conformance.wire import Connection, Fields, ms

@@ -18,10 +18,10 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Node, new_cluster
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.peers.link.connection import PeerConnection
-from muster.coordinator.peers.link.links import PeerLinks
-from muster.coordinator.peers.link.listener import PeerListener
-from muster.coordinator.peers.link.messages import AnyMessage, Leases
+from muster.coordinator.peers.link.peer_connection import PeerConnection
+from muster.coordinator.peers.link.peer_links import PeerLinks
+from muster.coordinator.peers.link.peer_listener import PeerListener
+from muster.coordinator.peers.link.peer_messages import AnyMessage, Leases
 from muster.coordinator.service import Service
 from muster.coordinator.sidecar.apis import consumer_group_heartbeat
 from muster.coordinator.sidecar.apis.membership import MembershipApi

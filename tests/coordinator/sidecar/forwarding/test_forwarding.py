@@ -13,7 +13,7 @@ from muster.coordinator.group.outcomes import (
     Superseded,
     SyncGroupOutcome,
 )
-from muster.coordinator.peers.link.messages import KNOWN, LENGTH, NotOwned, RequestSuperseded
+from muster.coordinator.peers.link.peer_messages import KNOWN, LENGTH, NotOwned, RequestSuperseded
 from muster.coordinator.sidecar.forwarding import edge as edge_module
 from muster.events.connection import ConnectionEnd
 from muster.events.ids import MemberId

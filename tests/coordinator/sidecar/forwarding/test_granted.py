@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.cluster import Node
 from muster.coordinator.group.commands import AnyRequest, Heartbeat
 from muster.coordinator.group.outcomes import HeartbeatOutcome
-from muster.coordinator.peers.link.messages import Granted, HeardMembers, Leases, Revoked
+from muster.coordinator.peers.link.peer_messages import Granted, HeardMembers, Leases, Revoked
 from muster.coordinator.sidecar.forwarding import granted as granted_module
 from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats
 from muster.coordinator.sidecar.forwarding.paced import Paced

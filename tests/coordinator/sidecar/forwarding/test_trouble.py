@@ -15,9 +15,9 @@ from kio.static.primitive import i32
 
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import HeartbeatOutcome
-from muster.coordinator.peers.link import connection as connection_module
-from muster.coordinator.peers.link.connection import PART_BYTES
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link import peer_connection as connection_module
+from muster.coordinator.peers.link.peer_connection import PART_BYTES
+from muster.coordinator.peers.link.peer_messages import (
     KNOWN,
     AnyMessage,
     AskBroker,

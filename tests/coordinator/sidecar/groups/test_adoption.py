@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.configs import MUSTER
 from muster.coordinator.sidecar.groups.adoption import Adoption
 from muster.coordinator.sidecar.groups.move import FormerMember, Move
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.kafka.errors import TryAgain
 from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_GROUPS, response

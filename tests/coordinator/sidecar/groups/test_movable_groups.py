@@ -24,8 +24,8 @@ from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
 from muster.coordinator.sidecar.groups.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
 from muster.coordinator.sidecar.groups.moves import TAKE_TIMEOUT_MS, Moves
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.scripted import ScriptedGroups
 from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_GROUPS, response

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.peers.link.messages import OwnedGroup
+from muster.coordinator.peers.link.peer_messages import OwnedGroup
 from muster.coordinator.sidecar.groups.owned_groups import SharedListing
 from tests.waiting import until
 

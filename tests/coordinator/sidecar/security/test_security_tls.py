@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.cimpl import NewTopic
 
 from muster.coordinator.upstream.errors import UpstreamRefused
-from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.upstream.upstream_link import UpstreamLink
 from tests.brokers.acls import Acl, add_acls
 from tests.brokers.certificates import LOCAL_NAMES, Authority, Issued
 from tests.brokers.secured import SecuredBroker, client_properties

@@ -140,8 +140,8 @@ class HeardMember(msgspec.Struct, frozen=True, array_like=True):
 class HeardMembers(Message, frozen=True, tag=15):
     """The members whose heartbeats the edge has answered since the last one; ask how long it may answer more.
 
-    `sent_ms`: by the edge's clock, which comes back with the answer. It is never long (see connection.py), so that it
-    comes before what is sent behind it.
+    `sent_ms`: by the edge's clock, which comes back with the answer. It is never long (see peer_connection.py), so
+    that it comes before what is sent behind it.
     """
 
     sent_ms: int
@@ -210,7 +210,7 @@ class OwnedGroup(msgspec.Struct, frozen=True, array_like=True):
 class Owned(Message, frozen=True, tag=25):
     """Some of the owner's groups; more follow, unless it is the last. `error`: Kafka's code for all of them.
 
-    It is never long (see connection.py), so that the last one comes last.
+    It is never long (see peer_connection.py), so that the last one comes last.
     """
 
     question: int

@@ -14,8 +14,8 @@ import structlog
 
 from muster.coordinator.cluster import Node
 from muster.coordinator.log_throttle import LossThrottle
-from muster.coordinator.peers.link.connection import Handshake, PeerConnection
-from muster.coordinator.peers.link.messages import AnyMessage, Challenge, Denied, Welcome
+from muster.coordinator.peers.link.peer_connection import Handshake, PeerConnection
+from muster.coordinator.peers.link.peer_messages import AnyMessage, Challenge, Denied, Welcome
 from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, Claim, is_proven, proof_of
 from muster.coordinator.tasks import BackgroundTasks
 

@@ -18,7 +18,7 @@ import msgspec
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.codec import offset_at, take
 from muster.coordinator.offsets.memory import OffsetCache
-from muster.coordinator.reading import Standby
+from muster.coordinator.partition_reading import Standby
 from muster.events.ids import GroupId
 from muster.events.loading import LastRead
 from muster.events.records import BrokenRecord, ForeignRecords, StoredRecord

@@ -1,7 +1,7 @@
 """Reading a partition in pieces, so that nobody waits for long meanwhile: from its beginning, or on from where one is.
 
 What belongs here: knowing the log again, and reading up to an owner's fence record. What it must not know: what records
-mean (events/loading.py, coordinator/offsets/reading.py), and who reads.
+mean (events/loading.py, coordinator/offsets/offsets_reading.py), and who reads.
 """
 
 import asyncio

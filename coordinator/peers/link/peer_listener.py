@@ -20,8 +20,8 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listener import Listener, PlainListener, TlsListener
 from muster.coordinator.net.listening import BACKLOG, addresses_of, bind_each
 from muster.coordinator.net.tls_handshake import Handshake as TlsHandshake
-from muster.coordinator.peers.link.connection import Handshake, PeerConnection
-from muster.coordinator.peers.link.messages import LEVEL, Challenge, Denied, Proof
+from muster.coordinator.peers.link.peer_connection import Handshake, PeerConnection
+from muster.coordinator.peers.link.peer_messages import LEVEL, Challenge, Denied, Proof
 from muster.coordinator.peers.link.proof import NONCE_BYTES, BadPeerSecret, refusal_of, welcome
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -22,7 +22,7 @@ from typing import Final, cast
 import structlog
 
 from muster.coordinator.load.slices import SLICE_S
-from muster.coordinator.peers.link.messages import (
+from muster.coordinator.peers.link.peer_messages import (
     LENGTH,
     AnyMessage,
     BadMessage,

@@ -2,7 +2,7 @@
 
 What belongs here: when a partition of one topic is read, when what was read is thrown away, and when the log is to
 prepare a claim. What it must not know: which topic it is, how records become groups (events/loading.py) or offsets
-(offsets/reading.py), and what a takeover does with them.
+(offsets/offsets_reading.py), and what a takeover does with them.
 
 Every second the ends of all these partitions are asked for, in one request for each broker, and those that have grown
 are read on. The state of a partition is here or with its owner (owned_partitions.py, offsets/topic.py), never twice: a
@@ -28,7 +28,7 @@ import msgspec
 import structlog
 
 from muster.coordinator.observability.status import StandbyStatus
-from muster.coordinator.reading import R, Standby, folded, read_on
+from muster.coordinator.partition_reading import R, Standby, folded, read_on
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.tasks import BackgroundTasks
 from muster.events.loading import MustReadAnew
