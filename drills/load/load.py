@@ -23,7 +23,6 @@ from muster.events.kafka.security import KafkaSecurity
 CLIENT_ID: Final = "muster-drill"
 CONNECT_TIMEOUT_MS: Final = 5_000
 POLL_S: Final = 0.05
-QUIET_S: Final = 0.5
 STOP_TIMEOUT_S: Final = 15.0
 
 Progress = Callable[[int, int], None]

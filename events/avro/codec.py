@@ -38,9 +38,6 @@ from muster.events.varints import read_long_at
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
 
-FIRST_FIELDS = ("group_id", "incarnation", "seq")
-"""The first fields in every schema of a group's event."""
-
 Decoder = Callable[[bytes], AnyRecordedEvent]
 Encoder = Callable[[AnyRecordedEvent], bytes]
 
@@ -92,10 +89,6 @@ class Registry:
     def newest_schema_of(self, event_type: type[AnyRecordedEvent]) -> schemas.Schema:
         """The schema with which events of the type are written at the highest level."""
         return self._schemas[self._newest[event_type]]
-
-    def fingerprint_of(self, event_type: type[AnyRecordedEvent]) -> bytes:
-        """The fingerprint of that schema, as it stands in values."""
-        return self._newest[event_type][len(MARKER) :]
 
     def level_of(self, value: bytes) -> int:
         """The format level of the schema that the value was written with, which is known here."""
@@ -180,7 +173,6 @@ decode = REGISTRY.decode
 level_of = REGISTRY.level_of
 decode_partially = REGISTRY.decode_partially
 event_type_of = REGISTRY.event_type_of
-fingerprint_of = REGISTRY.fingerprint_of
 
 
 def decode_numbers(value: bytes) -> tuple[int, int]:

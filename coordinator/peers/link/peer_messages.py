@@ -19,7 +19,6 @@ LEVEL: Final = 1
 """The level of these messages: a process of another level is refused."""
 
 LENGTH: Final = Struct(">I")
-MAC_BYTES: Final = 32
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):

@@ -61,10 +61,6 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     tag: int | None
     default: object
 
-    @property
-    def is_plain(self) -> bool:
-        return self.struct is None and not self.is_array
-
 
 class Maker(Protocol[T]):
     """Makes one thing for each part of a schema. What is made for a field is passed on together with the field."""
