@@ -25,8 +25,8 @@ REJOIN_S: Final = 0.05
 JOIN_TIMEOUT_SLACK_MS: Final = 5_000
 """As clients do: an answer to JoinGroup is waited for as long as the rebalance timeout and this."""
 
-_LOST_PLACE = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id})
-_JOINS_AGAIN = _LOST_PLACE | {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
+LOST_PLACE = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id})
+JOINS_AGAIN = LOST_PLACE | {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
 """A coordinator that reads its log yet answers SyncGroup with REBALANCE_IN_PROGRESS, as Kafka's does."""
 
 
@@ -119,7 +119,7 @@ class Member:
         self._acknowledged.places.add(self._place(generation_id))
         assignments = {}
         if joined.leader == joined.member_id and not joined.skip_assignment:
-            assignments = _ranged(self._topic, sorted(each.member_id for each in joined.members))
+            assignments = ranged(self._topic, sorted(each.member_id for each in joined.members))
 
         def to_sync() -> GroupRequest:
             return sync(self._as, self._at.member_id, generation_id, assignments)
@@ -137,9 +137,9 @@ class Member:
         """Whether a step of joining has succeeded; else it begins again. Raises ServiceFailed."""
         if error is ErrorCode.none:
             return True
-        if error not in _JOINS_AGAIN:
+        if error not in JOINS_AGAIN:
             raise ServiceFailed(f"{what} of {self.name} of {self.group_id}: {error.name.upper()}")
-        if error in _LOST_PLACE:
+        if error in LOST_PLACE:
             self._at.member_id = ""
         request.retried.append(error.name.upper())
         return False
@@ -210,11 +210,11 @@ class Member:
         async with self._joining:
             if self._at.generation_id != generation_id:
                 return  # it has joined again meanwhile
-            if error in _LOST_PLACE:
+            if error in LOST_PLACE:
                 self._at.member_id = ""
             await self._take_part()
 
 
-def _ranged(topic: str, member_ids: list[str]) -> dict[str, bytes]:
+def ranged(topic: str, member_ids: list[str]) -> dict[str, bytes]:
     """The leader's assignment: a partition for each, in the order of their ids."""
     return {member_id: encode_assignment({topic: [n]}) for n, member_id in enumerate(member_ids)}

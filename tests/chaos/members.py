@@ -17,8 +17,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, heartbeat, join, sync
 from muster.drills.load.asking import PROTOCOL, PROTOCOL_TYPE, Clock, Coordinators, Membership, commit
 from muster.drills.load.load import explained
+from muster.drills.load.member import JOIN_TIMEOUT_SLACK_MS, JOINS_AGAIN, LOST_PLACE, ranged
 from muster.drills.measuring.answers import NO_ANSWER
-from muster.events.consumer_protocol import assigned_partitions, encode_assignment, encode_subscription
+from muster.events.consumer_protocol import assigned_partitions, encode_subscription
 from muster.events.kafka.addresses import read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError
@@ -30,17 +31,12 @@ INTERVAL_S: Final = 1.0
 RESTART_EVERY_S: Final = 3.0
 RETRY_S: Final = 0.1
 REQUEST_TIMEOUT_MS: Final = 10_000
-JOIN_SLACK_MS: Final = 5_000
-"""As clients do: an answer to JoinGroup is waited for as long as the rebalance timeout and this."""
 CONNECT_TIMEOUT_MS: Final = 3_000
 LONG_MS: Final = 1_000
 """A request that takes longer is noted as a wait."""
 
 SESSIONS_MS: Final = (10_000, 25_000)
 """The sessions of every other pair of groups: one that may run out in a fault, and one that seldom does."""
-
-_LOST_PLACE = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id})
-_JOINS_AGAIN = _LOST_PLACE | {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
 
 
 class MemberFailed(Exception):
@@ -132,7 +128,7 @@ class Member:
         self.served_ms["join"] = began_ms
 
     async def _has_joined(self) -> bool:
-        timeout_ms = self._session_ms + JOIN_SLACK_MS
+        timeout_ms = self._session_ms + JOIN_TIMEOUT_SLACK_MS
         metadata = encode_subscription([self._topic])
         joined = await self._ask(
             "join",
@@ -151,8 +147,7 @@ class Member:
         self._note(JoinTold, joined, generation_id, leader=str(joined.body.leader))
         assignments = {}
         if joined.body.leader == joined.body.member_id and not joined.body.skip_assignment:
-            ids = sorted(each.member_id for each in joined.body.members)
-            assignments = {each: encode_assignment({self._topic: [at]}) for at, each in enumerate(ids)}
+            assignments = ranged(self._topic, sorted(each.member_id for each in joined.body.members))
         synced = await self._ask(
             "sync", lambda: sync(self._as, self._member_id, generation_id, assignments), timeout_ms
         )
@@ -169,9 +164,9 @@ class Member:
         if error is ErrorCode.none:
             return True
         self._noticed(kind, error.name.upper(), is_hidden=False)
-        if error not in _JOINS_AGAIN:
+        if error not in JOINS_AGAIN:
             raise MemberFailed(f"{kind} of {self.name} of {self.group_id}: {error.name.upper()}")
-        if error in _LOST_PLACE:
+        if error in LOST_PLACE:
             self._member_id = ""
         return False
 
@@ -231,7 +226,7 @@ class Member:
         async with self._joining:
             if self.generation_id != generation_id:
                 return  # it has joined again meanwhile
-            if error in _LOST_PLACE:
+            if error in LOST_PLACE:
                 self._member_id = ""
             await self._take_part()
 
