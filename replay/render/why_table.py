@@ -56,7 +56,7 @@ def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
     phase = rebalance.join_phase
     has_nobody = rebalance.outcome is Outcome.EMPTIED and phase.ended_by is Cause.ALL_JOINED
     if phase.duration_ms or not has_nobody:  # when the last member goes, nobody is waited for
-        yield "Join phase", _join_phase(phase, rebalance.started_at)
+        yield "Join phase", _join_phase(phase, rebalance.started_at, is_initial=rebalance.initial)
     if rebalance.sync_phase is not None:
         yield "Sync phase", _sync_phase(rebalance.sync_phase)
     yield "Members", _members(rebalance)
@@ -132,8 +132,8 @@ def _actor(member: Actor, head: Instant) -> Text:
     return line
 
 
-def _join_phase(phase: JoinPhase, head: Instant) -> Text:
-    lines = [text(_join_duration(phase))]
+def _join_phase(phase: JoinPhase, head: Instant, *, is_initial: bool) -> Text:
+    lines = [text(_join_duration(phase, is_initial=is_initial))]
     if phase.last_to_join is not None and phase.last_to_join.after_ms:
         last = phase.last_to_join
         lines.append(text(f"last to join: {name(last.member)}, after {duration(last.after_ms)}"))
@@ -145,11 +145,17 @@ def _join_phase(phase: JoinPhase, head: Instant) -> Text:
     return Text("\n").join(lines)
 
 
-def _join_duration(phase: JoinPhase) -> str:
+def _join_duration(phase: JoinPhase, *, is_initial: bool) -> str:
+    """How long it took, and could take. Joins extend an initial delay, up to the rebalance timeout (KIP-134)."""
     allowed = setting(phase.timeout_ms)
+    if is_initial and phase.ended_by != Cause.INITIAL_DELAY_ELAPSED:
+        delay = f"the initial rebalance delay of {allowed}, which joins extend up to the rebalance timeout"
+        if phase.duration_ms is None or phase.ended_by is None:
+            return f"waiting for {delay}"
+        return f"{duration(phase.duration_ms)} of {delay}, until {JOIN_ENDS.get(phase.ended_by, phase.ended_by)}"
     if phase.duration_ms is None or phase.ended_by is None:
         return f"of up to {allowed}"
-    if phase.ended_by == Cause.INITIAL_DELAY_ELAPSED:  # it begins anew with each member that comes (KIP-134)
+    if phase.ended_by == Cause.INITIAL_DELAY_ELAPSED:
         again = [each.member for each in phase.arrivals if 0 < each.after_ms < phase.duration_ms - phase.timeout_ms]
         begun_again = f"; it began again as {_names(again)} joined" if again else ""
         return f"{duration(phase.duration_ms)}, until the initial rebalance delay of {allowed} was over{begun_again}"

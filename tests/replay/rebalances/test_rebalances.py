@@ -217,3 +217,13 @@ def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
     h.sleep(5_000)
     said = " ".join(printed_rebalances(rebalances_of(history_of(h)), width=200).split())
     assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it began again as web-1 joined" in said
+
+
+def test_an_initial_delay_is_no_limit_of_the_join_phase() -> None:
+    """Joins extend it up to the rebalance timeout (KIP-134), and it says so while it runs."""
+    h = Harness(initial_rebalance_delay_ms=3_000)
+    h.static("web-0", rebalance_timeout_ms=60_000).join()
+    h.sleep(1_000)
+    said = " ".join(printed_rebalances([told(h)], width=300).split())
+    delay = "the initial rebalance delay of 3 s, which joins extend up to the rebalance timeout"
+    assert f"Join phase waiting for {delay}" in said
