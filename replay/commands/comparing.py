@@ -31,6 +31,7 @@ from muster.replay.logs.sources import Start, from_the_beginning, items
 from muster.replay.render import render
 from muster.replay.render.as_json import write_line
 from muster.replay.results.diff import Diff, DiffFold
+from muster.replay.results.surveys import times_in
 from muster.replay.text.printable import printable
 from muster.replay.text.times import in_zone, instant
 from muster.replay.verify.finding import Check
@@ -133,7 +134,10 @@ def verify(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
 
     async def read() -> int:
         async with opened(source) as reading:
-            verification = Verification(reading.log.partitions, lambda: reading.damage, window=window, wanted=wanted)
+            times = await times_in(reading, window, wanted)
+            verification = Verification(
+                reading.log.partitions, lambda: reading.damage, window=window, wanted=wanted, times=times
+            )
             async for chunk in reading.all_chunks(range(reading.log.partitions)):
                 for record in chunk:
                     verification.feed(record)

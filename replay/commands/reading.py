@@ -41,7 +41,7 @@ from muster.replay.commands.opening import (
 )
 from muster.replay.commands.why import AskedIncidents, why
 from muster.replay.form import Format, Sort, View
-from muster.replay.history.window import WHOLE, At, AtGeneration, AtTime, Cut, Place, Window, bounds
+from muster.replay.history.window import WHOLE, At, AtGeneration, AtTime, Cut, Place, Window, bounds, wall_ms_in
 from muster.replay.logs.exports import FORM, Head, copy, export_to
 from muster.replay.logs.pseudonyms import Pseudonyms
 from muster.replay.logs.reading import Reading
@@ -52,7 +52,7 @@ from muster.replay.results.groups import SORTS, Overview, read_overview
 from muster.replay.results.state import StateFold
 from muster.replay.results.states import StatesFold
 from muster.replay.results.story import StoryLines
-from muster.replay.results.surveys import survey_all, texts_of
+from muster.replay.results.surveys import survey_all, texts_of, times_in
 from muster.replay.text.printable import printable
 from muster.replay.text.times import Instant, in_zone, instant
 
@@ -83,9 +83,9 @@ def groups(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
 
     async def read() -> None:
         async with opened(source) as reading:
-            times = {} if window == WHOLE else await survey_all(reading, wanted)
-            overview = Overview(since_ms=_ms(window.since), until_ms=_ms(window.until), wanted=wanted, times=times)
-            reading.notes.extend(texts_of(times))
+            times = await times_in(reading, window, wanted)
+            since_ms, until_ms = wall_ms_in(window)
+            overview = Overview(since_ms=since_ms, until_ms=until_ms, wanted=wanted, times=times)
             await read_overview(reading, overview)
             result = overview.result(reading.log.location, bounds(window), SORTS[sort])
             reading.note_unreadable(overview.broken())
@@ -202,7 +202,6 @@ def export(
 ) -> None:
     """`muster replay export`."""
     pseudonyms = None if keyfile is None else _pseudonyms(keyfile)
-    span = (_ms(window.since), _ms(window.until))
 
     async def read(file: IO[bytes]) -> None:
         async with opened(source) as reading:
@@ -210,7 +209,10 @@ def export(
             refuse_to_replace(log, to)
             location = log.location if pseudonyms is None else "an event log"
             head = Head(form=FORM, log=location, identity=log.identity, partitions=log.partitions)
-            written, is_any = await copy(reading, export_to(to, file, head), span, wanted, pseudonyms)
+            times = await times_in(reading, window, wanted)
+            written, is_any = await copy(
+                reading, export_to(to, file, head), window, wanted, pseudonyms=pseudonyms, times=times
+            )
             if not is_any and wanted is not None:
                 fail_unmatched(log.location, wanted)
             typer.echo(f"{written} records of {log.location} were written to {to}")
@@ -237,7 +239,3 @@ def _pseudonyms(keyfile: Path) -> Pseudonyms:
         return Pseudonyms(keyfile.read_bytes().strip())
     except (OSError, ValueError) as error:
         fail(f"--pseudonyms {keyfile}: {error}", CANNOT_READ)
-
-
-def _ms(at: At | None) -> int | None:
-    return at.wall_ms if isinstance(at, AtTime) else None

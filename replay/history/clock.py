@@ -27,6 +27,11 @@ SLEW: Final = 1 / 1_000
 """A wall clock that differs by more than this, and by more than it is slewed meanwhile (NTP: 1/2000), has jumped."""
 
 
+def has_jumped(ahead_ms: int, later_ms: int, passed_ms: int) -> bool:
+    """Whether a wall clock jumped while so much time passed: it was ahead of the uptime by the one, then the other."""
+    return abs(later_ms - ahead_ms) > JUMP_MS + passed_ms * SLEW
+
+
 class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
     """How the clock of an owner stood at an event: what a history that is read from there on goes on with.
 
@@ -46,7 +51,7 @@ class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
             return ClockReading(jumped_when_empty_ms=self.jumped_when_empty_ms)
         ahead_ms, jumped_ms = decided_ms - uptime_ms, 0
         if self.epoch == owner_epoch:
-            is_jump = abs(ahead_ms - self.ahead_ms) > JUMP_MS + (uptime_ms - self.uptime_ms) * SLEW
+            is_jump = has_jumped(self.ahead_ms, ahead_ms, uptime_ms - self.uptime_ms)
             jumped_ms = self.jumped_ms + (ahead_ms - self.ahead_ms if is_jump else 0)
         return ClockReading(
             epoch=owner_epoch,

@@ -70,6 +70,12 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 WHOLE = Window()
 
 
+def wall_ms_in(window: Window) -> tuple[int | None, int | None]:
+    """The times at its edges, in ms; None where it has none."""
+    since, until = window.since, window.until
+    return since.wall_ms if isinstance(since, AtTime) else None, until.wall_ms if isinstance(until, AtTime) else None
+
+
 @unique
 class WindowEdge(StrEnum):
     """An edge of a window that an incident crosses: it began before, or was not over at the end."""
@@ -113,6 +119,10 @@ class Cut:
         if self._place is not Place.AFTER and isinstance(since, AtTime):
             return Place.WITHIN if at_ms >= since.wall_ms else Place.BEFORE
         return self._place
+
+    def has(self, item: Happened | Coordinated) -> bool:
+        """Whether this event lies in a window of times."""
+        return self.is_within(self._times.at_ms(item))
 
     def is_within(self, at_ms: int) -> bool:
         """Whether this moment lies in a window of times."""

@@ -14,7 +14,7 @@ What belongs here: finding such parts, and the time of an event without the erro
 of `clock.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 from typing import Final
@@ -24,8 +24,10 @@ import msgspec
 from muster.events.avro.codec import decode_partially, event_type_of
 from muster.events.avro.partial import PartialGroupEvent
 from muster.events.events import EVENT_TYPES, GroupEvent
+from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
 from muster.events.records import BrokenRecord, StoredRecord
-from muster.replay.history.clock import JUMP_MS, SLEW
+from muster.replay.history.clock import JUMP_MS, has_jumped
 from muster.replay.history.items import Coordinated, Happened
 from muster.replay.text.times import duration
 
@@ -98,6 +100,12 @@ class Times(msgspec.Struct, frozen=True):
 
 
 AS_RECORDED: Final = Times()
+
+
+def times_of_partition(times: Mapping[GroupId, Times], partition: int, partitions: int) -> Times:
+    """The times by which the coordinators' own events are found in a partition: those of all its groups together."""
+    here = (found for group_id, found in times.items() if partition_for(group_id, partitions) == partition)
+    return Times(tuple(part for found in here for part in found.wrong))
 
 
 class _Run(msgspec.Struct, kw_only=True):
@@ -205,11 +213,7 @@ def _goes_on(run: _Run, ended: PartialGroupEvent, clock_ms: int | None) -> bool:
         return False
     if run.clock_ms is None or clock_ms is None or ended.why.uptime_ms is None:
         return ended.why.decided_ms >= run.last_ms - JUMP_MS
-    return _is_same(run.clock_ms, clock_ms, ended.why.uptime_ms - run.uptime_ms)
-
-
-def _is_same(clock_ms: int, later_ms: int, passed_ms: int) -> bool:
-    return abs(later_ms - clock_ms) <= JUMP_MS + passed_ms * SLEW
+    return not has_jumped(run.clock_ms, clock_ms, ended.why.uptime_ms - run.uptime_ms)
 
 
 def _correct_jumps(life: list[_Run]) -> None:
@@ -222,12 +226,10 @@ def _correct_jumps(life: list[_Run]) -> None:
                 number
                 for number in range(len(life) - 1, place, -1)
                 if (clock_ms := life[number].clock_ms) is not None
-                and _is_same(run.clock_ms, clock_ms, life[number].uptime_ms - run.uptime_ms)
+                and not has_jumped(run.clock_ms, clock_ms, life[number].uptime_ms - run.uptime_ms)
             ),
             place,
         )
         for wrong in life[place + 1 : back]:
-            if wrong.clock_ms is not None and not _is_same(
-                run.clock_ms, wrong.clock_ms, wrong.uptime_ms - run.uptime_ms
-            ):
+            if wrong.clock_ms is not None and has_jumped(run.clock_ms, wrong.clock_ms, wrong.uptime_ms - run.uptime_ms):
                 wrong.ahead_ms = wrong.clock_ms - run.clock_ms

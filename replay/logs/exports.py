@@ -9,10 +9,11 @@ writing them. `exported.py` reads them.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Final, Protocol
 
 import msgspec
@@ -20,9 +21,12 @@ import msgspec
 from muster.events.avro.codec import decode, encode, level_of
 from muster.events.causes import Cause
 from muster.events.events import EVENT_TYPES, AnyRecordedEvent, PartitionEvent
+from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, decode_key, encode_key, key_of
 from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord, UndecodableKey
 from muster.replay.history.items import Coordinated, Happened
+from muster.replay.history.window import Window, wall_ms_in
+from muster.replay.history.wrong_times import AS_RECORDED, Times, times_of_partition
 from muster.replay.logs.pseudonyms import Pseudonyms
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import read_record
@@ -209,15 +213,17 @@ def _write_at(file: IO[bytes], at: int, content: bytes) -> None:
 async def copy(
     reading: Reading,
     export: Export,
-    span: tuple[int | None, int | None],
+    window: Window,
     wanted: str | None,
+    *,
     pseudonyms: Pseudonyms | None,
+    times: Mapping[GroupId, Times] = MappingProxyType({}),
 ) -> tuple[int, bool]:
-    """Write the records of groups whose ids match, decided between two wall clock times.
+    """Write the records of groups whose ids match, decided within a window of times.
 
     Returns how many were written, and whether there is any such group. What concerns whole partitions is always
     written. Of what was decided before the span, the last record of each entity is written, so that the groups are as
-    they stood; a reader shows the rest as a gap.
+    they stood; a reader shows the rest as a gap. `times`: what is wrong with those of groups.
     """
     written, is_any = 0, False
 
@@ -228,7 +234,8 @@ async def copy(
             written += 1
 
     for partition in range(reading.log.partitions):
-        selection = Selection(span, wanted)
+        of_partition = times_of_partition(times, partition, reading.log.partitions)
+        selection = Selection(window, wanted, times, of_partition)
         async for chunk in reading.chunks([partition]):
             for record in chunk:
                 write(selection.take(record))
@@ -244,8 +251,16 @@ class Selection:
     Of what was decided before the span the last record of each key is kept until the span begins; a tombstone ends it.
     """
 
-    def __init__(self, span: tuple[int | None, int | None], wanted: str | None) -> None:
-        self._since_ms, self._until_ms = span
+    def __init__(
+        self,
+        window: Window,
+        wanted: str | None,
+        times: Mapping[GroupId, Times] = MappingProxyType({}),
+        of_partition: Times = AS_RECORDED,
+    ) -> None:
+        self._since_ms, self._until_ms = wall_ms_in(window)
+        self._times = times
+        self._of_partition = of_partition
         self._wanted = wanted
         self._before: dict[bytes, StoredRecord] = {}
         self._has_begun = self._since_ms is None
@@ -281,7 +296,8 @@ class Selection:
             return self._at_ms
         found = read_record(record)
         if found is not None and isinstance(found[1], Happened | Coordinated):
-            return found[1].at_ms
+            times = self._of_partition if found[0] is None else self._times.get(found[0], AS_RECORDED)
+            return times.at_ms(found[1])
         return record.timestamp_ms
 
     def _note_wanted(self, key: bytes) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
+from muster.replay.history.window import WHOLE, Window
 from muster.replay.history.wrong_times import ClockSurvey, Times
 from muster.replay.logs.reading import Reading
 from muster.replay.results.by_group import ByGroup
@@ -35,6 +36,15 @@ async def survey_all(reading: Reading, wanted: str | None) -> Mapping[GroupId, T
             if times.wrong:
                 found[group.group_id] = times
     return found
+
+
+async def times_in(reading: Reading, window: Window, wanted: str | None) -> Mapping[GroupId, Times]:
+    """The times by which events are found in a window, of the groups that match; those that are wrong are said."""
+    if window == WHOLE:
+        return {}
+    times = await survey_all(reading, wanted)
+    reading.notes.extend(texts_of(times))
+    return times
 
 
 def texts_of(times: Mapping[GroupId, Times]) -> list[str]:

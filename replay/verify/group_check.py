@@ -14,9 +14,10 @@ import msgspec
 from muster.events.events import AnyEvent
 from muster.events.evolve import is_gone
 from muster.events.ids import GroupId
-from muster.replay.history.items import Broken, Coordinated, Gap, Happened, LogPosition
+from muster.replay.history.items import Broken, Coordinated, Gap, Happened
 from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.history.window import WHOLE, Cut, Place, Window
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.rerun.rerun import Difference, Rerunner, comparable
 from muster.replay.verify.finding import Check, Compacted, LogFinding
 from muster.replay.verify.invariants import broken_invariants, broken_move, invariants_broken_by
@@ -27,10 +28,10 @@ VALUE_LENGTH_MAX = 120
 class GroupCheck:
     """The checks of one group. `events`, `decided_again`: those of the window; `folded`: the events before it."""
 
-    def __init__(self, group_id: GroupId, partition: int, window: Window = WHOLE) -> None:
+    def __init__(self, group_id: GroupId, partition: int, window: Window = WHOLE, times: Times = AS_RECORDED) -> None:
         self.events = self.folded = 0
         self.decided_again = 0
-        self._cut = Cut(window)
+        self._cut = Cut(window, times=times)
         self._is_over = False  # the window
         self._is_well = False  # every invariant holds, as of the last transition
         self._group_id = group_id
@@ -43,7 +44,7 @@ class GroupCheck:
         self._rerunner = Rerunner()
         self._unfinished: Happened | None = None  # the last event, if it ended no transition
         self._moment_ms: int | None = None
-        self._places: dict[int, LogPosition] = {}  # of the last moment's events, which the rules were not run for yet
+        self._places: dict[int, Happened] = {}  # the last moment's events, which the rules were not run for yet
 
     @property
     def members(self) -> int:
@@ -84,12 +85,12 @@ class GroupCheck:
             if item.event.why.decided_ms != self._moment_ms:
                 self._moment_ms = item.event.why.decided_ms
                 self._places.clear()
-            self._places[item.event.seq] = item.position
+            self._places[item.event.seq] = item
 
     def end(self, *, is_cut: bool = False) -> Iterator[LogFinding]:
         """The log ends here. `is_cut`: what comes behind it could not be read; the last decision may be half of one."""
         is_cut = is_cut or self._is_over
-        if self._unfinished is not None and not is_cut and self._cut.is_within(self._unfinished.at_ms):
+        if self._unfinished is not None and not is_cut and self._cut.has(self._unfinished):
             expected = "an event on the group's own key, with which a decision ends"
             yield self._finding(Check.TRANSITION, self._unfinished, expected=expected, found="the end of the log")
         self._rerunner.end(is_cut=is_cut)
@@ -153,17 +154,23 @@ class GroupCheck:
         rerunner = self._rerunner
         if not (rerunner.inputs or rerunner.differences):
             return
-        within = (each for each in rerunner.inputs if self._cut.is_within(each.moment.wall_ms))
+        within = (each for each in rerunner.inputs if self._is_within(each.last_seq, each.moment.wall_ms))
         self.decided_again += sum(each.last_seq - each.first_seq + 1 for each in within)
         for difference in rerunner.differences:
-            if self._cut.is_within(difference.recorded[0].why.decided_ms):
+            recorded = difference.recorded[0]
+            if self._is_within(recorded.seq, recorded.why.decided_ms):
                 yield self._difference(difference)
         rerunner.inputs.clear()
         rerunner.differences.clear()
 
+    def _is_within(self, seq: int, decided_ms: int) -> bool:
+        """Whether the event, which was decided then by its owner's clock, lies in the window."""
+        item = self._places.get(seq)
+        return self._cut.is_within(decided_ms) if item is None else self._cut.has(item)
+
     def _difference(self, difference: Difference) -> LogFinding:
         recorded = difference.recorded[0]
-        place = self._places[recorded.seq]
+        place = self._places[recorded.seq].position
         expected, found = first_difference(difference)
         return LogFinding(
             check=Check.RULES,

@@ -1,8 +1,9 @@
 """One partition of a log, checked record by record: its owners, their epochs, and the groups that live in it."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 
 from muster.events.events import CoordinatorElected, CoordinatorReady
 from muster.events.ids import GroupId
@@ -11,6 +12,7 @@ from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord, UndecodableKey
 from muster.replay.history.items import Broken, Coordinated, Happened, PassedOver, Prelude, Read, Told, still_broken
 from muster.replay.history.window import WHOLE, Cut, Window
+from muster.replay.history.wrong_times import AS_RECORDED, Times, times_of_partition
 from muster.replay.logs.sources import read_record
 from muster.replay.verify.finding import Check, LogFinding
 from muster.replay.verify.group_check import GroupCheck
@@ -20,14 +22,23 @@ from muster.replay.verify.group_checks import GroupChecks
 class PartitionCheck:
     """The checks of one partition. `wanted`: a pattern of group ids, as for files; None: all.
 
+    `times`: what is wrong with those of groups.
     `first_ms`, `last_ms`: the earliest and the latest event of the groups, wall clock ms.
     """
 
-    def __init__(self, partition: int, partitions: int, window: Window = WHOLE, wanted: str | None = None) -> None:
+    def __init__(
+        self,
+        partition: int,
+        partitions: int,
+        window: Window = WHOLE,
+        wanted: str | None = None,
+        times: Mapping[GroupId, Times] = MappingProxyType({}),
+    ) -> None:
         self.partition = partition
         self.first_ms, self.last_ms = math.inf, -math.inf
         self._window = window
-        self._cut = Cut(window)
+        self._times = times
+        self._cut = Cut(window, times=times_of_partition(times, partition, partitions))
         self._wanted = wanted
         self._partitions = partitions
         self._groups = GroupChecks()
@@ -90,7 +101,7 @@ class PartitionCheck:
 
     def _is_within(self, told: Happened | Coordinated | Broken) -> bool:
         """Whether what is found in it is to be given."""
-        return self._cut.is_within(told.position.timestamp_ms if isinstance(told, Broken) else told.at_ms)
+        return self._cut.is_within(told.position.timestamp_ms) if isinstance(told, Broken) else self._cut.has(told)
 
     def _note_time(self, told: Happened | Broken) -> None:
         if isinstance(told, Happened):
@@ -100,7 +111,7 @@ class PartitionCheck:
         found: list[LogFinding] = []
         known = self._groups.get(group_id)
         if known is None:
-            check = GroupCheck(group_id, self.partition, self._window)
+            check = GroupCheck(group_id, self.partition, self._window, self._times.get(group_id, AS_RECORDED))
             self._groups.add(group_id, check)
             found.extend(self._first_of(group_id, told))
             yield from _told(check, self._prelude.reads)

@@ -1,11 +1,14 @@
 """A whole log, checked: feed it every record, partition by partition, then ask for the result."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
 from muster.replay.history.window import WHOLE, Window, bounds
+from muster.replay.history.wrong_times import Times
 from muster.replay.verify.finding import ADVICE, Check, Compacted, LogFinding, Verified
 from muster.replay.verify.group_check import GroupCheck
 from muster.replay.verify.partition_check import PartitionCheck
@@ -28,12 +31,14 @@ class Verification:
         *,
         window: Window = WHOLE,
         wanted: str | None = None,
+        times: Mapping[GroupId, Times] = MappingProxyType({}),
     ) -> None:
         self.first_ms, self.last_ms = math.inf, -math.inf
         self._partitions = partitions
         self._damage = damage
         self._window = window
         self._wanted = wanted
+        self._times = times
         self._of_partition: list[LogFinding] = []  # until it is known whether a group that is wanted is in it
         self._check: PartitionCheck | None = None
         self._findings: list[LogFinding] = []
@@ -50,7 +55,9 @@ class Verification:
         check = self._check
         if check is None or check.partition != record.partition:
             self._end_partition()
-            check = self._check = PartitionCheck(record.partition, self._partitions, self._window, self._wanted)
+            check = self._check = PartitionCheck(
+                record.partition, self._partitions, self._window, self._wanted, self._times
+            )
         self._records += 1
         if record.is_foreign:
             self._strangers += 1

@@ -189,3 +189,27 @@ def test_a_window_that_the_clock_was_behind_in_has_its_events() -> None:
     found = [incident for item in items for incident in fold.feed(item)] + list(fold.end())
     names = [culprit.client_id for incident in found for culprit in incident.culprits]
     assert names == ["app-5", "app-6"]
+
+
+@pytest.mark.parametrize("begin", [None, "2026-11-28T15:59:25Z"])
+@pytest.mark.parametrize("end", [None, "2026-11-28T15:59:30Z", "2026-11-28T15:59:40Z"])
+def test_exports_and_checks_have_the_windows_of_the_other_commands(
+    begin: str | None, end: str | None, tmp_path: Path
+) -> None:
+    """Also where the clock was a day ahead: an event is in the same windows for all."""
+    window = [*(["--since", begin] if begin else []), *(["--until", end] if end else [])]
+    expected = seqs_told(LOG, *window)
+    exported = tmp_path / "part.jsonl"
+    result = run("export", str(exported), *window, log=LOG)
+    assert (result.exit_code, SAID in result.stderr) == (0, bool(window))
+    kept = seqs_told(str(exported))
+    assert set(expected) <= set(kept)
+    assert all(seq < expected[0] for seq in set(kept) - set(expected))
+    checked = msgspec.json.decode(run("verify", "--format", "json", *window, log=LOG).stdout)
+    assert checked["events"] == len(expected)
+
+
+def seqs_told(log: str, *window: str) -> list[int]:
+    """The numbers of the events of a window."""
+    lines = run("history", "orders", "--format", "jsonl", "--all", *window, log=log).stdout.splitlines()
+    return [line["seq"] for line in map(msgspec.json.decode, lines) if line["seq"]]

@@ -21,6 +21,7 @@ from muster.events.log.base import LogMismatch
 from muster.events.records import FORMAT_LEVEL, StoredRecord
 from muster.replay.cli import app
 from muster.replay.history.items import Happened
+from muster.replay.history.window import AtTime, Window
 from muster.replay.logs.exports import FORM, Head, Selection, export_to, line_of
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.pseudonyms import _KINDS, Pseudonyms, _metadata
@@ -243,7 +244,7 @@ def test_nothing_is_kept_of_what_ended_before_the_span() -> None:
     """The last record of each entity stays."""
     records = a_night().stored_records()
     last_ms = records[-1].timestamp_ms
-    selection = Selection((last_ms, None), None)
+    selection = Selection(Window(since=AtTime(last_ms)), None)
     told = [each for record in records for each in selection.take(record)]
     before = [each.key for each in told if each.timestamp_ms < last_ms]
     assert len(before) == len(set(before)) > 0
