@@ -84,9 +84,9 @@ def whatif(source: Source, group: str, view: View, alterations: Alterations, *, 
 async def _whatif(source: Source, group: str, view: View, alterations: Alterations, window: Window) -> None:
     async with opened(source) as reading:
         start = await start_of(reading, GroupId(group), window, view)
-        before = start.checkpoint.group(start.group_id)
+        before, clock = start.checkpoint.group(start.group_id), start.checkpoint.clock
         shared = await _shared(reading, start) if alterations.is_static else None
-        fold, counted = WhatIfFold(start.group_id, alterations, before, shared), Counted()
+        fold, counted = WhatIfFold(start.group_id, alterations, before, shared, clock), Counted()
         out = terminal.stdout().file
 
         def take(lines: Iterator[Line]) -> None:
@@ -119,7 +119,7 @@ async def _whatif(source: Source, group: str, view: View, alterations: Alteratio
 
 async def _shared(reading: Reading, start: Start) -> SharedAddresses:
     """The first of two passes: who cannot be told apart."""
-    shared = SharedAddresses(start.checkpoint.group(start.group_id))
+    shared = SharedAddresses(start.checkpoint.group(start.group_id), start.checkpoint.clock)
     async for item in items(reading, start):
         shared.feed(item)
     shared.end()

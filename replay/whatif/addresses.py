@@ -12,6 +12,7 @@ from muster.events.causes import Cause
 from muster.events.events import AnyMemberEvent, GroupDeleted, MemberEvent, MemberRemoved, StaticMemberReplaced
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
+from muster.replay.history.clock import BEGIN, ClockReading, SteadyClock
 from muster.replay.history.items import Happened, Item
 
 Address = tuple[str, str]
@@ -25,21 +26,22 @@ class _Life(msgspec.Struct, kw_only=True):
 class SharedAddresses:
     """The fold over the items of a group. It keeps the live members, and the addresses that were shared.
 
-    `group`: as it stood before the first item.
+    `group`, `clock`: as they stood before the first item.
     """
 
-    def __init__(self, group: Group | None = None) -> None:
+    def __init__(self, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
+        self._clock = SteadyClock(clock)
         self._lives: dict[MemberId, _Life] = {}
         self._at: defaultdict[Address, set[MemberId]] = defaultdict(set)
         self._shared: set[Address] = set()
         for member in group.members.values() if group is not None else ():
-            self._begin(member)
+            self._begin(member, member.joined_ms)
 
     def feed(self, item: Item) -> None:
         """Take in the next item."""
         if not isinstance(item, Happened):
             return
-        event = item.event
+        event, _ = self._clock.steadied(item.event)
         if isinstance(event, MemberEvent):
             self._of_member(event)
         elif isinstance(event, GroupDeleted):
@@ -66,15 +68,15 @@ class SharedAddresses:
                 self._end(life, event.last_seen_ms if is_silent else event.why.decided_ms)
             return
         if member.member_id not in self._lives:
-            self._begin(member)
+            self._begin(member, event.why.decided_ms)
 
-    def _begin(self, member: Member) -> None:
+    def _begin(self, member: Member, came_ms: int) -> None:
         if member.group_instance_id is not None:
             return
         address = address_of(member)
         for member_id in self._at[address]:
             life = self._lives[member_id]
-            life.successor_ms = min(life.successor_ms, member.joined_ms)
+            life.successor_ms = min(life.successor_ms, came_ms)
         self._lives[member.member_id] = _Life(address=address)
         self._at[address].add(member.member_id)
 

@@ -14,6 +14,7 @@ from muster.events.causes import Cause
 from muster.events.events import AnyEvent, GroupEvent, MemberRejoined, RebalanceStarted
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupState, Member
+from muster.replay.history.clock import BEGIN, ClockReading, SteadyClock
 from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
 from muster.replay.incidents.episode.acts import topics_of
 from muster.replay.rerun.rerun import Rerunner
@@ -66,10 +67,14 @@ def is_second_round(fact: Fact, started: RebalanceStarted, members: Mapping[Memb
 
 
 class RecordedFacts:
-    """The fold: items -> facts, and what concerns the group besides. `group`: see `Rerunner`."""
+    """The fold: items -> facts, and what concerns the group besides. `group`: see `Rerunner`; `clock`: as of then.
 
-    def __init__(self, group: Group | None = None) -> None:
+    The events of facts have the times as if the wall clock had never jumped, as in `why`.
+    """
+
+    def __init__(self, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._rerunner = Rerunner(group)
+        self._clock = SteadyClock(clock)
         self._waiting: list[AnyEvent] = []  # in no fact yet: those of the last moment
         self._is_within = True
 
@@ -77,9 +82,10 @@ class RecordedFacts:
         """Take in the next item; gives the steps that ended before it, and itself if it is no event."""
         self._rerunner.feed(item)
         if isinstance(item, Happened):
-            if self._waiting and self._waiting[0].why.decided_ms != item.event.why.decided_ms:
+            event, _ = self._clock.steadied(item.event)
+            if self._waiting and self._waiting[0].why.decided_ms != event.why.decided_ms:
                 yield from self._facts()
-            self._waiting.append(item.event)
+            self._waiting.append(event)
             self._is_within = is_within
             return
         yield from self._facts()

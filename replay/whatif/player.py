@@ -139,7 +139,9 @@ class Player:
             if play.is_settled and self._is_settled:
                 self._settle(play)
                 return
-            alive_ms = max(self._last_ms, step.event.owner_before_seen_ms or 0)
+            seen_ms = step.event.owner_before_seen_ms or 0
+            # A sign of life from after the takeover is by a clock that was wrong.
+            alive_ms = max(self._last_ms, seen_ms if seen_ms <= step.event.ready_ms else 0)
             self._advance(play, alive_ms)
             is_known = play.take_over(alive_ms, step.event.ready_ms)
             self._attribute(None)

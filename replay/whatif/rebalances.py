@@ -9,8 +9,9 @@ from muster.events.causes import Cause
 from muster.events.events import RebalanceStarted
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import Group
-from muster.replay.history.items import Happened, Item
-from muster.replay.history.transitions import Transitions
+from muster.replay.history.clock import BEGIN, ClockReading
+from muster.replay.history.items import Item
+from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
@@ -119,10 +120,10 @@ class Control:
 
 
 class Verdicts:
-    """The fold: fed the items, which run ahead, and told the verdicts. `group`: as it stood before the first item."""
+    """The fold: fed the items, which run ahead, and told the verdicts. `group`, `clock`: before the first item."""
 
-    def __init__(self, group_id: GroupId, group: Group | None = None) -> None:
-        self._transitions = Transitions(group_id, group)
+    def __init__(self, group_id: GroupId, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
+        self._transitions = Transitions(group_id, group, clock)
         self._timeline = Timeline(group)
         self._asked: dict[tuple[int, int], _Asked] = {}  # by incarnation and seq
         self.control = Control(self._asked)
@@ -133,8 +134,8 @@ class Verdicts:
         finished = self._timeline.feed(step) if step is not None else None
         if finished is not None:
             self._finished(finished)
-        if isinstance(item, Happened) and isinstance(item.event, RebalanceStarted) and is_within:
-            self._asked[item.event.incarnation, item.event.seq] = _Asked(started=item.event)
+        if is_within and isinstance(step, Transition) and isinstance(step.event, RebalanceStarted):
+            self._asked[step.event.incarnation, step.event.seq] = _Asked(started=step.event)
 
     @property
     def has_open(self) -> bool:

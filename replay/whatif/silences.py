@@ -22,6 +22,7 @@ from muster.events.events import (
 )
 from muster.events.ids import MemberId
 from muster.events.state import Group
+from muster.replay.history.clock import BEGIN, ClockReading, SteadyClock
 from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
@@ -31,10 +32,11 @@ from muster.replay.whatif.verdict import Additional, Verdict
 
 
 class Silences:
-    """The fold over the items of a history. `group`: as it stood before the first item."""
+    """The fold over the items of a history. `group`, `clock`: as they stood before the first item."""
 
-    def __init__(self, session_timeout_ms: int, group: Group | None = None) -> None:
+    def __init__(self, session_timeout_ms: int, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self.takeovers = 0
+        self._clock = SteadyClock(clock)
         self._session_timeout_ms = session_timeout_ms
         self._since_ms: dict[MemberId, int] = {}  # each member's last event
         self._parked_ms: dict[MemberId, int] = {}  # how long requests were parked since then
@@ -65,13 +67,13 @@ class Silences:
                     self._parked_ms[member_id] = self._parked_ms.get(member_id, 0) + item.event.late_ms
         if not isinstance(item, Happened):
             return None
-        event = item.event
+        event, _ = self._clock.steadied(item.event)
         if isinstance(event, MemberEvent):
             return self._of_member(event)
         if isinstance(event, JoinPhaseCompleted | GroupStabilized):
             for member_id, since_ms in self._waiting.items():
                 parked_ms = self._parked_ms.get(member_id, 0)
-                self._parked_ms[member_id] = parked_ms + max(0, item.at_ms - since_ms)
+                self._parked_ms[member_id] = parked_ms + max(0, event.why.decided_ms - since_ms)
             self._waiting.clear()
         elif isinstance(event, GroupDeleted):
             self._since_ms.clear()

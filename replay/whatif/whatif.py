@@ -12,6 +12,7 @@ from muster.events.events import CoordinatorElected, GroupCreated
 from muster.events.evolve import apply, is_gone
 from muster.events.ids import GroupId
 from muster.events.state import Group, new_group
+from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import Coordinated, Item
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations, Altered
@@ -28,7 +29,7 @@ NEVER_SHORTER_MS = 2**31
 
 
 class WhatIfFold:
-    """The fold. `group`: as it stood, at rest, before the first item.
+    """The fold. `group`: as it stood, at rest, before the first item; `clock`: as of then.
 
     `shared`: from an earlier pass over the same items; needed only where the members are to be static. To make it and
     to feed it raises SettingRefused.
@@ -40,14 +41,15 @@ class WhatIfFold:
         alterations: Alterations,
         group: Group | None = None,
         shared: SharedAddresses | None = None,
+        clock: ClockReading = BEGIN,
     ) -> None:
         check(alterations)
         self._alterations = alterations
-        self._facts = RecordedFacts(group)
+        self._facts = RecordedFacts(group, clock)
         self._ahead = Lookahead()
         self._group = group.copy() if group is not None else new_group(group_id, incarnation=-1, wall_ms=0)
-        self._verdicts = Verdicts(group_id, group)
-        self._silences = Silences(alterations.session_timeout_ms or NEVER_SHORTER_MS, group)
+        self._verdicts = Verdicts(group_id, group, clock)
+        self._silences = Silences(alterations.session_timeout_ms or NEVER_SHORTER_MS, group, clock)
         shared = shared or SharedAddresses()
         self._player = Player(Altered(alterations, shared), self._ahead, self._verdicts)
         self._control = Player(Altered(Alterations(), shared), self._ahead, self._verdicts.control)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from muster.events.events import CoordinatorElected, MemberEvent, RebalanceStarted
 from muster.replay.history.items import Coordinated, Gap, Happened
 from muster.replay.incidents.grade import Grade
+from muster.replay.text.times import instant
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.rebalances import NOT_REPRODUCED, Open, Verdicts
 from muster.replay.whatif.silences import Silences
@@ -19,7 +20,7 @@ from tests.replay.incidents.test_real_clients import history_in
 from tests.replay.lived import Deed, Settings, history_lived, live, started
 from tests.replay.played import history_of
 from tests.replay.recorded import DATA
-from tests.replay.whole import what_if
+from tests.replay.whole import rebalances, what_if
 
 WOULD, WOULD_NOT, CANNOT_TELL = Verdict.WOULD, Verdict.WOULD_NOT, Verdict.CANNOT_TELL
 
@@ -374,3 +375,14 @@ def test_a_rebalance_is_told_when_it_is_over_and_the_control_has_been_played() -
             verdicts.control.would(one, "")
         (told,) = verdicts.ready()
         assert (told.verdict, told.duration_ms is not None) == (WOULD, True)
+
+
+def test_times_are_told_as_if_the_clock_had_never_jumped() -> None:
+    """The coordinator's clock was a day ahead for a part of the log: `whatif` corrects it as `why` does."""
+    history = history_in(DATA / "clock-ahead-orders.jsonl", "orders")
+    result = what_if(history, Alterations(is_static=True))
+    began = [str(each.started_at) for each in result.rebalances]
+    assert began == sorted(began)
+    assert {each[:10] for each in began} == {"2026-11-28"}
+    assert began == [str(instant(each.started_ms)) for each in rebalances(history.group_id, history.items)]
+    assert {str(each.would_begin_at)[:10] for each in result.rebalances if each.would_begin_at} == {"2026-11-28"}
