@@ -5,6 +5,7 @@ import contextlib
 import re
 from itertools import pairwise
 
+import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
@@ -170,6 +171,28 @@ async def test_a_log_that_is_away_at_the_start_is_waited_for() -> None:
     assert process.runtime.ready
     assert process.lost == []
     await process.stop()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@story
+async def test_a_broker_that_hangs_and_leads_nothing_delays_an_opening_until_the_cluster_drops_it(
+    read_only: bool,
+) -> None:
+    """Its versions and settings are not asked for any more then, and another broker tells those of the topic."""
+    cluster = FakeCluster(3)
+    await (await ProcessOnKafka(cluster.bootstrap, partitions=1).start()).stop()
+    for topic in cluster.topics.values():
+        for partition in topic.partitions:
+            partition.leader = 2
+    cluster.coordinator = 2
+    cluster.hang(1)
+    process = ProcessOnKafka(cluster.bootstrap, partitions=1, read_only=read_only)
+    opening, began = asyncio.create_task(process.kafka.open()), seconds()
+    await asyncio.sleep(2)
+    cluster.alive.discard(1)
+    await opening
+    assert seconds() - began < LIMIT_S / 2
+    await process.kafka.close()
 
 
 @story

@@ -304,8 +304,9 @@ class KafkaEventLog:
     async def _check_versions(self, needed: Sequence[SupportedApi]) -> None:
         link = self._link
         for node_id in link.brokers():
-            offered = await retry(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited
-            check_versions(link.broker_said(node_id), offered, needed)
+            offered = await link.ask_while_named(node_id, partial(link.versions, node_id), timeout_ms=self._timeout_ms)
+            if offered is not None:
+                check_versions(link.broker_said(node_id), offered, needed)
 
     async def _existing_topic(self) -> TopicFacts:
         await self._check_versions(READING)

@@ -115,15 +115,9 @@ async def topic_flaws(link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, ti
 
 
 async def _all_configs(link: KafkaLink, name: str, timeout_ms: int) -> tuple[dict[str, str], list[dict[str, str]]]:
-    topic = await _configs(link, _TOPIC, name, _any_broker(link), timeout_ms)
-    return topic, [await _configs(link, _BROKER, str(node), node, timeout_ms) for node in link.brokers()]
-
-
-def _any_broker(link: KafkaLink) -> int:
-    brokers = link.brokers()
-    if not brokers:
-        raise OddAnswer("Metadata names no broker")
-    return brokers[0]
+    topic = await _topic_configs(link, name, timeout_ms)
+    brokers = [await _broker_configs(link, node_id, timeout_ms) for node_id in link.brokers()]
+    return topic, [configs for configs in brokers if configs is not None]
 
 
 def _only(response: Any, field: str, what: str) -> Any:  # noqa: ANN401 -- a response of kio's
@@ -136,23 +130,39 @@ def _only(response: Any, field: str, what: str) -> Any:  # noqa: ANN401 -- a res
 
 async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str | None:
     """Read the topic's cleanup.policy; None if we may not. Raises LogUnavailable."""
-    return (await _configs(link, _TOPIC, name, _any_broker(link), timeout_ms)).get("cleanup.policy")
+    return (await _topic_configs(link, name, timeout_ms)).get("cleanup.policy")
 
 
-async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, timeout_ms: int) -> dict[str, str]:
-    request = requests.describe_configs(kind, name, list(BROKER_CONFIGS) if kind == _BROKER else None)
+async def _topic_configs(link: KafkaLink, name: str, timeout_ms: int) -> dict[str, str]:
+    """Any broker has them, so one that hangs delays nothing."""
+    request = requests.describe_configs(_TOPIC, name, None)
 
     async def attempt() -> dict[str, str]:
-        what = f"DescribeConfigs of {name}"
-        result = _only(await link.ask(node_id, request), "results", what)
-        error = link.settled(result.error_code, f"reading the configs of {name}")
-        if error in _NOT_FOR_US:
-            return {}
-        if error is not ErrorCode.none:
-            raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {result.error_message}")
-        if (result.resource_type, result.resource_name) != (kind, name):
-            of_name = str(result.resource_name)[:_TOLD_CHARS_MAX]
-            raise OddAnswer(f"broker {node_id} answered {what} with those of {of_name!r}")
-        return {config.name: config.value for config in result.configs if config.value is not None}
+        return _described(link, await link.ask_any(request), _TOPIC, name)
 
     return await retry(attempt, timeout_ms=timeout_ms)
+
+
+async def _broker_configs(link: KafkaLink, node_id: int, timeout_ms: int) -> dict[str, str] | None:
+    """Each broker has its own; None for one that the cluster no longer names."""
+    name = str(node_id)
+    request = requests.describe_configs(_BROKER, name, list(BROKER_CONFIGS))
+
+    async def attempt() -> dict[str, str]:
+        return _described(link, await link.ask(node_id, request), _BROKER, name)
+
+    return await link.ask_while_named(node_id, attempt, timeout_ms=timeout_ms)
+
+
+def _described(link: KafkaLink, response: Any, kind: int, name: str) -> dict[str, str]:  # noqa: ANN401 -- as above
+    what = f"DescribeConfigs of {name}"
+    result = _only(response, "results", what)
+    error = link.settled(result.error_code, f"reading the configs of {name}")
+    if error in _NOT_FOR_US:
+        return {}
+    if error is not ErrorCode.none:
+        raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {result.error_message}")
+    if (result.resource_type, result.resource_name) != (kind, name):
+        of_name = str(result.resource_name)[:_TOLD_CHARS_MAX]
+        raise OddAnswer(f"a broker answered {what} with those of {of_name!r}")
+    return {config.name: config.value for config in result.configs if config.value is not None}

@@ -10,9 +10,9 @@ that were for that partition are closed, so whoever waits there for an answer go
 """
 
 import asyncio
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -27,8 +27,10 @@ from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.requests import find_transaction_coordinator
 from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity
 from muster.events.log.base import LogMismatch, LogUnavailable
-from muster.events.log.kafka.client.errors import final_error, refusal_error
+from muster.events.log.kafka.client.errors import final_error, refusal_error, retry
 from muster.events.log.kafka.client.followed import FollowedTopics
+
+T = TypeVar("T")
 
 
 class LogAuthenticationFailed(LinkRefused, LogUnavailable):
@@ -199,6 +201,17 @@ class KafkaLink(ClusterLink):
         except TryAgain as error:
             self._check_open()
             raise TryAgain(f"broker {node_id}: {error}") from error
+
+    async def ask_while_named(self, node_id: int, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T | None:
+        """Retry `attempt`, which asks this broker; None once the cluster no longer names it, as it ended or hangs.
+
+        Raises LogUnavailable when the limit ends.
+        """
+
+        async def attempt_if_named() -> T | None:
+            return await attempt() if node_id in self._view.brokers else None
+
+        return await retry(attempt_if_named, timeout_ms=timeout_ms)
 
     async def ask_leader(
         self,
