@@ -10,6 +10,7 @@
     verify/        a whole log, checked
     whatif/        a group's rebalances, played with other settings
     render/        results as tables, JSON, JSON lines, Markdown
+    html/          the base and the chart of HTML pages
     report/        a history as one HTML page
     fleet/         the history of every group, with Spark
     commands/      what the commands do: read the log, fold it, render the result

@@ -32,7 +32,7 @@ def test_it_owns_one_name(wheel: Path) -> None:
         "admin.py",
         "py.typed",
         "schemas/RecordKey.avsc",
-        "replay/report/report.js",
+        "replay/html/chart.js",
         "drills/report/drill.css",
     ):
         assert f"muster/{name}" in names

@@ -4,14 +4,8 @@ The page asks no host for anything. Names of processes and groups are data: the 
 """
 
 from datetime import UTC
-from functools import cache
-from importlib.metadata import version
 from typing import Final
 
-import msgspec
-from jinja2 import PackageLoader, Template
-
-from muster import DISTRIBUTION
 from muster.drills.report.making import PHASE_NAMES, Recorded, phases
 from muster.drills.report.result import Result
 from muster.drills.report.table import (
@@ -21,28 +15,14 @@ from muster.drills.report.table import (
     load_text,
     measured_text,
 )
-from muster.drills.report.timeline import KINDS, DrillLane, lanes, members_waits, moments
-from muster.replay.report.html import in_script, policy, style_and_script, templates, told_in
-from muster.replay.report.page import Mark, SpanOnPage, shown
+from muster.drills.report.timeline import KINDS, lanes, members_waits, moments
+from muster.replay.html.chart import Drawing, Mark, SpanOnPage
+from muster.replay.html.document import kit, shown, told_in
 from muster.replay.text.times import duration, instant, wall_ms_of
 
 TAKEOVERS_MAX: Final = 200
 WORDS: Final = {"none": "not there", "unit": "partition", "silent": "waiting for an answer"}
 """The script's words for what lanes show."""
-
-
-class _Drawing(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the chart, for the script; the fields are those of replay's report."""
-
-    begin: int
-    end: int
-    lanes: tuple[DrillLane, ...]
-    bands: tuple[()] = ()
-    unstable: tuple[SpanOnPage, ...]
-    takeovers: tuple[Mark, ...]
-    missing: tuple[()] = ()
-    incidents: tuple[tuple[int, int, tuple[int, ...]], ...]
-    words: dict[str, str]
 
 
 def document(result: Result, recorded: Recorded, *, made_ms: int) -> str:
@@ -51,17 +31,19 @@ def document(result: Result, recorded: Recorded, *, made_ms: int) -> str:
     waited = members_waits(recorded.asked, fault_ms=fault_ms, end_ms=recorded.ended_ms)
     drawn = lanes(recorded, waited)
     told = moments(result, drawn)
-    drawing = _Drawing(
+    drawing = Drawing(
         begin=recorded.began_ms,
         end=recorded.ended_ms,
         lanes=drawn,
+        bands=(),
         unstable=(SpanOnPage(fault_ms, over_ms),),
         takeovers=tuple(Mark(each.ready_at_ms, shown(each.owner, 120)) for each in result.takeovers),
+        missing=(),
         incidents=tuple((each.begin_ms, each.end_ms, each.lanes) for each in told),
         words=WORDS,
     )
-    template, style, script = _parts()
-    return template.render(
+    return kit("muster.drills", "report", "drill.html.j2", "drill.css").document(
+        drawing,
         result=result,
         headline=headline(result),
         load=load_text(result),
@@ -79,19 +61,4 @@ def document(result: Result, recorded: Recorded, *, made_ms: int) -> str:
         duration=duration,
         told=lambda at: told_in(at, UTC),
         made=instant(made_ms),
-        style=style,
-        script=script,
-        data=in_script(drawing),
-        policy=policy(style, script),
-        version=version(DISTRIBUTION),
     )
-
-
-@cache
-def _parts() -> tuple[Template, str, str]:
-    """The template, the style and the script."""
-    loader = PackageLoader("muster.drills", "report")
-    environment = templates(loader)
-    own, _, _ = loader.get_source(environment, "drill.css")
-    style, script = style_and_script()
-    return environment.get_template("drill.html.j2"), style + own, script

@@ -19,7 +19,8 @@ from muster.drills.report.making import PHASE_NAMES, Phase, Recorded, phases, ti
 from muster.drills.report.result import Result
 from muster.drills.report.table import longest_text, slowest
 from muster.events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
-from muster.replay.report.page import SpanOnPage, Stretch, shown
+from muster.replay.html.chart import SpanOnPage, Stretch
+from muster.replay.html.document import shown
 from muster.replay.text.grammar import plural
 from muster.replay.text.times import duration, wall_ms_of
 

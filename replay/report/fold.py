@@ -17,12 +17,14 @@ from muster.replay.history.transitions import Step, Transition, Transitions
 from muster.replay.history.window import WHOLE, AtTime, Cut, Place, Window, bounds
 from muster.replay.history.wording import jump_text, missing_text
 from muster.replay.history.wrong_times import AS_RECORDED, Times
+from muster.replay.html.chart import Mark
+from muster.replay.html.document import shown
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
 from muster.replay.report.lanes import Lanes
 from muster.replay.report.lives import Latest, Lives
-from muster.replay.report.page import LIMITS, Limits, Mark, Missing, Page, Shift, shown
+from muster.replay.report.page import LIMITS, Limits, Missing, Page, Shift
 from muster.replay.report.stories import Brief, Total, brief, shift, story
 from muster.replay.text.times import duration, instant
 

@@ -6,11 +6,13 @@ from typing import TypeVar
 
 from muster.events.ids import MemberId
 from muster.events.state import Member
+from muster.replay.html.chart import SpanOnPage
+from muster.replay.html.document import shown
 from muster.replay.incidents.episode.identity import Identities, Life, ProcessIdentity
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.wording import host, short_member_id
 from muster.replay.report.lives import EndedLife, Lives
-from muster.replay.report.page import Lane, Limits, SpanOnPage, shown
+from muster.replay.report.page import Lane, Limits
 
 NAME_MAX = 120
 SILENCE_MIN_MS = 1_000

@@ -1,27 +1,13 @@
-"""The values that a report shows. All are plain, all texts are safe to show, instants are wall clock ms.
-
-What the page draws is arrays, to be short: the script reads them by position, in the order of the fields.
-"""
+"""The values that a report shows. All are plain, all texts are safe to show, instants are wall clock ms."""
 
 from typing import Final
 
 import msgspec
 
 from muster.replay.history.window import Bounds, WindowEdge
+from muster.replay.html.chart import Band, Mark, SpanOnPage, Stretch
 from muster.replay.incidents.grade import Grade
-from muster.replay.text.printable import printable
 from muster.replay.text.times import Instant
-
-TEXT_MAX = 400
-"""Characters of any text that a client has a say in; a client id may have 32 KiB."""
-
-
-def shown(text: str, most: int = TEXT_MAX) -> str:
-    """The text without control characters, and of a bounded length; what is cut off is counted."""
-    cut = printable(text[:most])[:most]
-    if len(cut) == most and (len(text) > most or cut != text):
-        return f"{cut}… ({len(text):,} characters)"
-    return cut
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,32 +28,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LIMITS: Final = Limits()
-
-
-class Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """A time in which a member had so many partitions; None: not known."""
-
-    begin_ms: int
-    end_ms: int
-    partitions: int | None
-
-
-class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """A mark at one moment of a lane: how a member went ('left', 'expired'), or 'came-back'."""
-
-    at_ms: int
-    what: str
-
-
-class SpanOnPage(msgspec.Struct, frozen=True, array_like=True):
-    begin_ms: int
-    end_ms: int
-
-
-class Band(msgspec.Struct, frozen=True, array_like=True):
-    begin_ms: int
-    end_ms: int
-    generation: int
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):

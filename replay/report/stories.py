@@ -2,12 +2,13 @@
 
 import msgspec
 
+from muster.replay.html.document import shown
 from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.rebalances.wording import name, partitions, who
 from muster.replay.render.incident_table import cost_text
 from muster.replay.report.lanes import Lanes
-from muster.replay.report.page import IncidentOnPage, Shift, Told, shown
+from muster.replay.report.page import IncidentOnPage, Shift, Told
 from muster.replay.text.grammar import few
 from muster.replay.text.times import duration, wall_ms_of
 

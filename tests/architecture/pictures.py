@@ -98,6 +98,7 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "form": "table, JSON, Markdown",
         "garbage": "Python's garbage collector",
         "history": "what happened to a group",
+        "html": "base and chart of pages",
         "incidents": "kinds, evidence, cost",
         "logs": "reads logs and exports",
         "packed": "values in little room",

@@ -5,22 +5,16 @@ Names are data: the template escapes them. What is too long for the limit of a g
 
 import re
 from datetime import UTC, tzinfo
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from jinja2 import PackageLoader, Template
-
-from muster import DISTRIBUTION
 from muster.replay.fleet.questions.queries import AskedRows
 from muster.replay.fleet.questions.show import partition_time
 from muster.replay.fleet.report.facts import ROWS_MAX, STORIES_OF_GROUP, FleetFacts, facts_of
 from muster.replay.fleet.report.heat import LEVELS
+from muster.replay.html.document import PAGE_BYTES_MAX, kit, shown, told_in
 from muster.replay.incidents.families import Family, family_of
-from muster.replay.report.html import PAGE_BYTES_MAX, policy, style_and_script, templates, told_in
-from muster.replay.report.page import shown
 from muster.replay.text.times import Instant, duration, instant
 
 CULPRITS_MAX: Final = 20
@@ -32,14 +26,13 @@ def document(
     facts: FleetFacts, tables: str, *, made_ms: int, zone: tzinfo = UTC, asked: AskedRows | None = None
 ) -> str:
     """The document, however long. `zone`: in which it tells times; in UTC if the zone has no name."""
-    template, style = _parts()
 
     def told(at: Instant) -> str:
         whole = told_in(at, zone)
         return f"{whole[:19]}{whole[23:]}"
 
     window = asked or AskedRows()
-    return template.render(
+    return kit("muster.replay.fleet", "report", "fleet.html.j2", "fleet.css").document(
         facts=facts,
         tables=tables,
         since=None if window.since_ms is None else instant(window.since_ms),
@@ -57,9 +50,6 @@ def document(
         command=_command,
         per_group=STORIES_OF_GROUP,
         culprits=CULPRITS_MAX,
-        style=style,
-        policy=policy(style),
-        version=version(DISTRIBUTION),
     )
 
 
@@ -79,12 +69,3 @@ def fitting(
         if len(text.encode()) <= PAGE_BYTES_MAX or rows == 1:
             return text, facts
         rows //= 2
-
-
-@cache
-def _parts() -> tuple[Template, str]:
-    """The template and the style."""
-    loader = PackageLoader("muster.replay.fleet", "report")
-    environment = templates(loader)
-    own, _, _ = loader.get_source(environment, "fleet.css")
-    return environment.get_template("fleet.html.j2"), style_and_script()[0] + own

@@ -12,7 +12,7 @@ from muster.drills.report.making import result
 from muster.drills.report.result import Result
 from muster.drills.report.table import headline, print_result
 from muster.drills.report.timeline import lanes, members_waits, moments
-from muster.replay.report.page import SpanOnPage, Stretch
+from muster.replay.html.chart import SpanOnPage, Stretch
 from tests.drills.report.recorded import FAULT_MS, GROUP, NAMES, asked, rebalanced, recorded
 
 

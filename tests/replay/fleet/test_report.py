@@ -21,8 +21,8 @@ from muster.replay.fleet.report.facts import THE_REST, facts_of
 from muster.replay.fleet.report.heat import COLUMNS_MAX, LEVELS, level_of, paths_of, scale_of
 from muster.replay.fleet.report.html import document
 from muster.replay.fleet.report.teams import DEFAULT_PATTERN, GroupCost, team_of, teams_of
+from muster.replay.html.document import PAGE_BYTES_MAX
 from muster.replay.incidents.families import family_of
-from muster.replay.report.html import PAGE_BYTES_MAX
 from muster.replay.text.times import wall_ms_of
 from tests.replay.fleet.fleets import built, judged, rows_of
 from tests.replay.report.browser import Tab, browser, found, url_of

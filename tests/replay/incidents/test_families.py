@@ -8,7 +8,7 @@ import pytest
 from muster.replay.incidents.families import KINDS_OF, Family, family_of
 from muster.replay.incidents.kinds import KINDS
 
-STYLE = (Path(__file__).parents[3] / "replay" / "report" / "report.css").read_text(encoding="utf-8")
+STYLE = (Path(__file__).parents[3] / "replay" / "html" / "page.css").read_text(encoding="utf-8")
 BACKGROUNDS = {"light": ("#ffffff", "#f6f8fa"), "dark": ("#0d1117", "#161b22"), "paper": ("#ffffff",)}
 LEGIBLE = 4.5
 """The contrast that WCAG asks of text (AA)."""

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
+from muster.replay.html.document import PAGE_BYTES_MAX, in_script
 from muster.replay.report import html
-from muster.replay.report.html import PAGE_BYTES_MAX, in_script
 from tests.replay.histories import Script
 from tests.replay.report.told import busy, document_of, hostile
 from tests.replay.stories import a_night

@@ -8,8 +8,9 @@ import pytest
 from muster.events.causes import Cause
 from muster.replay.history.items import Broken, Happened, LogPosition, Unreadable, with_gaps
 from muster.replay.history.window import AtSeq
+from muster.replay.html.document import TEXT_MAX, shown
 from muster.replay.incidents.grade import Grade
-from muster.replay.report.page import TEXT_MAX, Limits, Page, shown
+from muster.replay.report.page import Limits, Page
 from muster.replay.report.stories import SEQS_MAX, brief
 from tests.judge.case import make_case
 from tests.replay.histories import Script
