@@ -70,7 +70,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], conditio
     query = f"select * from {read_parquet(paths)} where {condition}"  # noqa: S608 -- a condition of ours
     rows = 0
     with new_parquet(to, schema_of(table)) as writer:
-        found: pa.RecordBatchReader = connection.execute(query).to_arrow_reader(BATCH_ROWS)
+        found: pa.RecordBatchReader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
         for batch in found:
             writer.write_batch(batch.cast(schema_of(table)))
             rows += batch.num_rows

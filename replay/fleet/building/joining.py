@@ -72,7 +72,7 @@ def _join(folder: Path, parts: Sequence[Part], to: Path, scratch: Path) -> int:
     files = read_parquet(folder / part.path for part in parts)
     rows = 0
     with duckdb.connect(config=config) as connection, new_parquet(to, schema) as writer:
-        found: pa.RecordBatchReader = connection.execute(f"from {files} order by {order}").to_arrow_reader(BATCH_ROWS)
+        found: pa.RecordBatchReader = connection.sql(f"from {files} order by {order}").to_arrow_reader(BATCH_ROWS)
         for batch in found:
             writer.write_batch(batch.cast(schema))
             rows += batch.num_rows

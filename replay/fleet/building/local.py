@@ -38,7 +38,7 @@ class LocalEngine:
             with duckdb.connect(config=config) as connection:
                 connection.register("records", source.reader())
                 try:
-                    ordered = connection.execute(f"{query} order by 1, 3")
+                    ordered = connection.sql(f"{query} order by 1, 3")
                     batches: pa.RecordBatchReader = ordered.to_arrow_reader(BATCH_ROWS)
                     return fold_batches(batches, task, watch)
                 except (duckdb.Error, pa.ArrowException):

@@ -281,7 +281,7 @@ def _chosen(table: str, moment: str, asked: AskedRows) -> str:
 
 def _answer(connection: duckdb.DuckDBPyConnection, name: str, query: str, values: Mapping[str, object]) -> Answer:
     given = {each: value for each, value in values.items() if f"${each}" in query}
-    found: pa.Table = connection.execute(query, given).to_arrow_table()
+    found: pa.Table = connection.sql(query, params=given).to_arrow_table()
     columns = [_values(column) for column in found.columns]
     return Answer(name=name, columns=tuple(found.column_names), rows=tuple(zip(*columns, strict=True)))
 

@@ -111,7 +111,7 @@ def spooled(folder: Path, partition: int) -> Iterator[pa.RecordBatch]:
     rows = "read_parquet($files, hive_partitioning = false)"
     query = f"select at_ms, key, value from {rows} order by at_ms, rank, group_number, number"  # noqa: S608 -- of ours
     with duckdb.connect(config=config) as connection:
-        found: pa.RecordBatchReader = connection.execute(query, {"files": files}).to_arrow_reader(BATCH_ROWS)
+        found: pa.RecordBatchReader = connection.sql(query, params={"files": files}).to_arrow_reader(BATCH_ROWS)
         yield from found
 
 

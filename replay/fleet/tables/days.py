@@ -169,7 +169,7 @@ def _with_all_memory(connection: duckdb.DuckDBPyConnection, name: str, days: Seq
 
 def _answered(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int]) -> pa.Table:
     _touch(connection, days)
-    return connection.execute(QUERIES[name]).to_arrow_table()
+    return connection.sql(QUERIES[name]).to_arrow_table()
 
 
 def _touch(connection: duckdb.DuckDBPyConnection, days: Iterable[int]) -> None:
