@@ -173,7 +173,7 @@ async def test_who_reads_the_tables_has_an_hour_however_many_builds_are_made(tmp
     reader.execute(f"create view rebalances as from {files_of}")
     for share in (0.6, 0.8, 1.0):
         await built(up_to(storage, share), tmp_path)
-    counted = reader.sql("select count(*) from rebalances").fetchone()
+    counted = reader.execute("select count(*) from rebalances").fetchone()
     assert counted is not None
     assert counted[0] == told.rows("rebalances")
     next_one = tmp_path / "_builds" / "000002.json"
