@@ -1,9 +1,9 @@
 """An episode -> its incidents: each act and each rebalance belongs to one, or to none.
 
 claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
-rebalances   the one that holds it has it, else the one that emptied the group in it, else the one that claimed its
-             trigger; a cooperative assignor's next round, and what a leader asks for again at once, belongs to the one
-             before it; else the first that claimed any of its acts; what is left is unknown
+rebalances   the one that holds it has it, else the one that claimed its trigger, unless that ended orderly and another
+             one emptied the group; a cooperative assignor's next round, and what a leader asks for again at once,
+             belongs to the one before it; else the first that claimed any of its acts; what is left is unknown
 parents      an incident that began within another one that lasted longer, and that other is of many processes
 """
 
@@ -166,9 +166,11 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
 
 
 def _blame_for_emptiness(episode: Episode, drafts: Sequence[_Draft]) -> None:
-    """Give each rebalance that ended in an empty group to the incident that emptied it, whoever began the rebalance: of
-    those whose members left in it, the last that was no orderly end. One that a claim holds stays there, but not its
-    cost."""
+    """Charge each rebalance that ended in an empty group to the incident that emptied the group.
+
+    That is the last disorderly one among those whose members left during the rebalance, no matter which began it. The
+    rebalance moves there, too, if an orderly end began it, unless a claim holds it.
+    """
     by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
     owners = {id(each): draft for draft in drafts for each in draft.rebalances}
     for rebalance in episode.rebalances:
@@ -181,7 +183,7 @@ def _blame_for_emptiness(episode: Episode, drafts: Sequence[_Draft]) -> None:
         if blamed is None:
             continue
         blamed.emptied.append(rebalance)
-        if not any(each is rebalance for each in owner.claim.held):
+        if owner.name in ORDERLY_ENDS and not any(each is rebalance for each in owner.claim.held):
             owner.rebalances = [each for each in owner.rebalances if each is not rebalance]
             blamed.rebalances.append(rebalance)
 
