@@ -70,13 +70,14 @@ def _answer(result: WhatIf) -> str:
 
 def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
     yield "With", Text("\n").join(text(f"{name}={value}") for name, value in result.settings.items())
-    of_those = " (as recorded" + (", of those that can be told)" if result.cannot_tell else ")")
-    yield "Cost", text(f"{result.recorded}{of_those}")
-    yield "Would cost", text(str(result.played))
+    of_those = ", of those that can be told; the others are in neither sum" if result.cannot_tell else ""
+    yield "Cost", text(f"{result.recorded} (as recorded{of_those})")
+    yield "Would cost", text(f"{'at least ' if result.cannot_tell or result.besides_unknown else ''}{result.played}")
     if result.would:
         yield "Would have", text(plural(result.would, "rebalance"))
     if result.cannot_tell:
-        yield "Cannot tell", text(plural(result.cannot_tell, "rebalance"), "yellow")
+        cost = f"at least {result.undecided} as recorded"
+        yield "Cannot tell", text(f"{plural(result.cannot_tell, 'rebalance')}: {cost}", "yellow")
     if result.besides:
         yield "Besides", text(f"{plural(result.besides, 'rebalance')} that the log does not have", "red")
     if result.besides_unknown:
@@ -126,6 +127,8 @@ def _reason(each: Replayed | Additional) -> str:
 def _cost(each: Line) -> str:
     """The cost, where it is known, and another one than was recorded."""
     recorded = each.recorded if isinstance(each, Replayed) else None
-    if each.played is None or each.played == recorded:
+    if each.played is None:
+        return "" if recorded is None else f"; as recorded {recorded}"
+    if each.played == recorded:
         return ""
     return f"; {each.played}" if recorded is None else f"; {each.played}; as recorded {recorded}"

@@ -6,6 +6,7 @@ from typing import Final
 
 from muster.events.ids import GroupId
 from muster.replay.history.window import Bounds
+from muster.replay.text.grammar import plural
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Standstill, Verdict, WhatIf
 
@@ -24,6 +25,7 @@ class Counted:
         self._avoided_ms = 0
         self._recorded = Standstill(not_stable_ms=0, partition_ms=0)
         self._played = Standstill(not_stable_ms=0, partition_ms=0)
+        self._undecided = Standstill(not_stable_ms=0, partition_ms=0)
         self._besides: Counter[Verdict] = Counter()
         self._replayed: deque[Replayed] = deque(maxlen=LISTED_MAX)
         self._additional: deque[Additional] = deque(maxlen=LISTED_MAX)
@@ -42,6 +44,8 @@ class Counted:
         self._replayed.append(line)
         if line.recorded is not None and line.played is not None:
             self._recorded, self._played = _sum(self._recorded, line.recorded), _sum(self._played, line.played)
+        elif line.recorded is not None:
+            self._undecided = _sum(self._undecided, line.recorded)
 
     def result(
         self,
@@ -52,6 +56,7 @@ class Counted:
         window: Bounds | None = None,
     ) -> WhatIf:
         """The answer, once every verdict was taken."""
+        unknown = self._counts[Verdict.CANNOT_TELL] + self._besides[Verdict.CANNOT_TELL]
         return WhatIf(
             group_id=group_id,
             log=log,
@@ -68,14 +73,24 @@ class Counted:
             notes=tuple(notes),
             recorded=self._recorded,
             played=self._played,
-            advice=advice(self._recorded, self._played),
+            undecided=self._undecided,
+            advice=advice(self._recorded, self._played, unknown),
             window=window,
         )
 
 
-def advice(recorded: Standstill, played: Standstill) -> str:
-    """Which settings cost less, whatever the number of rebalances; empty: there is no difference that matters."""
+def advice(recorded: Standstill, played: Standstill, unknown: int = 0) -> str:
+    """Which settings cost less, whatever the number of rebalances; empty: there is no difference that matters.
+
+    `unknown`: how many cannot be told. They may turn the comparison round, so that it is no advice.
+    """
     more = _more(recorded, played)
+    if more and unknown:
+        way = "more" if more > 0 else "less"
+        return (
+            f"{plural(unknown, 'rebalance')} cannot be told; the others would have cost {way} with these settings"
+            f" ({played}) than they did ({recorded})"
+        )
     if more > 0:
         return f"keep the recorded settings: with these it would have cost more ({played}) than it did ({recorded})"
     return f"with these settings it would have cost less ({played}) than it did ({recorded})" if more < 0 else ""

@@ -191,7 +191,9 @@ class Player:
             return
         if one is not None:
             play.pace = pace_of(fact, group.members, self._ahead.following)
-            one.doubt = self._doubt(fact, play, one.subjects)
+            one.doubt = self._doubt(fact, play, one.subjects, group)
+            if telling.are_restarts(fact, play, group):
+                one.grade = Grade.INFERRED
             self._open.append(one)
         elif self._open and not self._is_settled:
             self._fold_in(fact, self._open[-1])
@@ -336,9 +338,9 @@ class Player:
                 break
         return one
 
-    def _doubt(self, fact: Fact, play: Play, subjects: frozenset[MemberId]) -> str:
+    def _doubt(self, fact: Fact, play: Play, subjects: frozenset[MemberId], group: Group) -> str:
         behind, self._behind = self._behind, ""
-        doubt = telling.doubt(fact, self._altered, play, is_static=self._alterations.is_static)
+        doubt = telling.doubt(fact, self._altered, play, group, is_static=self._alterations.is_static)
         return doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else behind)
 
     def _attribute(self, fed: Open | None) -> None:
@@ -367,6 +369,7 @@ class Player:
             elif one.started.why.cause is _LEFT and any(each.member_id in one.subjects for each in play.expired):
                 self._verdicts.cannot_tell(one.started, telling.WHEN_MISSED)
             else:
+                one.doubt = one.doubt or telling.doubt_of_other(one, self._open, play)
                 self._verdicts.would_not(one, telling.would_not_text(one, self._open, play))
                 self._last_avoided_ms = one.started.why.decided_ms
         self._close()

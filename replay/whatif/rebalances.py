@@ -212,6 +212,6 @@ def _replayed(asked: _Asked, verdict: Verdict) -> Replayed:
         grade=Grade.UNKNOWN if verdict is Verdict.CANNOT_TELL else asked.grade,
         reason=asked.reason,
         would_begin_at=instant(begins_ms) if begins_ms is not None else None,
-        recorded=asked.recorded_cost if is_known else None,
+        recorded=asked.recorded_cost if asked.control else None,
         played=asked.played_cost if is_known else None,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.events.events import MemberEvent, MemberJoined
-from muster.events.state import Member
+from muster.events.state import Group, Member
 from muster.replay.incidents.grade import Grade
 from muster.replay.text.times import duration, instant
 from muster.replay.whatif.alterations import Altered
@@ -26,12 +26,12 @@ WHEN_MISSED = (
 )
 
 
-def doubt(fact: Fact, altered: Altered, play: Play, *, is_static: bool) -> str:
-    """Why it cannot be told whether the rebalance would have happened; empty: it can."""
-    return next(_doubts(fact, altered, play, is_static=is_static), "")
+def doubt(fact: Fact, altered: Altered, play: Play, group: Group, *, is_static: bool) -> str:
+    """Why it cannot be told whether the rebalance would have happened; empty: it can. `group`: as recorded before."""
+    return next(_doubts(fact, altered, play, group, is_static=is_static), "")
 
 
-def _doubts(fact: Fact, altered: Altered, play: Play, *, is_static: bool) -> Iterator[str]:
+def _doubts(fact: Fact, altered: Altered, play: Play, group: Group, *, is_static: bool) -> Iterator[str]:
     for event in fact.events:
         if not isinstance(event, MemberEvent) or event.member.group_instance_id is not None:
             continue
@@ -44,15 +44,27 @@ def _doubts(fact: Fact, altered: Altered, play: Play, *, is_static: bool) -> Ite
         if isinstance(event, MemberJoined):
             for silent in play.silent.values():
                 if silent.client_id == member.client_id:
-                    yield from _of_silent(silent, member, is_static=is_static)
+                    is_waited_for = silent.member_id in group.members
+                    yield from _of_silent(silent, member, is_static=is_static, is_waited_for=is_waited_for)
 
 
-def _of_silent(silent: Member, member: Member, *, is_static: bool) -> Iterator[str]:
-    """A dynamic member came, and one of its client id is silent."""
+def are_restarts(fact: Fact, play: Play, group: Group) -> bool:
+    """Whether one of those who came is taken for a silent member's process, restarted; that is inferred."""
+    came = {event.member.client_id for event in fact.events if isinstance(event, MemberJoined)}
+    waited_for = (each for each in play.silent.values() if each.member_id in group.members)
+    return any(each.client_id in came and each.group_instance_id is None for each in waited_for)
+
+
+def _of_silent(silent: Member, member: Member, *, is_static: bool, is_waited_for: bool) -> Iterator[str]:
+    """A dynamic member came, and one of its client id is silent.
+
+    `is_waited_for`: the log has the silent one still as a member. Its process, were it alive, would have gone on under
+    its id, which was valid; so it was restarted, as `why` says, too.
+    """
     if silent.client_host != member.client_host:
         if is_static:
             yield f"it is not known whether {member.client_id!r} moved to {member.client_host}, or is new there"
-    elif silent.group_instance_id is None:
+    elif silent.group_instance_id is None and not is_waited_for:
         yield (
             f"the log does not tell whether {member.client_id!r} was restarted, or only silent: then it would have gone"
             " on as the member that it was"
@@ -94,12 +106,28 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
         return FOLLOWED
     if one.subjects & play.kept:
         return "the process would have come back as the same member, within its session"
-    since_ms = one.started.why.decided_ms
-    parts = (play.part_of(each, since_ms, is_loss=each in one.lost) for each in sorted(one.subjects))
-    running = next((each for each in parts if each is not None), None)
+    running = _running(one, play)
     if running is not None:
         return f"it would have been a part of {_name(running, together)}"
     return "nothing that was recorded would have started one with these settings"
+
+
+def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:
+    """Why it cannot be told: it would have been a part of, or followed from, one that cannot; empty: it can."""
+    other = one.follows
+    if other is None and not one.subjects & play.kept:
+        running = _running(one, play)
+        other = next((each for each in together if running is not None and each.begun is running), None)
+    if other is None or not other.doubt:
+        return ""
+    return f"it depends on the one that began with seq {other.started.seq}, which cannot be told"
+
+
+def _running(one: Open, play: Play) -> Started | None:
+    """The rebalance of the play that one that was recorded would have been a part of."""
+    since_ms = one.started.why.decided_ms
+    parts = (play.part_of(each, since_ms, is_loss=each in one.lost) for each in sorted(one.subjects))
+    return next((each for each in parts if each is not None), None)
 
 
 def _name(running: Started, together: Sequence[Open]) -> str:

@@ -42,7 +42,8 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recorded"):
     """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened.
 
-    `recorded`, `played`: the cost as it was, and with the other settings; None where it is not known. What would not
+    `recorded`, `played`: the cost as it was, and with the other settings; None where it is not known: the second one is
+    not for a rebalance that cannot be told. What would not
     have happened costs the silence of its members, and may have made another one longer.
 
     `generation_id`: the generation by which `muster replay why` finds it, as far as it led to one.
@@ -82,7 +83,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
     The counts are of all, in the window if there is one. `besides` and `besides_unknown` are those of `additional`, by
     verdict; `left_out`: earlier rebalances that are counted, and not listed. `recorded` and `played`: the cost of all
-    those whose cost is known both ways, and of those that the log does not have; `advice` goes by these.
+    those whose cost is known both ways, and of those that the log does not have; `advice` goes by these. `undecided`:
+    what the rebalances that cannot be told cost as recorded, at least; it is in neither sum.
     """
 
     group_id: GroupId
@@ -100,5 +102,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     recorded: Standstill
     played: Standstill
+    undecided: Standstill
     advice: str
     window: Bounds | None = None

@@ -3,6 +3,7 @@
 import pytest
 
 from muster.replay.incidents.cost import partition_ms
+from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import advice
 from muster.replay.whatif.verdict import Standstill, Verdict
@@ -12,6 +13,7 @@ from tests.replay.whole import History, rebalances, what_if
 
 A_CRASH_AND_A_JOIN: list[Deed] = [(5, "crash", "b"), (20, "start", "d"), (100, "start", "e")]
 DYNAMIC = Settings(is_static=False)
+RESTARTS: list[Deed] = [(5, "crash", "b"), (25, "start", "b"), (40, "start", "d")]
 
 
 def stood_ms(history: History) -> int:
@@ -56,13 +58,46 @@ def test_a_restart_that_is_absorbed_costs_its_silence_alone() -> None:
     assert back.played == Standstill(not_stable_ms=0, partition_ms=0)
 
 
+def test_a_process_that_comes_back_before_its_former_id_is_gone_was_restarted() -> None:
+    """As `why` says. So the cost of waiting for the former id is counted, and the longer session is not advised."""
+    script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (60, "crash", "a"), (200, "start", "e")]
+    history = history_of(live(script, DYNAMIC, until_s=300, begins="a"))
+    result = what_if(history, Alterations(session_timeout_ms=60_000))
+    assert result.cannot_tell == 0
+    assert result.rebalances[1].grade is Grade.INFERRED
+    assert result.advice.startswith("keep the recorded settings")
+
+
 def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
-    """It is in neither sum."""
+    """It is in neither sum; what it cost as recorded is said beside them, and the comparison is no advice."""
     history = history_of(live([(5, "crash", "b")], Settings(), until_s=60))
     result = what_if(history, Alterations(session_timeout_ms=1_000_000))
     assert result.rebalances[-1].verdict is Verdict.CANNOT_TELL
-    assert (result.rebalances[-1].recorded, result.rebalances[-1].played) == (None, None)
+    assert result.rebalances[-1].recorded is not None
+    assert result.rebalances[-1].played is None
     assert result.recorded == result.played
+    assert result.undecided == result.rebalances[-1].recorded
+    assert result.undecided.partition_ms > 0
+
+
+def test_a_comparison_that_leaves_rebalances_out_is_no_advice() -> None:
+    """They may turn it round: it says how many there are, and asks nobody to keep or change a setting."""
+    less, more = (Standstill(not_stable_ms=0, partition_ms=ms) for ms in (37_000, 667_000))
+    assert advice(less, more, 2).startswith("2 rebalances cannot be told; the others would have cost more")
+    assert advice(more, less, 1).startswith("1 rebalance cannot be told; the others would have cost less")
+    assert advice(less, less, 1) == ""
+
+
+def test_a_part_of_what_cannot_be_told_cannot_be_told() -> None:
+    """Else the sums would have the one as saved, and not the other that it would have made longer."""
+    history = history_of(live(RESTARTS, DYNAMIC, until_s=120))
+    result = what_if(history, Alterations(session_timeout_ms=60_000))
+    unknown = {each.seq for each in result.rebalances if each.verdict is Verdict.CANNOT_TELL}
+    parts = [each for each in result.rebalances if "depends on the one that began with seq" in each.reason]
+    assert parts
+    assert {each.verdict for each in parts} == {Verdict.CANNOT_TELL}
+    named = [each for each in result.rebalances if "part of the one that began with seq" in each.reason]
+    assert not unknown & {int(each.reason.rpartition(" ")[2]) for each in named}
 
 
 @pytest.mark.parametrize(
