@@ -22,7 +22,7 @@ from muster.coordinator.settings.settings import Settings
 from muster.events.kafka.link import CONFIG_OF_A_MUSTER
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
-from tests.brokers.child import leashed, signal_group
+from tests.brokers.child import as_installed, leashed, signal_group
 from tests.clients.consumers import Confluent
 from tests.clients.probe import described
 from tests.conformance.wire import Connection, ms
@@ -38,7 +38,7 @@ def muster(
     *arguments: str, cwd: Path | None = None, variables: Mapping[str, str] = {}
 ) -> subprocess.CompletedProcess[str]:
     """The command, run to its end."""
-    command, env = [sys.executable, "-m", "muster", *arguments], {**os.environ, **variables}
+    command, env = [sys.executable, "-m", "muster", *arguments], {**as_installed(), **variables}
     return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, cwd=cwd, env=env, check=False)
 
 

@@ -286,7 +286,14 @@ class Aiokafka(RunningConsumer):
         }
         self._consumer = aiokafka.AIOKafkaConsumer(**{**config, **self.OTHER_CONFIG})
         self.subscribe([self.topic])
-        await self._consumer.start()
+        starting = asyncio.ensure_future(self._consumer.start())
+        while not starting.done() and not self._ending.is_set():  # it waits for a topic that is not there
+            await asyncio.wait({starting}, timeout=POLL_MS / 1000)
+        if self._ending.is_set():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        else:
+            starting.result()
 
     def subscribe(self, topics: Sequence[str]) -> None:
         assigned_now = self._assigned_now

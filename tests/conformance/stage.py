@@ -15,7 +15,7 @@ from tests.conformance.eras import Era, version_in
 from tests.conformance.member import Member, Reply, by_topic
 from tests.conformance.servers import Server
 from tests.conformance.transcript import Transcript
-from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_EVERY_S, Connection, Fields
+from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_AT_LAST_EVERY_S, LOOK_EVERY_S, Connection, Fields
 
 NO_SUCH_ID: Final = "00000000-0000-4000-8000-000000000000"
 
@@ -211,16 +211,20 @@ class Stage:
         members: int | None = None,
         group_id: str | None = None,
     ) -> Fields:
-        """Watch a group, unseen by the transcript, until it is so. Raises `TimeoutError` with what it was last."""
+        """Watch a group, unseen by the transcript, until it is so. Raises `TimeoutError` with what it was last.
+
+        Less often the longer it takes: two dozen scripts that wait for time to pass would keep both servers busy.
+        """
         watch = await self._watching()
-        deadline = time.monotonic() + CONDITION_WITHIN_S
+        deadline, look_in_s = time.monotonic() + CONDITION_WITHIN_S, LOOK_EVERY_S
         while True:
             group = await self._described(watch, group_id)
             if state in (None, group["group_state"]) and members in (None, len(group["members"])):
                 return group
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"not within {CONDITION_WITHIN_S} s: {state=} {members=}; the group was {group}")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(look_in_s)
+            look_in_s = min(1.5 * look_in_s, LOOK_AT_LAST_EVERY_S)
 
     async def _described(self, watch: Connection, group_id: str | None = None) -> Fields:
         asked = {"groups": [group_id or self.group_id], "include_authorized_operations": False}
