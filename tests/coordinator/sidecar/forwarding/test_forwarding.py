@@ -15,6 +15,7 @@ from muster.coordinator.group.outcomes import (
 )
 from muster.coordinator.peers.link.peer_messages import KNOWN, LENGTH, NotOwned, RequestSuperseded
 from muster.coordinator.sidecar.forwarding import edge as edge_module
+from muster.coordinator.sidecar.relay import broker_side
 from muster.events.connection import ConnectionEnd
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
@@ -70,6 +71,13 @@ async def test_a_parked_join_holds_up_nobody_else() -> None:
         assert parse("JoinGroup", 3, payload).generation_id == 7
 
 
+@pytest.fixture
+def short_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of a client that hangs up has no ten seconds more to be answered in."""
+    monkeypatch.setattr(broker_side, "LINGER_S", 0.05)
+
+
+@pytest.mark.usefixtures("short_linger")
 async def test_a_client_that_has_gone_waits_no_more() -> None:
     """The owner is told, so its parked join counts for nobody."""
     async with forwarding() as stage:
@@ -93,6 +101,7 @@ async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() ->
         assert gone == [command.caller.request_id]
 
 
+@pytest.mark.usefixtures("short_linger")
 @pytest.mark.parametrize("by_client", [True, False])
 async def test_the_owner_learns_how_the_clients_connection_to_the_edge_ended(by_client: bool) -> None:
     """Where the edge itself is lost, nobody knows what became of the client."""
