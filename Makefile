@@ -4,6 +4,8 @@ VENV ?= .venv
 VENV_QUICK ?= .venv-quick
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
+# One more than processors: half of the time tests wait for clients, brokers and time-outs.
+WORKERS ?= 3
 # Hundreds of processes are started: without compiled files each would compile all that it imports, for a second or more.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -59,10 +61,10 @@ lint: $(VENV)/.all
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.all
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 coverage: $(VENV)/.all ## All tests, and the lines and branches that they run: 95 % of rules and events at least
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=
 	$(BIN)/coverage report --include='events/*,coordinator/group/*' --fail-under=95
 	$(BIN)/coverage report
 

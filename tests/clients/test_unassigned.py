@@ -1,7 +1,8 @@
 """Real clients whose partitions are assigned to nobody, and the group config by which Muster asks for a rebalance."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tests.clients.test_refused_clients import configured, told
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
 from tests.waiting import until_so
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
+
+SIDE_BY_SIDE = 3
 
 GROUP = "grown"
 KNOWN_WITHIN_MS = 2_000
@@ -48,11 +51,9 @@ def incidents(muster: MusterProcess, kind: str) -> list[str]:
     return [each["headline"] for each in told(muster, GROUP) if each["kind"] == kind]
 
 
-def test_a_topic_that_grew_behind_a_restarted_static_leader_is_consumed_with_the_config(
-    tmp_path: Path, library: type[RunningConsumer]
-) -> None:
+def grown_topic(directory: Path, library: type[RunningConsumer]) -> None:
     """The leader may not know that it leads (KIP-345); whoever of them notices first, all eight have a consumer."""
-    with running_muster(log=sqlite_log(tmp_path), topics=["orders:6"]) as muster:
+    with running_muster(log=sqlite_log(directory), topics=["orders:6"]) as muster:
         fresh = configured(library, FRESH[library])
         one, two = two_static(muster, fresh)
         configure(muster)
@@ -70,11 +71,9 @@ def test_a_topic_that_grew_behind_a_restarted_static_leader_is_consumed_with_the
             assert incidents(muster, "enforced") == [f"{asked_for} from 6 to 8 partitions"]
 
 
-def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for_with_the_config(
-    tmp_path: Path, library: type[RunningConsumer]
-) -> None:
+def another_topic(directory: Path, library: type[RunningConsumer]) -> None:
     """None of the client families asks for it; without the config it is told (test_refused_clients.py)."""
-    with running_muster(log=sqlite_log(tmp_path), topics=["orders:6", "payments:2"]) as muster:
+    with running_muster(log=sqlite_log(directory), topics=["orders:6", "payments:2"]) as muster:
         one, two = two_static(muster, library)
         configure(muster)
         two.close()
@@ -93,3 +92,27 @@ def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for_wit
         assert unassigned.endswith("until the next assignment")
         two.close()
         one.close()
+
+
+Case = Callable[[Path, type[RunningConsumer]], None]
+
+
+@pytest.fixture(scope="module")
+def played(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[tuple[Case, type[RunningConsumer]], "Future[None]"]]:
+    """The cases that were asked for, some at a time: they wait for Metadata and delays, most of the time."""
+    items = [item for item in request.session.items if item.path == request.path]
+    asked_for = [(each.callspec.params["case"], each.callspec.params["library"]) for each in items]  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        yield {
+            (case, library): pool.submit(case, tmp_path_factory.mktemp(case.__name__), library)
+            for case, library in asked_for
+        }
+
+
+@pytest.mark.parametrize("case", [grown_topic, another_topic], ids=lambda case: case.__name__)
+def test_partitions_of_nobody_are_rebalanced_for_with_the_config(
+    played: Mapping[tuple[Case, type[RunningConsumer]], "Future[None]"], case: Case, library: type[RunningConsumer]
+) -> None:
+    played[case, library].result()
