@@ -1,4 +1,4 @@
-"""First in the path of child processes: they have no Hypothesis, as where Muster is installed. kio imports it if it can.
+"""First in the path of child processes, which have no Hypothesis, as an installed Muster: kio imports it where it is.
 
 That is a quarter of the processor time of each start.
 """
