@@ -14,15 +14,17 @@ partitions_moved       partitions that went from one member to another, in one r
                        cooperative assignor
 partitions_moved_back  those of these moves that came to nothing: in the end the partition was where it had been. Of
                        dynamic members, who it was is known by client id and host, where no two members share them
+unassigned_partition_ms  of that: the partitions of topics that members subscribed and nobody was assigned; None where
+                       no assignment tells how many a topic has
 restarts_absorbed      static members that came back to their places, and spared the group the rebalances of a leave and
-                       a join
+                       a join; a process that lives on, and joins again after an outage of the coordinator or on the
+                       connection that it had, is none
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import AnyAct, CameBack
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.incident import Cost
 from muster.replay.rebalances.moves import decode_assignment
@@ -33,18 +35,20 @@ _Key = tuple[str, ...]
 
 def cost_of(
     rebalances: Sequence[Rebalance],
-    acts: Iterable[AnyAct] = (),
     *,
     silent_ms: Iterable[int | None] = (),
     empty_partition_ms: int = 0,
+    unassigned_partition_ms: int | None = 0,
+    restarts_absorbed: int = 0,
 ) -> Cost:
-    """The cost of these rebalances and acts together; None for what is not known of each of them.
+    """The cost of these rebalances together; None for what is not known of each of them.
 
-    `silent_ms`, `empty_partition_ms`: the partition time outside of rebalances; the former of each silence.
+    `silent_ms`, `empty_partition_ms`, `unassigned_partition_ms`: the partition time outside of rebalances; the first of
+    each silence.
     """
     durations = [each.duration_ms for each in rebalances]
     silences = list(silent_ms)
-    stopped_ms = [*map(partition_ms, rebalances), *silences, empty_partition_ms]
+    stopped_ms = [*map(partition_ms, rebalances), *silences, empty_partition_ms, unassigned_partition_ms]
     moved, moved_back = _moves([each for each in rebalances if each.to_generation])
     return Cost(
         rebalances=len(rebalances),
@@ -53,9 +57,10 @@ def cost_of(
         known_partition_ms=sum(each or 0 for each in stopped_ms),
         partitions_moved=moved,
         partitions_moved_back=moved_back,
-        restarts_absorbed=sum(isinstance(act, CameBack) and act.absorbed for act in acts),
+        restarts_absorbed=restarts_absorbed,
         silent_partition_ms=_sum(silences),
         empty_partition_ms=empty_partition_ms,
+        unassigned_partition_ms=unassigned_partition_ms,
     )
 
 

@@ -28,7 +28,7 @@ from muster.replay.incidents.evidence.subscriptions import given_up as gave_up
 from muster.replay.incidents.evidence.waiting import awaited_in_vain, held_ms, waits
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
-from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN, duel, group_end, scale_down
+from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN, coordinator_outage, duel, group_end, scale_down
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim
 from muster.replay.incidents.rounds import goes_on
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, SAME_MOMENT_MS
@@ -47,6 +47,9 @@ ORDERLY_ENDS: Final = frozenset(
     kind.name for kind in (scale_down.DOWN, scale_down.SHUTDOWN, group_end.DELETED, group_end.EXPIRED)
 )
 """The kinds after which a group is empty as it was meant to be."""
+
+OF_COORDINATOR: Final = frozenset({coordinator_outage.OUTAGE.name, coordinator_outage.CHANGE.name})
+"""The kinds in which members join again because the coordinator was away: their processes were not restarted."""
 
 SPLIT: Final = (
     f"within less than {duration(QUIET_MS)} of each other there was more than is looked at together ({ACTS_MAX:,} acts"
@@ -264,10 +267,18 @@ def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> C
     acts = () if draft.name == duel.KIND.name else draft.claim.acts
     return cost_of(
         rebalances,
-        acts,
         silent_ms=(_silent_ms(act, episode) for act in acts),
         empty_partition_ms=sum(empty_ms(each, episode) for each in draft.emptied),
+        unassigned_partition_ms=draft.claim.unassigned_partition_ms,
+        restarts_absorbed=0 if draft.name in OF_COORDINATOR else sum(_is_restart(act, episode) for act in acts),
     )
+
+
+def _is_restart(act: AnyAct, episode: Episode) -> bool:
+    """Whether a static member came back to its place without a rebalance, as far as is known in a new process."""
+    if not isinstance(act, CameBack) or not act.absorbed:
+        return False
+    return not episode.connections.are_same_process(act.replaced_member_id, act.member.member_id)
 
 
 def _silent_ms(act: AnyAct, episode: Episode) -> int | None:

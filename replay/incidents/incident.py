@@ -33,6 +33,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     empty_partition_ms: int = 0
     known_partition_ms: int = 0
     restarts_absorbed: int = 0
+    unassigned_partition_ms: int | None = 0
 
     @property
     def weight(self) -> tuple[int, int, int]:

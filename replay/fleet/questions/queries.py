@@ -51,8 +51,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 PARTITION_TIME: Final = """
     select group_id, started_at, partition_ms, coalesce(partition_ms, 0) as known_partition_ms from rebalances_asked
     union all
-    select group_id, started_at, silent_partition_ms + empty_partition_ms as partition_ms,
-        coalesce(silent_partition_ms, 0) + empty_partition_ms as known_partition_ms
+    select group_id, started_at, silent_partition_ms + empty_partition_ms + unassigned_partition_ms as partition_ms,
+        coalesce(silent_partition_ms, 0) + empty_partition_ms + coalesce(unassigned_partition_ms, 0)
+            as known_partition_ms
     from incidents_asked
 """
 """The time that partitions had no consumer: in rebalances, and outside of them. Each counts when it began."""

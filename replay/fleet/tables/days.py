@@ -41,7 +41,8 @@ began as (
 ),
 told as (
     select
-        group_id, day, sum(coalesce(silent_partition_ms, 0) + empty_partition_ms) as beside_ms, count(*) as incidents,
+        group_id, day, count(*) as incidents,
+        sum(coalesce(silent_partition_ms, 0) + empty_partition_ms + coalesce(unassigned_partition_ms, 0)) as beside_ms,
         count(*) filter (grade = 'unknown' or kind = 'unknown') as unknown, sum(partitions_moved) as partitions_moved,
         first(kind order by known_partition_ms desc, coalesce(rebalancing_ms, 0) desc, started_at, incident)
             as worst_kind

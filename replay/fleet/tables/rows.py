@@ -171,6 +171,7 @@ def incident_row(told: Incident, log_partition: int) -> Row:
         cost.known_partition_ms,
         cost.partitions_moved,
         cost.partitions_moved_back,
+        cost.unassigned_partition_ms,
         cost.restarts_absorbed,
         list(told.notes),
     )

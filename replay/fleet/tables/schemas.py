@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from muster.replay.history.items import UNREADABLE_NAMED
 
-RULES_VERSION: Final = 11
+RULES_VERSION: Final = 12
 """Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
 
 _NOTES: Final = (
@@ -187,6 +187,12 @@ INCIDENTS: Final = FleetTable(
             can_be_null=True,
         ),
         Column("partitions_moved_back", COUNT, "Those moves that came to nothing; null: not known.", can_be_null=True),
+        Column(
+            "unassigned_partition_ms",
+            MS,
+            "Of that outside of rebalances, while nobody was assigned their topic; null: not known.",
+            can_be_null=True,
+        ),
         Column("restarts_absorbed", COUNT, "Static members that came back to their places without a rebalance."),
         Column("notes", TEXTS, _NOTES),
     ),

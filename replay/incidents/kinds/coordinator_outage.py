@@ -12,6 +12,7 @@ from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
 from muster.replay.incidents.episode.coordinator_absences import Away, LastKnown
+from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.incidents.evidence.naming import process_name, processes, span
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -81,6 +82,8 @@ def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
         # Its session began anew a moment after that end; and what waited for a stopped coordinator is heard after it.
         is_late = away.paused or not act.heard
         silent_from_ms = away.until_ms + (OUTAGE_AFTERMATH_MS if is_late else 0)
+        if ending(view.episode, act) is Ending.ENDED:
+            continue  # its process had ended by itself
         was_there = act.replaced_member_id in there and act.last_seen_ms <= silent_from_ms
         if was_there and _may_cost_its_id(away, act.member) and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
             yield act

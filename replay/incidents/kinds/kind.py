@@ -42,6 +42,8 @@ class IncidentClaim(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int | None = None
     until_ms: int | None = None
     """When it was, or began, and when it was over; wall clock ms. None: as its acts tell."""
+    unassigned_partition_ms: int | None = 0
+    """Partitions times the time in which nobody was assigned their topic; None: not known."""
 
 
 class EpisodeView:

@@ -12,13 +12,14 @@ import msgspec
 from muster.coordinator.group.configs import UNASSIGNED_DELAY
 from muster.events.events import GroupDeleted, GroupEmptied, GroupStabilized
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import CameBack, Phase, TopicsUnassigned, topics_text
+from muster.replay.incidents.episode.acts import AnyAct, CameBack, Phase, TopicsUnassigned, topics_text
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import UNASSIGNED_MS
+from muster.replay.rebalances.rebalance import PartitionMove
 from muster.replay.text.grammar import few
 from muster.replay.text.times import duration, instant
 
@@ -94,7 +95,47 @@ def _claim(unassigned: _Unassigned, episode: Episode) -> IncidentClaim:
         advice=(_way_out(unassigned, episode),),
         at_ms=began_ms,
         until_ms=max(began_ms, until_ms or began_ms),
+        unassigned_partition_ms=_partition_ms(unassigned, episode, until_ms or began_ms),
     )
+
+
+def _partition_ms(unassigned: _Unassigned, episode: Episode, until_ms: int) -> int | None:
+    """Partitions times the time in which nobody was assigned them; None if it is not known of each topic."""
+    costs = [_topic_ms(topic, unassigned, episode, until_ms) for topic in unassigned.topics]
+    known = [each for each in costs if each is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _topic_ms(topic: str, unassigned: _Unassigned, episode: Episode, until_ms: int) -> int | None:
+    """The same of a topic: until the first assignment that has it again, which tells how many partitions it has. So
+    does the rebalance that took them away. Others had them in between.
+    """
+    total_ms, since = 0, None
+    for act in unassigned.acts:
+        if topic in act.topics:
+            since = since or act
+        elif since is not None:
+            count = _partitions_of(topic, since, act, episode)
+            if count is None:
+                return None
+            total_ms, since = total_ms + count * (act.at_ms - since.at_ms), None
+    if since is None:
+        return total_ms
+    count = _partitions_of(topic, since, unassigned.until, episode)
+    return None if count is None else total_ms + count * max(0, until_ms - since.at_ms)
+
+
+def _partitions_of(topic: str, since: AnyAct, until: AnyAct | None, episode: Episode) -> int | None:
+    """How many partitions were taken from members at the first act, or given to members at the last one."""
+    lost, gained = _moves_in(since, episode), () if until is None else _moves_in(until, episode)
+    moves = (*(each for each in lost if each.owner is None), *(each for each in gained if each.previous is None))
+    numbers = {number for move in moves for of in move.partitions if of.topic == topic for number in of.partitions}
+    return len(numbers) or None
+
+
+def _moves_in(act: AnyAct, episode: Episode) -> tuple[PartitionMove, ...]:
+    rebalance = episode.rebalance_of(act)
+    return () if rebalance is None or rebalance.movement is None else rebalance.movement.moves
 
 
 def _headline(unassigned: _Unassigned, members: Sequence[Member], until: str) -> str:

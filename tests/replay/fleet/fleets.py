@@ -202,7 +202,8 @@ CAUSES = (
 INCIDENTS = (
     "group_id", "incident", "kind", "grade", "headline", "parent", "client_ids", "client_hosts", "started_at",
     "ended_at", "rebalances", "rebalancing_ms", "partition_ms", "silent_partition_ms",
-    "empty_partition_ms", "known_partition_ms", "partitions_moved_back", "restarts_absorbed", "notes",
+    "empty_partition_ms", "known_partition_ms", "partitions_moved_back", "unassigned_partition_ms",
+    "restarts_absorbed", "notes",
 )  # fmt: skip
 
 

@@ -59,6 +59,34 @@ def test_static_restarts_that_needed_no_rebalance_are_counted() -> None:
     assert [each.cost.restarts_absorbed for each in restarted] == [2, 1]
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("how", ["away", "paused"])
+def test_members_that_join_again_after_an_outage_were_not_restarted(how: str, restarts: int) -> None:
+    """librdkafka joins anew after a session timeout without an answer; a process that is replaced is counted."""
+    fleet = Fleet(3, static=3, library="librdkafka")
+    fleet.away(8_000) if how == "away" else fleet.paused(13_000)
+    fleet.rest(20_000)
+    if restarts:
+        fleet.run(60_000)
+        fleet.restart(2, 2_000)
+        fleet.rest(30_000)
+    told = fleet.told()
+    change = of_kind(told, "coordinator-change")
+    assert how == "away" or "came back to their places under new member ids" in change.headline
+    assert change.cost.restarts_absorbed == 0
+    assert sum(each.cost.restarts_absorbed for each in told) == restarts
+
+
+def test_a_static_member_that_joins_again_on_its_connection_was_not_restarted() -> None:
+    """It polled too late, or was unsubscribed for a while."""
+    fleet = Fleet(3, static=3, library="librdkafka")
+    fleet[2].stop_polling()
+    fleet.world.at(4_000, fleet[2].poll_again)
+    fleet.rest(20_000)
+    late = fleet.only()
+    assert (late.kind, late.rebalances, late.cost.restarts_absorbed) == ("poll-timeout", (), 0)
+
+
 def test_a_cooperative_assignor_stops_only_what_moves_or_is_lost() -> None:
     """An eager one stops all partitions."""
     told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)

@@ -14,6 +14,8 @@ from muster.events.ids import MemberId
 from muster.events.state import TopicSize
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.history.window import AtTime
+from muster.replay.render.incident_table import cost_text
+from muster.replay.text.times import wall_ms_of
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 from tests.replay.incidents.fleet import BOTH, Fleet, expect, of_kind, said
@@ -88,6 +90,29 @@ def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:
     rebalance(fleet)
     unassigned = of_kind(fleet.told(), "unassigned-topic")
     assert unassigned.headline.endswith("payments is assigned to nobody, for 1 min 01 s, until the next assignment")
+    assert unassigned.ended_at is not None
+    began_ms, ended_ms = wall_ms_of(unassigned.started_at), wall_ms_of(unassigned.ended_at)
+    assert unassigned.cost.unassigned_partition_ms == unassigned.cost.partition_ms == 6 * (ended_ms - began_ms)
+    assert cost_text(unassigned.cost) == (
+        "368.2 partition-seconds without a consumer (368.2 while nobody was assigned their topic)"
+    )
+
+
+def test_a_topic_that_the_leader_took_away_costs_the_partitions_that_it_had() -> None:
+    """Also where nobody is assigned it so far; the other topic was assigned all the time."""
+    fleet = Fleet(2)
+    fleet.world.partitions["payments"] = 6
+    for number in (1, 2):
+        fleet[number].setup = fleet[number].setup.but(topics=("orders", "payments"))
+    fleet.world.leader().rejoin_soon()
+    fleet.rest(20 * S)
+    del fleet.world.partitions["payments"]
+    fleet.world.leader().rejoin_soon()
+    fleet.rest(60 * S)
+    unassigned = of_kind(fleet.told(), "unassigned-topic")
+    assert unassigned.ended_at is not None
+    lasted_ms = wall_ms_of(unassigned.ended_at) - wall_ms_of(unassigned.started_at)
+    assert unassigned.cost.unassigned_partition_ms == 6 * lasted_ms
 
 
 def test_a_deployment_with_another_subscription_is_told_once() -> None:
@@ -116,6 +141,8 @@ def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign()
         " know of it",
     )
     assert said(unassigned, "recorded") == "the leader's assignment has no partition of odrers"
+    assert unassigned.cost.partition_ms is None
+    assert cost_text(unassigned.cost) == "an unknown number of partition-seconds without a consumer"
 
 
 @pytest.mark.parametrize("topics", [("orders",), ("orders", "payments")])
