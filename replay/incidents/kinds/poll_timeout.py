@@ -12,6 +12,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of, times_in_a_row
+from muster.replay.incidents.windows import CRASH_LOOP_TIMES_MIN
 from muster.replay.rebalances.wording import says_something
 from muster.replay.text.times import duration, instant, setting
 
@@ -86,7 +87,10 @@ def _on_same_connection(view: EpisodeView) -> Iterator[IncidentClaim]:
     that unsubscribed on purpose may say so.
     """
     late = (each for each in view.free_replacements() if each.on_same_connection and _may_be_late_poll(view, each))
-    yield from (_late_polls(view, run) for run in times_in_a_row(late))
+    for run in times_in_a_row(late):
+        # Two may be a late poll and an unsubscribe, which look the same: each is an incident of its own.
+        parts = [run] if len(run) >= CRASH_LOOP_TIMES_MIN else [[each] for each in run]
+        yield from (_late_polls(view, part) for part in parts)
 
 
 def _may_be_late_poll(view: EpisodeView, each: Replacement) -> bool:

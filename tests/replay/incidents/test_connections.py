@@ -120,6 +120,23 @@ def test_one_that_polls_too_late_again_and_again_is_no_crash_loop() -> None:
     assert late.headline.startswith("'app-2' (10.0.1.2) left 4 times within")
 
 
+def test_a_late_poll_and_an_unsubscribe_of_one_member_are_two_incidents() -> None:
+    """Its client gives no reason for either, so they look the same."""
+    fleet = Fleet(3, library="librdkafka")
+    fleet[2].stop_polling()
+    fleet.world.at(15 * S, fleet[2].poll_again)
+    fleet.rest(80 * S)
+    fleet[2].unsubscribe()
+    fleet.world.at(3 * S, fleet[2].poll_again)
+    fleet.rest(80 * S)
+    told = fleet.told()
+    assert [each.kind for each in told] == ["poll-timeout", "poll-timeout"]
+    assert [each.headline.partition(", on the same")[0] for each in told] == [
+        "'app-2' (10.0.1.2) left, and came back 15.0 s later",
+        "'app-2' (10.0.1.2) left, and came back 3.0 s later",
+    ]
+
+
 def test_members_behind_one_proxy_that_end_in_one_moment_may_have_lost_the_proxy() -> None:
     """One address may have one thing that ended."""
     fleet = Fleet(6, static=2)
