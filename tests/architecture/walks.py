@@ -156,7 +156,7 @@ TAKEOVER: Final = Walk(
         ),
         Step("coordinator/runtime/ownership/fencing.py", "fence", "append `CoordinatorElected`"),
         Step("coordinator/runtime/ownership/takeover/read_groups.py", "read_groups", "read the groups"),
-        Step("coordinator/reading.py", "read_to_fence", "read the partition up to that record"),
+        Step("coordinator/partition_reading.py", "read_to_fence", "read the partition up to that record"),
         Step("events/loading.py", "Loading.read", "skip records that later ones replace"),
         Step("events/projector.py", "Projector.feed", "fold the others into groups"),
         Step("events/evolve.py", "apply", "by the same function as in a decision"),
