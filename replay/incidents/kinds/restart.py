@@ -6,6 +6,7 @@ from typing import Final
 from muster.replay.incidents.episode.acts import CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.incidents.evidence.former_process import FormerProcess, former_process, former_statement
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.poll_interval import interval_advice, may_have_polled_late, polled_in_time
@@ -16,6 +17,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.crash_loop import loops
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import acts_of, advice_on, grade_of, members_of
+from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS, REPLACED_MS
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.text.times import duration, instant, setting
 
@@ -76,19 +78,33 @@ def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentCla
     session = setting(run[0].member.session_timeout_ms)
     went = [each.went for each in run if each.went is not None]
     lost = "lost its place" if len(went) == len(run) else "fell silent"
+    last = _lost_again(view, run)
+    again = "" if last is None else "; then it lost its place again, and whether it had ended by then is not known"
     return IncidentClaim(
         kind=KIND,
-        acts=acts_of(run),
+        acts=acts_of(run) if last is None else (*acts_of(run), last),
         culprits=members_of(run),
         grade=at_best(Grade.INFERRED, grade_of(run)),
         headline=(
             f"{name} {lost} {len(run)} times within {duration(span_ms)}, and came back each time: it had not died, but"
             f" {_lived_but(run[0], view.episode).replace(' or was', ', was')}, or its heartbeats come too slowly for a"
-            f" session timeout of {session}"
+            f" session timeout of {session}{again}"
         ),
-        chain=tuple(silences(view.episode, went)),
+        chain=tuple(silences(view.episode, went if last is None else [*went, last])),
         advice=(HELD_UP, SLOW_BEAT),
     )
+
+
+def _lost_again(view: EpisodeView, run: Sequence[Replacement]) -> Went | None:
+    """The departure of one that fell silent once more, and may come back as it did before: nothing says that it ended,
+    and the history does not go on for long enough.
+    """
+    member_id, episode = run[-1].came.member.member_id, view.episode
+    went = next((act for act in view.free(Went) if act.is_silent and act.member.member_id == member_id), None)
+    if went is None or went.at_ms - run[-1].end_ms > CRASH_LOOP_NEXT_MS or ending(episode, went) is Ending.ENDED:
+        return None
+    is_over = episode.known_until_ms is None or episode.known_until_ms - went.at_ms > REPLACED_MS
+    return None if is_over else went
 
 
 def _lives_elsewhere(episode: Episode, went: Went) -> bool:

@@ -215,6 +215,21 @@ def test_a_live_process_that_beats_too_slowly_is_no_crash_loop() -> None:
     assert incident.advice == (HELD_UP, SLOW_BEAT)
 
 
+@pytest.mark.parametrize(("known_ms", "kinds"), [(60 * S, ["restart"]), (700 * S, ["restart", "crash"])])
+def test_a_process_that_beats_too_slowly_and_was_lost_last_may_live(known_ms: int, kinds: list[str]) -> None:
+    """It came back each time before; ten minutes without it are more than that."""
+    fleet = Fleet(2, session_ms=10 * S)
+    fleet[1].setup = fleet[1].setup.but(heartbeat_ms=12 * S)
+    fleet.run(50 * S)
+    fleet[1].die(with_machine=True)
+    fleet.run(known_ms)
+    fleet[2].leave(None)
+    fleet.rest(20 * S)
+    told = [each for each in fleet.told() if each.kind != "shutdown"]
+    assert [each.kind for each in told if each.kind in ("restart", "crash")] == kinds
+    assert ("whether it had ended by then is not known" in told[0].headline) == (kinds == ["restart"])
+
+
 def test_a_process_that_was_heard_again_and_did_not_join_had_not_crashed() -> None:
     """It asked under the member id that it had lost, and ended before it joined."""
     fleet = Fleet(4)
