@@ -1,7 +1,7 @@
-"""The parts of a sidecar that know of groups, put together: who owns them, their shadows upstream, moves, the service.
+"""The parts of a sidecar that deal with groups: the owner, the shadows upstream, moves, the service.
 
-What belongs here: making these parts, and their order at the end. What it must not know: clients' connections, and how
-partitions are shared.
+Creates them in the order in which they depend on each other; the exit stack closes them in reverse. Knows nothing of
+client connections.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ class GroupParts:
         self.service = self._service(new_waiting_quota(settings, metrics))
 
     def observe(self, parts: StatusParts) -> None:
-        """Have metrics and status tell of them."""
+        """Register the parts' metrics and status."""
         runtime, shadows = self.runtime, self.shadows
         for collector in (
             GroupMetrics(runtime.figures),
@@ -102,7 +102,7 @@ class GroupParts:
         parts.ownership, parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
 
     async def remove_stray_shadows(self) -> None:
-        """Remove shadows that a former process has left in groups that have no members any more."""
+        """Remove shadows that a former process left in groups that have no members any more."""
         runtime, moves = self.runtime, self.moves
 
         def is_ours(group_id: GroupId) -> bool:
@@ -144,7 +144,7 @@ class GroupParts:
         return new_service(groups, cluster, self._clock, self.runtime, waiting_quota)
 
     def _release(self, group_id: GroupId, reason: str) -> None:
-        """Release a group that was lost to upstream: its members have to join there."""
+        """Release a group that was lost to upstream, so that its members join there."""
 
         def released(outcome: Outcome) -> None:
             assert isinstance(outcome, ReleaseGroupOutcome)

@@ -1,12 +1,12 @@
 """Assembles, starts and stops a sidecar.
 
-It first waits for the cluster, for as long as that takes; meanwhile /readyz says why. Then the listeners are bound, so
-that a port that is taken ends the start before anything is claimed. Then the event log is opened, for as long as that
-takes, and claimed. From listening on, group requests are answered as by a coordinator that is loading, until the log is
-loaded, and again whenever it is away; everything else is relayed, and so are groups with members upstream.
+It first waits for the cluster, without a time limit; meanwhile /readyz says why. Then it binds the listeners, so that a
+port in use ends the start before anything is claimed. Then it opens the event log, again without a time limit, and
+claims it. Once it listens, it answers group requests with COORDINATOR_LOAD_IN_PROGRESS until the log is loaded, and
+during any outage of the log. Everything else is relayed, including requests of groups with members upstream.
 
-To stop: accept nothing more, give up the groups, which answers parked requests, and wait for the brokers' answers. The
-shadows stay: the next owner of the groups finds them.
+To stop, it accepts no more connections, gives up the groups, which answers parked requests, and waits for the brokers'
+responses. The shadows stay for the next owner of the groups.
 """
 
 from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ async def start(
 
 
 class _Sidecar:
-    """The parts of one sidecar, while they are put together."""
+    """The parts of one sidecar during assembly."""
 
     def __init__(
         self, settings: Settings, stack: AsyncExitStack, kept: KeptSockets, lost: Callable[[Exception], None]
@@ -115,7 +115,7 @@ class _Sidecar:
         self.kept.serves()
 
     async def _assemble(self, event_log: EventLog) -> None:
-        """Make all that knows of groups, and serve them. Raises CannotServe, LogError, EventsError."""
+        """Create the parts that deal with groups, and serve them. Raises CannotServe, LogError, EventsError."""
         settings, stack = self.settings, self.stack
         reserved = await self.upstream.reserved(event_log)
         sharing = None
@@ -189,7 +189,7 @@ class _Sidecar:
         self.stack.callback(_drain, listening)
 
     async def _share(self, forwarding: Forwarding, parts: GroupParts, listening: Listening[ClientSide]) -> None:
-        """Take over what this process is to own beside others."""
+        """Take over this process's share of the partitions."""
         ownership = SharedOwnership(parts.runtime, parts.shadows, parts.moves, parts.remove_stray_shadows, self.lost)
         self.stack.push_async_callback(ownership.close)
         drain = partial(_drain, listening)
@@ -232,7 +232,7 @@ class _Sidecar:
         handled: Mapping[int, SidecarApi],
         forward: Forward,
     ) -> str | None:
-        """Bind all addresses; returns the first one, or None of an owner without clients. Raises CannotServe."""
+        """Bind all addresses; returns the first, or None for an owner, which has no clients. Raises CannotServe."""
         settings, listen = self.settings, self._listen_at
         self.metrics.offer(handled)
         if settings.role == OWNER:
@@ -286,7 +286,7 @@ class _Sidecar:
 
 
 def _drain(listening: Listening[ClientSide]) -> None:
-    """Accept nothing more; requests in flight are answered, parked ones when the groups are given up."""
+    """Accept no more connections. Requests in flight are still answered; parked ones when the groups are given up."""
     listening.stop_listening()
     for connection in listening.connections:
         connection.drain()

@@ -1,6 +1,6 @@
-"""The cluster upstream, at the start of a sidecar: it is waited for, and asked what has to be known before serving.
+"""The start of a sidecar: wait for the upstream cluster, and read what serving needs before any listener is bound.
 
-What belongs here: what is asked of it before anything is listened at. What it must not know: groups.
+Knows nothing of groups.
 """
 
 from collections.abc import Awaitable, Callable
@@ -51,10 +51,10 @@ class UpstreamCluster:
         return reserved
 
     async def settle(self, reserved: ReservedNames, event_log: EventLog) -> None:
-        """Settle whether the log, which is open, is in this cluster: by cluster ids, not addresses."""
+        """Determine whether the open log is in this cluster. Compares cluster ids, not addresses."""
         if isinstance(event_log, KafkaEventLog):
             reserved.settle(is_here=(event_log.cluster_id or "") == self._link.cluster_id)
-            await self._until_answered(self._link.refresh)  # the topic may have been made just now
+            await self._until_answered(self._link.refresh)  # the topic may be new
 
     async def _refuse_muster(self) -> None:
         if await is_muster(self._link):

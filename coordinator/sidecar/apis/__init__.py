@@ -1,1 +1,1 @@
-"""The APIs that are answered or merged here, kin in one file; `registry.py` has all of them by key."""
+"""The APIs that are handled or merged here, with related ones in one file; `registry.py` has all of them by key."""

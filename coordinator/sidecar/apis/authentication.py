@@ -1,10 +1,10 @@
-"""SaslHandshake and SaslAuthenticate (keys 17 and 36): relayed as they are, and read for the client's principal.
+"""SaslHandshake and SaslAuthenticate (keys 17 and 36): relayed unchanged, and read for the client's principal.
 
-The client authenticates with the broker. Read on the way are the principal, for the event history, once the broker has
-accepted it (sasl.py); and that the principal may have changed: cached authorizations are dropped. A client that the
-broker refuses is logged.
+The client authenticates with the broker. Once the broker has accepted it, the principal is kept for the event history
+(sasl.py), and cached authorizations are dropped, since the principal may have changed. Clients that the broker refuses
+are logged.
 
-SaslHandshake is offered from v1 on: after v0 come tokens without a header, which cannot be told from requests.
+SaslHandshake is offered from v1 on: after v0, tokens come without a header and cannot be distinguished from requests.
 """
 
 from functools import partial
@@ -23,11 +23,11 @@ from muster.coordinator.wire.api import RequestContext
 from muster.events.steps import Steps
 
 MECHANISM_CHARS_MAX: Final = 40
-"""Characters of a mechanism's name that are logged: none is longer, but a client may send any."""
+"""How many characters of a mechanism's name are logged: real names are shorter, but a client may send anything."""
 
 
 def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
-    """The registrations."""
+    """Return the registrations."""
     begin, authenticate = partial(_begin, metrics), partial(_authenticate, metrics)
     return (
         SidecarApi(key=SASL_HANDSHAKE, name="SaslHandshake", versions=range(1, 2), handle=begin),
@@ -42,13 +42,13 @@ def _begin(metrics: RelayMetrics, request: ClientRequest) -> None:
 
 
 def _own(request: ClientRequest) -> ClientSide:
-    """The client, which is connected to this process: what authenticates it is not forwarded."""
+    """Return the client, which is always connected to this process: authentication requests are not forwarded."""
     assert isinstance(request.client, ClientSide)
     return request.client
 
 
 def _begun(metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism: str, payload: bytes) -> Steps[bytes]:
-    """Read the broker's answer and return it unchanged. Raises ProtocolError if it cannot be read."""
+    """Read the broker's response and return it unchanged. Raises ProtocolError if it cannot be read."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_HANDSHAKE, 1), payload)
     if answer.error_code is not ErrorCode.none:
         metrics.authentications_refused += 1
@@ -66,7 +66,7 @@ def _authenticate(metrics: RelayMetrics, request: ClientRequest) -> None:
 
 
 def _look(metrics: RelayMetrics, client: ClientSide, context: RequestContext, payload: bytes) -> Steps[bytes]:
-    """Read the broker's answer and return it unchanged. Raises ProtocolError if it cannot be read."""
+    """Read the broker's response and return it unchanged. Raises ProtocolError if it cannot be read."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, context.api_version), payload)
     if answer.error_code is ErrorCode.none:
         client.authenticated(client.sasl.accepted(answer.auth_bytes))

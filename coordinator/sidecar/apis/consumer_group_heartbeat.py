@@ -1,14 +1,14 @@
-"""ConsumerGroupHeartbeat (key 68) of a client of the newer protocol (KIP-848) in a group that Muster coordinates.
+"""ConsumerGroupHeartbeat (key 68) from a client of the newer protocol (KIP-848) in a group that Muster coordinates.
 
-While classic members are in the group here, its shadow is in it upstream, so the broker answers GROUP_ID_NOT_FOUND (not
-a consumer group), which is fatal to clients. In truth the group cannot be joined *yet*:
+While the group has classic members here, it has a shadow upstream, so the broker answers GROUP_ID_NOT_FOUND (not a
+consumer group), which is fatal to clients. But the group just cannot be joined *yet*, so the response is changed:
 
-    member epoch   the client is answered           and
-    0, it joins    COORDINATOR_NOT_AVAILABLE        retries; delayed for a second, since clients retry at once otherwise
-    above 0        UNKNOWN_MEMBER_ID                gives up its partitions, and joins
-    below 0        as by the broker                 has left
+    member epoch   response                         the client
+    0 (joins)      COORDINATOR_NOT_AVAILABLE        retries; delayed by a second, since it would retry at once
+    above 0        UNKNOWN_MEMBER_ID                gives up its partitions, and joins again
+    below 0        the broker's                     has left
 
-When the last classic member has left, the shadow leaves too, and the next heartbeat, relayed like all, takes the group.
+After the last classic member has left, the shadow leaves, too, and the next relayed heartbeat converts the group.
 Nothing else of the protocol is changed.
 """
 
@@ -44,7 +44,7 @@ _REASON = (
 
 
 def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> SidecarApi:
-    """The registration. `is_shadowed`: whether upstream a shadow of ours is in the group, or on its way in or out."""
+    """Return the registration. `is_shadowed`: our shadow is in the group upstream, or is joining or leaving."""
 
     def change_if_shadowed(group_id: GroupId, change: Rewrite, payload: bytes) -> Steps[bytes]:
         changed = (yield from change(payload)) if is_shadowed(group_id) else payload
@@ -55,7 +55,7 @@ def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> Sideca
         return lambda frame: _plan(frame, api_version, change_if_shadowed)
 
     def handle(request: ClientRequest) -> Cancel | None:
-        """Handle one of another process's clients, who is connected there."""
+        """Handle the request of another process's client, which is connected there."""
         plan = _plan(request.frame, request.context.api_version, change_if_shadowed)
         if plan.rewrite is None:
             request.relay()
@@ -79,7 +79,7 @@ async def _ask_and_change(request: ClientRequest, rewrite: Rewrite, *, delays_ch
 def _plan(
     frame: bytes, api_version: int, change_if_shadowed: Callable[[GroupId, Rewrite, bytes], Steps[bytes]]
 ) -> RequestPlan:
-    """Plan the request by its group and member epoch; the broker's answer decides."""
+    """Plan the request by its group and member epoch; whether its response is changed depends on the broker's error."""
     encoded, at = read_string(frame, body_at(frame, flexible=True), flexible=True)
     _, at = read_string(frame, at, flexible=True)  # the member id
     (member_epoch,) = _INT32.unpack_from(frame, at)

@@ -1,9 +1,9 @@
-"""DeleteGroups (key 42), of Muster's groups and others in one request.
+"""DeleteGroups (key 42), for Muster's groups and others in one request.
 
-The rules refuse a group with members here. An Empty one is deleted here first, with an event, and then upstream, with
-its offsets: in the other order a member that joins between the two would find its offsets gone and its group still
-there. Its shadow is withdrawn for that. Groups that are not ours, or not known here, the broker deletes or refuses. So
-it does with a group that has members upstream or is of another type there, whatever the log here has of it.
+The rules refuse a group that has members here. An Empty group is deleted here first, with an event, and then upstream,
+with its offsets. In the other order, a member that joins in between would find its offsets gone and its group still
+there. The shadow is withdrawn for the deletion. Groups that are not ours, or are unknown here, are deleted or refused
+by the broker. So are groups that have members upstream or are of another type there, whatever the log here says.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ Errors = dict[GroupId, ErrorCode]
 
 
 class DeleteGroupsApi:
-    """`service` is what the rules are asked through."""
+    """Deletes groups here by the rules, which `service` applies, and upstream."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class DeleteGroupsApi:
         self._broker_timeout_s = broker_timeout_s
 
     def api(self) -> SidecarApi:
-        """The registration."""
+        """Return the registration."""
         api = delete_groups.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
@@ -63,7 +63,7 @@ class DeleteGroupsApi:
         return request.work(self._delete(request))
 
     async def _delete(self, request: ClientRequest) -> None:
-        group_ids = list(dict.fromkeys(request.body.groups_names))  # one result for each (G12)
+        group_ids = list(dict.fromkeys(request.body.groups_names))  # one result for each group (G12)
         pace, ours = request.pace(), []
         for group_id in group_ids:
             if self._router.may_be_ours(group_id):
@@ -82,7 +82,7 @@ class DeleteGroupsApi:
         request.answer({"results": Each(lambda each: {"group_id": each, "error_code": here[each]}, group_ids)})
 
     async def _delete_here(self, request: ClientRequest, group_ids: Sequence[GroupId]) -> Errors:
-        """Delete the groups here: NONE for each that was deleted, 69 for one that the broker is to decide about."""
+        """Delete the groups here; NONE for each deleted one, 69 (GROUP_ID_NOT_FOUND) if the broker is to decide."""
         errors = {}
         deciding = {}
         pace = request.pace()
@@ -126,18 +126,18 @@ class DeleteGroupsApi:
             for group_id in group_ids:
                 await pace.worked(entries_of(group_id))
                 if self._shadows.owns(group_id):
-                    continue  # somebody has come meanwhile: the broker finds the shadow, and refuses
+                    continue  # a member has joined meanwhile: the broker finds the shadow, and refuses
                 try:
                     await shadows_out.enter_async_context(self._shadows.withdrawn(group_id))
                 except ShadowUnavailable:
                     errors[group_id] = ErrorCode.coordinator_not_available
             asked = [each for each in group_ids if each not in errors]
-            for pause_s in _PAUSES_S:  # no retry of one thing: what is asked for gets less with each answer
+            for pause_s in _PAUSES_S:  # not a plain retry: each attempt asks only for what is left
                 if not asked:
                     break
                 await asyncio.sleep(pause_s)
                 try:
-                    async with asyncio.timeout(self._broker_timeout_s):  # else nobody could join meanwhile
+                    async with asyncio.timeout(self._broker_timeout_s):  # nobody can join while the shadow is out
                         answer = await ask_broker(request, replace(request.body, groups_names=tuple(asked)))
                 except TimeoutError:
                     errors |= dict.fromkeys(asked, ErrorCode.coordinator_not_available)
@@ -149,4 +149,4 @@ class DeleteGroupsApi:
 
 _GOES_ON = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
 _PAUSES_S = (0.0, *(0.1,) * 50)
-"""Retries: a group that was formed and left within upstream's initial rebalance delay (3 s) is not Empty before."""
+"""Pauses before attempts: a group formed and left within upstream's initial rebalance delay (3 s) is not Empty yet."""

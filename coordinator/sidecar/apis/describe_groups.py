@@ -1,10 +1,10 @@
-"""DescribeGroups (key 15), of Muster's groups and others in one request.
+"""DescribeGroups (key 15), for Muster's groups and others in one request.
 
-The broker is asked about all groups, so it authorizes the client (G9) and returns the operations (G10). Groups that
-have no members upstream are then described by the rules, if they know them. Groups of a newer type are Dead to this
-API, so when the rules know a group that is Dead upstream, ListGroups tells whether it is of another type. From v6 on
-brokers hide the operations of a group that they do not know; these are asked for separately. A group that is named
-twice is described once.
+The broker is asked about all groups, so that it authorizes the client (G9) and returns the operations (G10). Groups
+without members upstream are then described by the rules, if these know them. Groups of a newer type are Dead to this
+API, so if the rules know a group that is Dead upstream, ListGroups shows whether it is of another type. From v6 on,
+brokers omit the operations of an unknown group; they are asked for separately. A group that is named twice is
+described once.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ from muster.events.ids import GroupId
 from muster.events.steps import entries_of
 
 _UP_TO_THE_GROUP = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
-"""Errors with which the broker leaves the answer to the group's coordinator; others are final."""
+"""Errors with which the group's coordinator still decides the response; all others are final."""
 
 
 class DescribeGroupsApi:
-    """`service` is what the rules are asked through."""
+    """Merges the broker's descriptions with those of the rules, which `service` applies."""
 
     def __init__(self, service: Service, router: GroupRouter, shadows: Shadows) -> None:
         self._service = service
@@ -49,7 +49,7 @@ class DescribeGroupsApi:
         self._shadows = shadows
 
     def api(self) -> SidecarApi:
-        """The registration."""
+        """Return the registration."""
         api = describe_groups.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
@@ -82,7 +82,7 @@ class DescribeGroupsApi:
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
     def _asked(self, request: ClientRequest, described: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version
-        """Ask the rules about a group that may be ours; None if it cannot be."""
+        """Ask the rules about a group that may be ours; return None if it cannot be."""
         if described.error_code not in _UP_TO_THE_GROUP or has_other_members(described, self._shadows.name):
             return None
         if not self._router.may_be_ours(described.group_id):
@@ -94,7 +94,7 @@ class DescribeGroupsApi:
     async def _non_classic(
         self, request: ClientRequest, described: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
     ) -> Mapping[GroupId, ErrorCode]:
-        """Find the known groups that are of another type upstream, or may be: these with an error."""
+        """Return the known groups that are of another type upstream; those that may be, with an error."""
         asked = [
             group_id
             for group_id, outcome in known.items()

@@ -1,15 +1,15 @@
-"""DescribeConfigs and IncrementalAlterConfigs (keys 32 and 44) of groups: Kafka's configs upstream, Muster's here.
+"""DescribeConfigs and IncrementalAlterConfigs (keys 32 and 44) for groups: Kafka's configs upstream, Muster's here.
 
-A group is one resource with the configs of both. To describe it, the broker is asked what the client asked, and
-Muster's configs are added to what it lets the client see; it skips names that it does not know. To alter it, the
+A group is one resource with the configs of both. To describe it, the broker gets the client's request, and Muster's
+configs are added to those that the client may see; the broker skips names that it does not know. To alter it, the
 configs are split by name. The broker validates its part first, so it authorizes the client (ALTER_CONFIGS) and refuses
-a bad resource. Then Muster's part is altered. If a resource has configs of both, Muster's are validated, the broker's
-altered, and Muster's altered last: all of a resource or nothing, unless somebody else alters it meanwhile.
+an invalid resource. Then Muster's part is altered. If a resource has configs of both, Muster's are validated, the
+broker's altered, and Muster's altered last: all of a resource or nothing, unless another client alters it meanwhile.
 
-Muster's configs decide who takes part in the group, so beside ALTER_CONFIGS or DESCRIBE_CONFIGS they need READ on it;
-`members`, which lists them, needs DESCRIBE. Both are asked of the broker.
+Muster's configs decide which members take part in the group, so besides ALTER_CONFIGS or DESCRIBE_CONFIGS they need
+READ on it; `members`, which lists the members, needs DESCRIBE. The broker decides both.
 
-A request without Muster's configs is relayed as it came.
+A request without Muster's configs is relayed unchanged.
 """
 
 from collections.abc import Iterable
@@ -34,18 +34,18 @@ from muster.coordinator.wire.resources import ResourceType
 from muster.events.steps import Each, entries_of
 
 Key = tuple[int, str]
-"""A resource, by type and name."""
+"""A resource's type and name."""
 
 
 class GroupConfigsApi:
-    """`service` is what the rules are asked through."""
+    """Splits and merges group configs. `service` applies the rules to Muster's."""
 
     def __init__(self, service: Service, router: GroupRouter) -> None:
         self._service = service
         self._router = router
 
     def apis(self) -> tuple[SidecarApi, ...]:
-        """The registrations."""
+        """Return the registrations."""
         describe, alter = describe_configs.API, incremental_alter_configs.API
         return (
             SidecarApi(key=describe.key, name=describe.name, versions=describe.versions, handle=self.describe),
@@ -55,7 +55,7 @@ class GroupConfigsApi:
     # ---- describing ----------------------------------------------------------------------------------
 
     def describe(self, request: ClientRequest) -> Cancel | None:
-        """Handle a DescribeConfigs."""
+        """Handle DescribeConfigs."""
         return request.work(self._describe(request))
 
     async def _describe(self, request: ClientRequest) -> None:
@@ -70,7 +70,7 @@ class GroupConfigsApi:
             return
         answer = await ask_broker(request)
         results = []
-        for result in answer.results:  # a resource named twice is described once: its members may be many
+        for result in answer.results:  # a resource named twice is described once: it may have many members
             results.append(await self._with_ours(request, ours.pop(key_of(result), None), result))
             await pace.worked()
         request.answer({**as_fields(replace(answer, results=())), "results": results})
@@ -95,7 +95,7 @@ class GroupConfigsApi:
     # ---- altering ------------------------------------------------------------------------------------
 
     def alter(self, request: ClientRequest) -> Cancel | None:
-        """Handle an IncrementalAlterConfigs."""
+        """Handle IncrementalAlterConfigs."""
         return request.work(self._alter(request))
 
     async def _alter(self, request: ClientRequest) -> None:
@@ -152,7 +152,7 @@ class GroupConfigsApi:
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A resource with configs of Muster's: those alone, and the broker's alone, perhaps none."""
+    """A resource with configs of Muster's, split into Muster's and the broker's, of which there may be none."""
 
     ours: Any
     theirs: Any
@@ -173,12 +173,12 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def is_ours(name: str) -> bool:
-    """Whether a config is Muster's: a known one, or one named like them."""
+    """Return whether a config is Muster's: a known one, or one with a name like theirs."""
     return name in GROUP_CONFIGS or name == MEMBERS or name.startswith(f"{MEMBERS}.")
 
 
 def _sets_coordinator(resource: Body) -> bool:
-    """Whether it sets members.coordinator, which is refused here for groups that this sidecar is not for."""
+    """Return whether it sets members.coordinator, which is refused here for groups outside this sidecar's patterns."""
     is_group = resource.resource_type == ResourceType.GROUP
     return is_group and any(change.name == COORDINATOR for change in resource.configs)
 

@@ -1,12 +1,12 @@
-"""ListGroups (key 16): the broker's list, with Muster's groups as they are known here.
+"""ListGroups (key 16): the broker's list, with Muster's own view of its groups.
 
-The state that upstream lists is the shadow's, so the broker is asked for all states, and filtered here. So are types: a
-group that is of another type upstream must not be taken for one that no broker lists. Muster's groups are classic: if
-only other types are asked for, the request is relayed.
+The state that upstream lists is the shadow's, so the broker is asked for all states, and they are filtered here. So are
+types: a group that is of another type upstream must not be taken for one that no broker lists. Muster's groups are
+classic: if only other types are requested, the request is relayed.
 
-A group that no broker lists is added: an Empty one that has only configs, or one whose shadow is joining. It is added
-by the one broker that coordinates it, if the client may DESCRIBE it, so that the whole cluster lists it once. Both are
-asked with DescribeGroups on the client's connection: other brokers answer NOT_COORDINATOR.
+A group that no broker lists is added: an Empty one that has only configs, or one whose shadow is joining. Only the
+broker that coordinates it adds it, if the client may DESCRIBE it, so that the cluster lists it once. DescribeGroups on
+the client's connection answers both questions: other brokers return NOT_COORDINATOR.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ CLASSIC = "classic"
 
 
 class ListGroupsApi:
-    """`list_owned` lists the groups of all processes of the event log."""
+    """Merges the lists. `list_owned` lists the groups of all processes of the event log."""
 
     def __init__(self, router: GroupRouter, list_owned: ListOwned) -> None:
         self._router = router
         self._list_owned = list_owned
 
     def api(self) -> SidecarApi:
-        """The registration."""
+        """Return the registration."""
         api = list_groups.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
@@ -80,9 +80,9 @@ class ListGroupsApi:
     def _line(self, listed: Body, ours: Mapping[GroupId, OwnedGroup]) -> Fields:
         is_empty = (
             getattr(listed, "group_state", GroupState.EMPTY.value) == GroupState.EMPTY.value
-        )  # a field from v4 on
+        )  # the field exists from v4 on
         known = ours.get(listed.group_id)
-        is_ours = is_empty or (known is not None and known.has_shadow)  # else it is another service's
+        is_ours = is_empty or (known is not None and known.has_shadow)  # otherwise it is another service's shadow
         is_shadow = listed.protocol_type == PROTOCOL_TYPE and is_ours
         if known is not None and known.state is not None and (is_shadow or known.is_owned):
             return _line_of(known)
@@ -93,7 +93,7 @@ class ListGroupsApi:
     async def _added(
         self, request: ClientRequest, ours: Mapping[GroupId, OwnedGroup], listed: set[GroupId]
     ) -> list[OwnedGroup]:
-        """Find the groups of ours that no broker lists, if this broker coordinates them."""
+        """Return the groups of ours that no broker lists, if this broker coordinates them."""
         missing = [
             group_id
             for group_id, known in ours.items()
@@ -108,7 +108,7 @@ class ListGroupsApi:
 
 
 def _types(body: Body) -> set[str]:
-    """Return the types asked for; none below v5."""
+    """Return the requested types; none below v5."""
     return {each.lower() for each in getattr(body, "types_filter", ())}
 
 

@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13): handled if the group is Muster's, else relayed.
 
-The handlers are those of `wire/`, as standalone. Before them a sidecar routes the group, and asks the broker whether
-the client has READ on it (G1).
+The handlers are those of `wire/`, as in standalone mode. Before them, a sidecar routes the group, and asks the broker
+whether the client has READ on it (G1).
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class MembershipApi:
-    """`service` is what the handlers use if the client is authorized; `would_refuse` asks the rules about a join."""
+    """Routes and authorizes membership requests. `would_refuse` returns whether the rules would refuse a join."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class MembershipApi:
         self._not_taken = NotTaken(service.monotonic_ms) if not_taken is None else not_taken
 
     def apis(self) -> tuple[SidecarApi, ...]:
-        """The registrations."""
+        """Return the registrations."""
         return tuple(
             SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self._handler(api))
             for api in (join_group.API, sync_group.API, heartbeat.API, leave_group.API)
@@ -96,8 +96,8 @@ class MembershipApi:
                 refusal = ErrorCode.coordinator_not_available
             else:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
-                    # As the broker refuses it. Relayed, it could leave a member id upstream that is never used, for
-                    # which that Muster's shadow would have to wait (P4, P7).
+                    # The broker would refuse it, too. If relayed, it could leave an unused member id upstream, which
+                    # the other Muster's shadow would have to wait for (P4, P7).
                     self._not_taken.note(group_id, theirs)
                     refusal = ErrorCode.inconsistent_group_protocol
                 elif theirs is not None:
@@ -127,13 +127,13 @@ class MembershipApi:
 
 
 class RefusingGroups(Groups):
-    """Groups that answer each command with an error, in the command's own form."""
+    """Groups that refuse every command with an error, in the form of the command's response."""
 
     def __init__(self, error: ErrorCode) -> None:
         self._error = error
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        loading = self._error is ErrorCode.coordinator_load_in_progress  # which a sync is never answered (QK8)
+        loading = self._error is ErrorCode.coordinator_load_in_progress  # never returned for a sync (QK8)
         (refused,) = loading_reply(command) if loading else error_replies(command, self._error)
         reply(refused.outcome)
 

@@ -1,7 +1,7 @@
-"""Shared parts of the admin APIs: the broker and the rules are both asked, and their answers merged.
+"""Shared parts of the admin APIs, which ask both the broker and the rules, and merge the responses.
 
-The broker is asked on the client's own connection, in the same version, with the whole request or a part of it: so it
-authorizes the client, and its answers about other groups are passed on unchanged.
+The broker is asked on the client's own connection, in the same version, with all or part of the request. So it
+authorizes the client, and its results for other groups are passed on unchanged.
 """
 
 import asyncio
@@ -39,19 +39,19 @@ from muster.events.state import GroupState
 from muster.events.steps import Each, entries_of
 
 BROKER_TIMEOUT_S = 5.0
-"""Limit for which a broker, or a client that has to read first, may keep a group's shadow out."""
+"""How long a slow broker, or a client that does not read, may keep a group's shadow withdrawn."""
 
 
 _ASKED_AT_ONCE = 1_000
-"""Groups of one DescribeGroups: the broker's answer has some 100 bytes for each."""
+"""Groups in one DescribeGroups: the broker's response has about 100 bytes for each."""
 
 
 def ask_rules(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
-    """Submit the command to the rules; the future has their outcome."""
+    """Submit the command to the rules; the future gets their outcome."""
     future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def reply(outcome: Outcome) -> None:
-        if not future.done():  # the client may be gone
+        if not future.done():  # the client may have disconnected
             future.set_result(outcome)
 
     service.groups.submit(command, reply)
@@ -59,7 +59,7 @@ def ask_rules(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
 
 
 async def any_may_be_ours(router: GroupRouter, group_ids: Iterable[GroupId], pace: Pace) -> bool:
-    """Whether one of the groups is, or may become, Muster's; if not, the request is relayed."""
+    """Return whether any of the groups is, or may become, Muster's; if not, the request is relayed."""
     for group_id in group_ids:
         if router.may_be_ours(group_id):
             return True
@@ -68,7 +68,7 @@ async def any_may_be_ours(router: GroupRouter, group_ids: Iterable[GroupId], pac
 
 
 async def ask_broker(request: ClientRequest, body: Body | None = None) -> Any:  # noqa: ANN401 -- kio's response of the version
-    """Ask the broker the request as it came, or `body` in its place. Raises ProtocolError."""
+    """Send the broker the request unchanged, or `body` instead. Raises ProtocolError."""
     context, slices = request.context, request.client.slices
     if body is None:
         rest = request.frame[HEADER_START_BYTES:]
@@ -81,9 +81,9 @@ async def ask_broker(request: ClientRequest, body: Body | None = None) -> Any:  
 
 
 async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) -> dict[GroupId, DescribedGroup]:
-    """Describe these groups upstream, with the operations allowed to the client; sends nothing for no groups.
+    """Describe these groups upstream, with the operations that the client is allowed; no request for no groups.
 
-    A group that is not there is Dead, without an error. Raises ProtocolError.
+    A group that does not exist is Dead, without an error. Raises ProtocolError.
     """
     described: dict[GroupId, DescribedGroup] = {}
     for first in range(0, len(group_ids), _ASKED_AT_ONCE):
@@ -95,10 +95,10 @@ async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) ->
 
 
 async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId]) -> Mapping[GroupId, ErrorCode]:
-    """Find those groups, Dead to DescribeGroups, that are of another type upstream; each with an error.
+    """Return those groups, Dead to DescribeGroups, that are of another type upstream, each with an error.
 
-    That is NONE, or the same for all of them when the broker does not tell. ListGroups does, which knows all types.
-    Raises ProtocolError.
+    The error is NONE, or the broker's, for all groups, if ListGroups fails. ListGroups is asked since it lists all
+    types. Raises ProtocolError.
     """
     if not group_ids:
         return {}
@@ -110,7 +110,7 @@ async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId])
 
 
 def is_unknown(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
-    """Whether the broker knows no classic group of this name: none at all, or one of another type."""
+    """Return whether the broker knows no classic group with this name: no group, or one of another type."""
     return bool(described.group_state == GroupState.DEAD.value)
 
 
@@ -123,12 +123,12 @@ def refusal(described: DescribedGroup, operation: int) -> ErrorCode:
 
 
 def has_other_members(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
-    """Whether the group has members upstream other than our shadow, of this name."""
+    """Return whether the group has members upstream besides our shadow, which has this name."""
     return bool(described.members) and not has_shadow(described, name)
 
 
 def without_shadow(described: Any, name: ShadowName) -> Any:  # noqa: ANN401 -- as above
-    """Return the description without our shadow, also just after it has left."""
+    """Return the description without our shadow, or without its traces if it has just left."""
     is_left = described.protocol_type == PROTOCOL_TYPE and not described.members
     if not is_left and not has_shadow(described, name):
         return described
@@ -136,7 +136,7 @@ def without_shadow(described: Any, name: ShadowName) -> Any:  # noqa: ANN401 -- 
 
 
 def as_fields(entity: Any) -> Fields:  # noqa: ANN401 -- any of kio's entities
-    """Turn one of kio's entities into the fields that our writer takes; array items are converted when written."""
+    """Return a kio entity as fields for our writer; array items are converted when they are written."""
     return {name: _as_field(getattr(entity, name)) for name in _names(cast("Hashable", type(entity)))}
 
 

@@ -1,12 +1,12 @@
 """OffsetCommit and TxnOffsetCommit (keys 8 and 28): checked by the group's rules, then committed upstream.
 
 The offsets stay upstream. Member, instance and generation are checked here, where they are known; then the request goes
-to the broker on the client's own connection, under the shadow's identity. So the broker authorizes the client, checks
+to the broker on the client's own connection, with the shadow's identity. So the broker authorizes the client, checks
 topics and sizes, and refuses a commit that a newer generation has overtaken.
 
-A TxnOffsetCommit without a member (below v3) is relayed as it is: it is always accepted (TO4). The commit of a simple
-consumer is checked by the rules: while a pending member is all that there is, the group is Empty and accepts it (OC8);
-the broker would not, as the shadow is there already.
+A TxnOffsetCommit without a member (below v3) is relayed unchanged, since it is always accepted (TO4). The commit of a
+simple consumer is checked by the rules: while the group has only a pending member, it is Empty and accepts the commit
+(OC8); the broker would not, as the shadow is already in the group.
 """
 
 from collections.abc import Callable
@@ -43,11 +43,11 @@ from muster.events.steps import Each, collected
 _KNOWS_UNKNOWN_GROUPS_FROM = 9
 _NO_GENERATION = -1
 _ASKED_AT_ONCE = 1_000
-"""Topics of one Metadata request."""
+"""Topics in one Metadata request."""
 
 
 class OffsetCommitApi:
-    """`service` is what the rules are asked through."""
+    """Checks commits by the rules, which `service` applies, and relays them."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class OffsetCommitApi:
         self._metrics = metrics
 
     def apis(self) -> tuple[SidecarApi, ...]:
-        """The registrations."""
+        """Return the registrations."""
         return (
             SidecarApi(key=OFFSET_COMMIT, name="OffsetCommit", versions=range(2, 11), handle=self.handle),
             SidecarApi(key=TXN_OFFSET_COMMIT, name="TxnOffsetCommit", versions=range(6), handle=self.handle),
@@ -103,14 +103,14 @@ class OffsetCommitApi:
             self._judge(request, command, refusal)
 
     async def _is_theirs(self, group_id: GroupId) -> bool:
-        """Whether upstream has members in a group whose partition is not loaded yet."""
+        """Return whether the group has members upstream; for one whose partition is not loaded yet."""
         try:
             return await self._router.take(group_id, would_fail=lambda: True) is not None
         except ShadowUnavailable:
             return False  # the commit is answered COORDINATOR_LOAD_IN_PROGRESS
 
     async def _relay_when_left(self, request: ClientRequest) -> None:
-        """Relay once the shadow is out: it is leaving, and while it is there the broker refuses the commit."""
+        """Relay once the shadow, which is leaving, has left; until then the broker refuses the commit."""
         try:
             async with self._shadows.withdrawn(request.body.group_id):
                 request.relay()
@@ -143,7 +143,7 @@ class OffsetCommitApi:
         self._service.groups.submit(command, reply)
 
     def _relay(self, request: ClientRequest, command: AuthorizeCommit, generation_id: int) -> bool:
-        """Relay the commit under the shadow's identity; False if it has none for this generation."""
+        """Relay the commit with the shadow's identity; return False if it has none for this generation."""
         group_id = command.group_id
         identity = (
             None if self._in_flight.is_paused(group_id) else self._shadows.commit_identity(group_id, generation_id)
@@ -192,7 +192,7 @@ def _command(request: ClientRequest, service: Service) -> AuthorizeCommit:
 
 
 async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
-    """Answer with the group's error; as in the broker, a topic's own error comes first (G4, G6)."""
+    """Answer with the group's error, unless a topic has its own, which takes precedence as in the broker (G4, G6)."""
     slices = request.client.slices
     keys = tuple(dict.fromkeys(await slices.result(collected(map(_key, request.body.topics)))))
     topics: dict[Any, MetadataResponseTopic] = {}
@@ -210,7 +210,7 @@ async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
     def error_of(topic: Body, partition: int) -> ErrorCode:
         key = _key(topic)
         known = topics.get(key)
-        if known is None:  # no name, or an id of zeros, which no topic has
+        if known is None:  # an empty name, or an all-zero id, which no topic has
             return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
         if known.error_code is not ErrorCode.none:
             return known.error_code
@@ -231,12 +231,12 @@ def _asked(key: Any) -> MetadataRequestTopic:  # noqa: ANN401 -- as above
 
 
 def refused(body: Body, error: ErrorCode) -> Fields:
-    """Answer each partition with the error."""
+    """Return the response with this error for each partition."""
     return _answers(body, lambda _topic, _partition: error)
 
 
 def _answers(body: Body, error_of: Callable[[Body, int], ErrorCode]) -> Fields:
-    """Build the answer, in the form of both APIs."""
+    """Return the response, in the form of both APIs."""
 
     def partition(topic: Body, asked: Body) -> Fields:
         return {"partition_index": asked.partition_index, "error_code": error_of(topic, asked.partition_index)}

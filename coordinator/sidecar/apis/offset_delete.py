@@ -1,12 +1,13 @@
-"""OffsetDelete (key 47): the rules say what may be deleted; the broker, which has the offsets, deletes.
+"""OffsetDelete (key 47): the rules decide what may be deleted; the broker, which has the offsets, deletes it.
 
 The broker deletes no offsets of a group with members, unless it knows their subscriptions. So for a group of ours the
-rules refuse subscribed topics (86), the shadow is withdrawn, the broker deletes the rest on the client's own
-connection, and the shadow joins again. Commits are paused meanwhile, so the broker's answer has a short limit; what it
-deletes after that is not subscribed either. For a group without members the request is relayed.
+rules refuse subscribed topics (86, GROUP_SUBSCRIBED_TO_TOPIC), the shadow is withdrawn, the broker deletes the rest on
+the client's own connection, and the shadow joins again. Commits are paused meanwhile, so the broker's response has a
+short timeout; anything that it deletes later is not subscribed either. For a group without members the request is
+relayed.
 
 Checks are in Kafka's order (G8): the group, READ on each topic (29), its existence (3), then 86. The broker is not
-asked to delete subscribed topics; Metadata answers the two checks for them.
+asked to delete subscribed topics; for these, Metadata answers the two checks of the topic.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ Errors = Mapping[tuple[str, int], ErrorCode]
 
 
 class OffsetDeleteApi:
-    """`service` is what the rules are asked through."""
+    """Deletes offsets upstream as the rules, which `service` applies, allow it."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class OffsetDeleteApi:
         self._broker_timeout_s = broker_timeout_s
 
     def api(self) -> SidecarApi:
-        """The registration."""
+        """Return the registration."""
         api = offset_delete.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
@@ -71,7 +72,7 @@ class OffsetDeleteApi:
         body = request.body
         try:
             if self._router.route_of(body.group_id) is not GroupRoute.LOCAL:
-                async with self._shadows.withdrawn(body.group_id):  # it is out already, or just leaving
+                async with self._shadows.withdrawn(body.group_id):  # it has left already, or is just leaving
                     request.relay()
                 return
             request.answer(await self._delete_of_ours(request))
@@ -125,7 +126,7 @@ def _without(body: Body, refused: Errors) -> Steps[Any]:
 
 
 async def _seen_by_broker(client: BrokerLink, refused: Errors) -> dict[tuple[str, int], ErrorCode]:
-    """Return the errors of refused partitions; the broker's error for the topic comes first."""
+    """Return the errors of refused partitions; the broker's error for a topic takes precedence."""
     names = sorted({topic for topic, _ in refused})
     if not names:
         return {}

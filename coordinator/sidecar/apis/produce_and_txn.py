@@ -1,12 +1,12 @@
-"""Producer APIs (Produce, transactions), refused where they name a topic or id of Muster's own (reserved_names.py).
+"""Producer APIs (Produce, transactions), refused for topics or ids that are reserved for Muster (reserved_names.py).
 
-    Produce (0)                                                  INVALID_TOPIC_EXCEPTION, or the end of the connection
+    Produce (0)                                                  INVALID_TOPIC_EXCEPTION, or a closed connection
     InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn (22, 24, 25), EndTxn (26)
                                                                  TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-All others are relayed as they come: the transactional id is the first field, and no more is read. AddPartitionsToTxn is
-offered up to v3, which clients use; v4 is for brokers, and names many producers. TxnOffsetCommit (28) is handled anyway
-(offset_commit.py).
+All others are relayed unchanged: the transactional id is the first field, and nothing after it is read.
+AddPartitionsToTxn is offered up to v3, which clients use; v4 is for brokers, and names many producers. TxnOffsetCommit
+(28) is handled in any case (offset_commit.py).
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from muster.coordinator.wire.api import Body, Fields
 from muster.events.steps import Each
 
 REFUSED_TXN_BYTES_MAX = 65_536
-"""Limit of a request under a transactional id of Muster's own, which no client should send."""
+"""Size limit of a request with one of Muster's transactional ids, which no client should send."""
 
 _NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
 _REFUSAL = {"error_code": ErrorCode.transactional_id_authorization_failed}
 
 
 def apis(reserved: ReservedNames) -> tuple[SidecarApi, ...]:
-    """The registrations."""
+    """Return the registrations."""
     return (
         SidecarApi(
             key=PRODUCE,
@@ -69,7 +69,7 @@ def _transactional(
 
 
 def _refuse_records(request: ClientRequest) -> None:
-    """Refuse each partition of the one topic."""
+    """Refuse every partition of the request's single topic."""
     request.answer(
         {
             "responses": [

@@ -1,4 +1,4 @@
-"""All APIs that a sidecar handles, by key. What is not here is relayed."""
+"""All APIs that a sidecar handles, by key. All others are relayed."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,7 +36,7 @@ def handled_apis(
     would_refuse: Callable[[JoinGroup], bool],
     not_taken: NotTaken | None = None,
 ) -> Mapping[int, SidecarApi]:
-    """The registrations."""
+    """Return the registrations."""
     apis = (
         *authentication.apis(metrics),
         *produce_and_txn.apis(reserved),

@@ -1,1 +1,1 @@
-"""Several sidecars of one event log: a request for a group goes to the process that owns it, and its answer back."""
+"""Forwarding between the sidecars of one event log: requests go to the owner of the group, and its responses back."""

@@ -1,7 +1,4 @@
-"""One of several sidecars of a log: the assembly of what forwards requests to the others, and takes theirs.
-
-What belongs here: making the parts, and their order at the start and the end.
-"""
+"""Assembles forwarding: the parts that send requests to other processes, and those that handle theirs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -34,21 +31,21 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX
 
 TAKEOVER_MS: Final = 5_000
-"""How long a takeover lasts at most, after the session of the owner before is over."""
+"""The longest time that a takeover takes after the former owner's session has expired."""
 
 
 class Links(Protocol):
     """The connections to the other processes."""
 
     def is_linked(self, node: Node) -> bool:
-        """Whether there is a connection to the process."""
+        """Return whether there is a connection to the process."""
 
     def states(self) -> Sequence[LinkState]:
-        """The other processes that own partitions, and whether each is reached. Thread-safe."""
+        """Return the other processes that own partitions, each with the state of its connection. Thread-safe."""
 
 
 class OwnersReach:
-    """Access to the other owners. Call `look` when owners or connections change; the properties are thread-safe."""
+    """Tracks whether other owners are reachable. Call `look` when owners or connections change. Thread-safe to read."""
 
     def __init__(
         self, cluster: Callable[[], Cluster], links: Links, *, monotonic_ms: Callable[[], int], takeover_ms: int
@@ -61,7 +58,7 @@ class OwnersReach:
         self._lost_since_ms: int | None = None
 
     def look(self) -> None:
-        """Look whether the owner of any partition is reached; this process's own ones are."""
+        """Check whether any partition has a reachable owner, which may be this process."""
         cluster = self._cluster()
         if any(
             owner is not None and (owner.node_id == cluster.node.node_id or self._links.is_linked(owner))
@@ -73,13 +70,13 @@ class OwnersReach:
 
     @property
     def lost_ms(self) -> int:
-        """For how long no owner was reached; 0 while one is."""
+        """How long no owner has been reachable; 0 while one is."""
         since_ms = self._lost_since_ms
         return 0 if since_ms is None else self._monotonic_ms() - since_ms
 
     @property
     def not_ready(self) -> str | None:
-        """The message of /readyz; None while an owner is reached, or may be again soon."""
+        """The message of /readyz; None while an owner is reachable, or could be again after a takeover."""
         if self._lost_since_ms is None or (self._was_reached and self.lost_ms <= self._takeover_ms):
             return None
         for_s = f"for {self.lost_ms // 1000} s this process has reached no owner of a partition"
@@ -93,7 +90,7 @@ class OwnersReach:
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 MESSAGE_OVERHEAD_BYTES = 65_536
-"""The room of a message beside a request or an answer."""
+"""Size of a message beyond the request or response in it."""
 
 
 class Forwarding:
@@ -166,9 +163,9 @@ class Forwarding:
         stack: AsyncExitStack,
         cluster_id: str,
     ) -> Mapping[int, SidecarApi]:
-        """Listen for the others, until the stack is left; returns what this process's clients are handled by.
+        """Listen for other processes until the stack closes; return the APIs that handle this process's clients.
 
-        `handled_by` makes what handles requests for this process's groups. Raises CannotServe.
+        `handled_by` returns the APIs that handle requests for this process's groups. Raises CannotServe.
         """
         handled = handled_by(SharedListing(self._owners.list_all).asked)
         self._owner.handle_by(handled)
@@ -190,13 +187,13 @@ class Forwarding:
             port=advertised.port,
             topics=(),
         )
-        self._service.cluster = cluster.shared((), ())  # nobody is known to own anything yet
+        self._service.cluster = cluster.shared((), ())  # no owner is known yet
         log.info("listening for the other processes", listen=f"{at.host}:{port}", node_id=settings.node_id)
         return {key: self._edge.wrapped(api) for key, api in handled.items()}
 
     @property
     def forward(self) -> Forward:
-        """The short way of heartbeats to their owner."""
+        """The shortcut that forwards heartbeats to their owner."""
         return self._edge.forward_heartbeat
 
     async def share(
@@ -208,7 +205,7 @@ class Forwarding:
         *,
         stop_listening: Callable[[], None],
     ) -> None:
-        """Own some of the partitions, and forward requests for the groups of the others. The log is open."""
+        """Own a share of the partitions, and forward requests for the groups of the others. The log must be open."""
         self._listener.log_identity = self._links.log_identity = self._sharing.log_identity
 
         def stop() -> None:
@@ -229,7 +226,7 @@ class Forwarding:
         )
         parts.links = lambda: links_status(self._links.states(), self._reach.lost_ms)
         collect(LinkMetrics(self._links.states, lambda: self._reach.lost_ms), stack)
-        if self._settings.role != OWNER:  # who has no clients needs no other owner
+        if self._settings.role != OWNER:  # a process without clients does not need other owners
             shared = readiness.reason
             readiness.reason = lambda: shared() or self._reach.not_ready
 

@@ -1,15 +1,14 @@
-"""The process that clients are connected to: a request for another process's group goes there, and its answer back.
+"""The process that clients are connected to: forwards requests to the owners of their groups, and returns responses.
 
-What belongs here: finding the owner, and what is done when it is not reached or is another one meanwhile. What it must
-not know: what a request means.
+It finds the owner, and handles an owner that is unreachable or has changed. It does not know what a request means.
 
-    owner reached     the request is forwarded; it is answered, or is to be relayed, or the broker is to be asked first
-    no owner,         JoinGroup and SyncGroup wait for the next owner, and are sent again, as nobody has answered them;
-    or not reached    the others wait for a second; then COORDINATOR_NOT_AVAILABLE, after which clients try again
-    superseded        the member has sent a later one: neither answered nor sent to the next owner
+    owner reachable   the request is forwarded; the owner answers it, or has it relayed, or has the broker asked first
+    no owner,         JoinGroup and SyncGroup wait for the next owner, and are sent again, as they are unanswered;
+    or unreachable    others wait for a second, then get COORDINATOR_NOT_AVAILABLE, after which clients retry
+    superseded        the member has sent a later request: this one is neither answered nor sent to the next owner
 
-Joins and syncs for groups of our own take the same way, but for the connection: their owner may be another process
-before they are answered.
+Joins and syncs for this process's own groups take the same path, without a connection: another process may own the
+group before they are answered.
 """
 
 import itertools
@@ -63,31 +62,31 @@ from muster.events.ids import GroupId
 from muster.events.steps import collected, entries_of
 
 PARKED_TIMEOUT_S: Final = 15.0
-"""How long a join or a sync waits for the next owner: longer than an ownership session (10 s) and the old lease."""
+"""How long a join or sync waits for the next owner: longer than an ownership session (10 s) plus the answer lease."""
 OTHER_TIMEOUT_S: Final = 1.0
 LOOK_AGAIN_S: Final = 0.1
 LOOK_AGAIN_MAX_S: Final = 1.0
-"""After LOOK_AGAIN_S a request is sent to the same owner again, then after twice as long, up to this."""
+"""A request is sent to the same owner again after LOOK_AGAIN_S; the pause doubles each time, up to this."""
 SHORT_ANSWER_BYTES: Final = 4_096
-"""An answer with an error is short."""
+"""Responses with an error are shorter than this."""
 
 HEARTBEAT_FLEXIBLE_FROM: Final = 4
 
 _Parts = dict[int | None, list[Any]]
-"""The entries of a request by the node id of the owner of their group; None: nobody."""
+"""The entries of a request by the node id of the owner of their group; None if it has no owner."""
 
 
 class Edge:
     """Forwards requests to the `owners` of their groups (this process may be one of them) and returns the responses.
 
-    An answer to a heartbeat that is older than the answer lease, as after this process was suspended, is asked for
-    again: its client may have been given up meanwhile, and would take it for news.
+    A heartbeat is sent again if its response is older than the answer lease, e.g. because this process was suspended:
+    the member may have been removed meanwhile, and its client would take the old response for a current one.
     """
 
     def __init__(
         self, service: Service, owners: Owners, *, answer_lease_ms: int, boot_ms: Callable[[], int] = boot_clock_ms
     ) -> None:
-        """`boot_ms`: a clock that runs in suspend, as leases do."""
+        """`boot_ms`: a clock that counts the time in suspend, like the leases."""
         self._true_for_ms = answer_lease_ms
         self._boot_ms = boot_ms
         self._service = service
@@ -95,19 +94,19 @@ class Edge:
         self._is_stopping = False
 
     def stop_waiting(self) -> None:
-        """Wait for no next owner any more: the process stops, and clients ask elsewhere."""
+        """Stop waiting for the next owner: this process stops, and clients reconnect to another one."""
         self._is_stopping = True
         self._owners.drop_all()
         self.ownership_changed()
 
     def ownership_changed(self) -> None:
-        """Have waiting requests look again who owns their groups."""
+        """Make waiting requests look up the owner of their group again."""
         self._owners.changes.tell()
 
     # ---- which requests are forwarded ----------------------------------------------------------------
 
     def wrapped(self, api: SidecarApi) -> SidecarApi:
-        """The API for this process's clients: handled by the owner of the group."""
+        """Return the API for this process's clients, in which the owner of the group handles the request."""
         if api.key in OF_ONE_GROUP:
             inspect = None if api.inspect is None else partial(self._inspect, api.inspect)
             return msgspec.structs.replace(api, handle=partial(self._handle, api), inspect=inspect)
@@ -117,7 +116,7 @@ class Edge:
     def _inspect(
         self, inspect: Callable[[int, Rewrite | None], Inspect], api_version: int, rewrite: Rewrite | None
     ) -> Inspect:
-        """Plan ConsumerGroupHeartbeat, which is relayed unless another process may have a shadow in its group."""
+        """Plan ConsumerGroupHeartbeat, which is relayed unless another process may have a shadow in the group."""
         look = inspect(api_version, rewrite)
         forwarded = RequestPlan(is_handled=True, handled_bytes_max=handled_bytes_max(CONSUMER_GROUP_HEARTBEAT))
 
@@ -145,7 +144,7 @@ class Edge:
         return self._handle_parts(api, many, request, parts)
 
     async def _divide(self, api: SidecarApi, many: OfManyGroups, request: ClientRequest) -> None:
-        """Find the owners of more groups than can be looked at in one go."""
+        """Find the owners of a request with too many groups for one slice."""
         pace, parts = request.pace(), _Parts()
         for each in getattr(request.body, many.asked):
             self._put(parts, many, each)
@@ -168,7 +167,7 @@ class Edge:
     # ---- one request ---------------------------------------------------------------------------------
 
     def forward_heartbeat(self, client: ClientSide, frame: bytes, handle: Handle) -> bool:
-        """Forward a heartbeat, of which only the group is read; the owner reads all of it, or knows its bytes."""
+        """Forward a heartbeat after reading only its group id; the owner decodes it, or recognizes its bytes."""
         api_key, api_version = KEY_AND_VERSION.unpack_from(frame)
         if api_key != heartbeat.KEY:
             return False
@@ -177,7 +176,7 @@ class Edge:
             encoded, _ = read_string(frame, body_at(frame, flexible=flexible), flexible=flexible)
             node = self._owners.owner_of(GroupId(encoded.decode()))
         except (IndexError, struct.error, UnicodeDecodeError, ProtocolError):
-            return False  # whoever reads it whole says what is wrong with it
+            return False  # full decoding reports the error
         if node is None or self._owners.is_own(node) or not self._owners.is_reached(node):
             return False
         asked_ms, sent_ms = self._service.monotonic_ms(), self._boot_ms()
@@ -191,7 +190,7 @@ class Edge:
         return True
 
     def _is_true(self, sent_ms: int) -> bool:
-        """Whether the answer to what was sent then, by the boot clock, is news."""
+        """Return whether the response to a request sent at `sent_ms` (boot clock) is within the answer lease."""
         return self._boot_ms() - sent_ms <= self._true_for_ms
 
     def _heartbeat_done(self, client: ClientSide, frame: bytes, handle: Handle, sent_ms: int, outcome: Outcome) -> None:
@@ -207,7 +206,7 @@ class Edge:
                     client.answered(error)
 
     def _is_finished(self, request: ClientRequest, outcome: Outcome) -> bool:
-        """Do as the owner says; False if it has said nothing. Raises ProtocolError."""
+        """Apply the owner's response; return False if there is none. Raises ProtocolError."""
         match outcome:
             case Answered(payload=payload) | Granted(payload=payload):
                 request.client.answered([payload])
@@ -222,7 +221,7 @@ class Edge:
         return True
 
     async def _forward_until_answered(self, request: ClientRequest) -> None:
-        """Forward a request of one group until somebody answers it, or its time is over. Raises ProtocolError."""
+        """Forward a request of one group until it is answered or times out. Raises ProtocolError."""
         key, group_id = request.context.api_key, request.body.group_id
         member_uuid = self._service.new_uuid() if key == join_group.API.key else ""
         attempts = _Attempts(self, PARKED_TIMEOUT_S if key in PARKED else OTHER_TIMEOUT_S)
@@ -240,9 +239,9 @@ class Edge:
                 return
 
     async def wait_for_change(self, node: Node | None, seen: int, *, pause_s: float, within_s: float) -> bool:
-        """Wait until another process may be the owner; False if this one stops.
+        """Wait until another process may be the owner; return False if this process is stopping.
 
-        Of an owner that is reached nobody tells when it can answer, so it is asked again after the pause.
+        A reachable owner does not announce when it can answer, so it is asked again after the pause.
         """
         if self._is_stopping:
             return False
@@ -251,7 +250,7 @@ class Edge:
         return True
 
     async def _is_to_be_retried(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
-        """Whether a join or a sync was answered that another process coordinates its group, or will soon."""
+        """Return whether a join or sync was answered that another process coordinates the group, or soon will."""
         key, version = request.context.api_key, request.context.api_version
         if key not in PARKED or not isinstance(outcome, Answered) or outcome.is_brokers:
             return False
@@ -264,11 +263,11 @@ class Edge:
     # ---- requests of many groups ---------------------------------------------------------------------
 
     async def _split(self, request: ClientRequest, many: OfManyGroups, parts: list[list[Any]]) -> None:
-        """Have each owner answer its part, and answer with all of it. Raises ProtocolError."""
+        """Send each owner its part, and answer with the merged responses. Raises ProtocolError."""
         slices, context = request.client.slices, request.context
         bodies = [replace(request.body, **{many.asked: tuple(part)}) for part in parts]
         answers = []
-        for part, body in zip(parts, bodies, strict=True):  # one after another: a client has one request at an owner
+        for part, body in zip(parts, bodies, strict=True):  # in sequence: one request of a client at a time at an owner
             rest = await slices.result(request_bytes_in_steps(body, as_fields(body), context.client_id))
             frame = request.frame[:HEADER_START_BYTES] + rest
             answers.append(await self._part(request, many.group_of(part[0]), body, frame))
@@ -293,9 +292,9 @@ class Edge:
 
 
 class _Attempts:
-    """The attempts to have a request answered: when the next one is due, and whether its time is over.
+    """The attempts to have a request answered: when the next one is due, and when to stop.
 
-    That is counted from when it is first known that nobody may answer.
+    The timeout counts from the first attempt that got no response.
     """
 
     def __init__(self, edge: Edge, timeout_s: float) -> None:
@@ -306,11 +305,11 @@ class _Attempts:
 
     @property
     def have_failed(self) -> bool:
-        """Whether there was an attempt that nobody has answered."""
+        """True if an attempt got no response."""
         return self._until_s is not None
 
     async def is_another_due(self, node: Node | None, seen: int) -> bool:
-        """Wait until another attempt may have an answer; False if there should be none."""
+        """Wait until another attempt makes sense; return False after the timeout."""
         now_s = time.monotonic()
         if self._until_s is None:
             self._until_s = now_s + self._timeout_s

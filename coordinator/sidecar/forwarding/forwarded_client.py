@@ -1,11 +1,10 @@
-"""A client that is connected to another process, as the handlers of this one see it.
+"""A client of another process, as the handlers of this one see it: the counterpart of `ClientSide`.
 
-What belongs here: the other half of `ClientSide`: what a handler does with its client, as messages to the edge. What it
-must not know: what a request means.
+It turns a handler's actions into messages to the edge, the process that the client is connected to.
 
-The broker knows the client by its own connection, which is the edge's. So the broker is asked there, and the
-authorizations are asked for as by the edge itself, and kept here for each connection alone. An accepted heartbeat is a
-grant to the edge to answer the next ones (granted.py); which of its members were heard, it tells afterwards.
+The broker knows the client by its connection, which is the edge's. So questions to the broker go through the edge,
+including those for authorizations, which are cached here for each connection separately. An accepted heartbeat permits
+the edge to answer the next ones itself (granted.py); the edge reports afterwards which members sent some.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ WatchGroup = Callable[[GroupId, ConsentedTicket], None]
 
 
 class _Accepted(msgspec.Struct, frozen=True):
-    """The heartbeat that is being answered."""
+    """The accepted heartbeat that is being answered."""
 
     group_id: GroupId
     member_id: MemberId
@@ -57,9 +56,9 @@ class _Accepted(msgspec.Struct, frozen=True):
 
 
 class ForwardedClient:
-    """A remote client for the handlers. `send` sends a message to its edge; `ask_edge` has the edge ask the broker.
+    """A remote client, for handlers. `send` sends a message to its edge; `ask_edge` asks the broker through the edge.
 
-    `watch` has the edge told when the group of a ticket changes.
+    `watch` notifies the edge when the group of a ticket changes.
     """
 
     def __init__(
@@ -87,14 +86,14 @@ class ForwardedClient:
             self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=authorization_cache_ms
         )
         self.broker_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the client, or its broker, has gone."""
+        """Completes when the client or its broker has disconnected."""
         self.questions: set[int] = set()
-        """The numbers of what the edge was asked for it, and has not answered."""
+        """The numbers of this client's questions that the edge has not answered."""
         self._send = send
         self._ask_edge = ask_edge
         self._watch = watch
         self._heartbeats = HeartbeatCache(cached_heartbeats)
-        """Those that the edge may answer."""
+        """The heartbeats that the edge may answer."""
         self._accepted: _Accepted | None = None
         self._handler = handler
         self._metrics = metrics
@@ -106,11 +105,11 @@ class ForwardedClient:
         self._is_refused_by_broker = False
 
     def is_open(self) -> bool:
-        """Whether the client is still there."""
+        """Return whether the client is still connected."""
         return not self.broker_lost.done()
 
     def take(self, frame: bytes, member_uuid: str) -> None:
-        """Handle its next request. What is left of one before is dropped: its answer would be taken for this one's."""
+        """Handle the client's next request. Cancels an unfinished one, whose response would be taken for this one's."""
         self._end()
         self._frame, self._is_answered, self._accepted = frame, False, None
         self._is_refused_by_broker = False
@@ -118,21 +117,21 @@ class ForwardedClient:
             cancel = self._handler.handle(self, frame, member_uuid=member_uuid)
         except ProtocolError as error:
             self.answered(error)
-        except Exception as error:  # a bug of ours is this client's alone, as in Kafka (G24)
+        except Exception as error:  # a bug of ours must affect this client only, as in Kafka (G24)
             log.exception("a forwarded request failed", api_key=KEY_AND_VERSION.unpack_from(frame)[0])
             self.answered(ProtocolError(Fault.FAILED_REQUEST, f"it could not be worked on: {error!r}"))
         else:
             self._cancel = None if self._is_answered else cancel
 
     def heard(self, frame: bytes, age_ms: int) -> bool:
-        """Note that the edge has answered this heartbeat so long ago; False if its group has changed since."""
+        """Note that the edge answered this heartbeat `age_ms` ago; return False if the group has changed since."""
         _, api_version = KEY_AND_VERSION.unpack_from(frame)
         heard_ms = self._monotonic_ms() - age_ms
         self.record.received_ms = max(self.record.received_ms, heard_ms)
         return self._heartbeats.answer(api_version, frame[HEADER_START_BYTES:], heard_ms) is not None
 
     def gone(self) -> None:
-        """Drop what it waits for."""
+        """Cancel everything that the client waits for: it has disconnected."""
         if not self.broker_lost.done():
             self.broker_lost.set_result(None)
         self._end()
@@ -159,16 +158,16 @@ class ForwardedClient:
             self._done(self._granted(payload) or Answered(self.number, payload, self._is_refused_by_broker))
 
     def refused_by_broker(self) -> None:
-        """Have the edge ask no other owner: the answer is the client's broker's."""
+        """Note that the response is the broker's error, so that the edge asks no other owner."""
         self._is_refused_by_broker = True
 
     def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: ConsentedTicket) -> None:
-        """Let the edge answer the client's next heartbeats of the same bytes, once this one is answered."""
+        """Once this heartbeat is answered, let the edge answer the client's next ones with the same bytes."""
         if self._heartbeats.keep(frame, group_id, member_id, ticket):
             self._accepted = _Accepted(group_id, member_id, ticket)
 
     def _granted(self, payload: bytes) -> Granted | None:
-        """The answer, with the grant to give it again; None if this is not to be granted, or not any more."""
+        """Return the response with permission to repeat it, or None if there is none or it has expired."""
         accepted, self._accepted = self._accepted, None
         now_ms = self._monotonic_ms()
         if accepted is None or not accepted.ticket.accept(now_ms):
@@ -178,7 +177,7 @@ class ForwardedClient:
         return Granted(self.number, payload, accepted.group_id, accepted.member_id, valid_ms)
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
-        """Have the edge relay the request as it came, or another frame, or have its answer rewritten here."""
+        """Let the edge relay the request unchanged; if there is a `frame` or `rewrite`, ask the broker through it."""
         if frame is None and rewrite is None:
             self._done(Relay(self.number))
         elif not self._is_answered:
@@ -187,15 +186,15 @@ class ForwardedClient:
             self._rewriting.add_done_callback(on_failure(self._failed))
 
     def not_owned(self) -> None:
-        """Tell the edge that the request's group is not this process's."""
+        """Tell the edge that this process does not own the request's group."""
         self._done(NotOwned(self.number))
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
-        """As `ClientSide.ask`."""
+        """Send a request to the broker, as `ClientSide.ask` does."""
         return self._ask_edge(self, api_key, api_version, rest)
 
     def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork:
-        """Describe the request for the watchdog of the loop."""
+        """Describe the request for the watchdog of the event loop."""
         return RequestWork(
             api=self._metrics.api_name(api_key),
             api_version=api_version,

@@ -1,15 +1,15 @@
-"""Heartbeats that the owner of a group lets this process answer by itself, until the group changes.
+"""Delegated heartbeats: the owner of a group lets this process answer them, until the group changes.
 
-What belongs here: what was granted, the leases behind it, and telling the owners which members were heard. What it must
-not know: how a request is forwarded.
+Keeps the grants and the leases behind them, and reports to the owners which members sent heartbeats.
 
-    granted    with its answer to a heartbeat, the owner lets this process answer equal ones on the same connection
-    revoked    the group has changed: the next heartbeat is forwarded. Where the link hangs just then, the lease ends it
-    leases     an answer is given only while the owner itself could give it by its lease of the partition. It says how
-               long that is each time it is told who was heard, and is asked each eighth of a lease. So whoever owns the
-               group next, and waits for the old lease, waits for the answers of this process too
-    heard      the owner is told within HEARD_S, and before any other request is forwarded to it. What it may not have
-               been told when the link broke, it is told when it is reached again: the members were answered
+    granted    when the owner answers a heartbeat, it lets this process answer equal ones on the same connection
+    revoked    the group has changed: the next heartbeat is forwarded. If the link hangs just then, the lease ends it
+    leases     this process answers only while the owner itself could, under the owner's lease of the partition. The
+               owner returns the remaining time with each report, and is asked every eighth of a lease. So the next
+               owner, which waits for the old lease to expire, also waits until this process has stopped answering
+    heard      heartbeats are reported to the owner within HEARD_S, and before any other request is forwarded to it.
+               Reports that the owner may have missed when the link broke are sent again when it is reachable, since
+               the members have had their responses
 """
 
 import asyncio
@@ -30,21 +30,21 @@ from muster.events.ids import GroupId, MemberId
 HEARD_S: Final = 0.05
 ASKED_PER_LEASE: Final = 8
 HEARD_AT_ONCE: Final = 200
-"""Members of one message, of a kilobyte at most: so it goes whole, in order (see peer_connection.py)."""
+"""Members in one message: about a kilobyte at most, so it is sent whole and in order (see peer_connection.py)."""
 
 TOLD_AGAIN_S: Final = 30.0
-"""How long a process that was lost may be away and still be told: sessions have begun anew by then."""
+"""How long reports for an unreachable process are kept; after that, it has restarted the sessions."""
 
 
 class GrantedGroup(msgspec.Struct, eq=False):
-    """A group whose owner has granted something. `is_valid`: until it is revoked."""
+    """A group with granted heartbeats. `is_valid`: False once they are revoked."""
 
     lease: AnswerLease
     is_valid: bool = True
 
 
 class GrantedTicket(msgspec.Struct, eq=False):
-    """A ticket as `HeartbeatTicket`, by the owner's word; `frame`, `connection`: of the request, as the owner knows it.
+    """A `HeartbeatTicket` granted by the owner; `frame`, `connection`: of the request, as the owner knows them.
 
     `until_ms`, `heard_ms`: monotonic.
     """
@@ -72,7 +72,7 @@ class GrantedTicket(msgspec.Struct, eq=False):
 
 
 class _Owner:
-    """One owner's grants, and what it is to be told."""
+    """One owner's grants, and the heartbeats to report to it."""
 
     def __init__(self, granted: "GrantedHeartbeats", node: Node) -> None:
         self.groups: dict[str, GrantedGroup] = {}
@@ -81,7 +81,7 @@ class _Owner:
         self._leases: dict[int, AnswerLease] = {}
         self._noted: list[GrantedTicket] = []
         self._unconfirmed: deque[tuple[int, list[GrantedTicket]]] = deque()
-        """The members of each message that it has not answered, and when that was sent by the boot clock."""
+        """The members of each message that it has not confirmed, with the send time by the boot clock."""
         self._telling: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
 
@@ -98,12 +98,12 @@ class _Owner:
             self._telling = asyncio.get_running_loop().call_later(HEARD_S, self.tell)
 
     def tell(self) -> None:
-        """Tell it who was heard, if anybody was."""
+        """Report the heartbeats since the last report, if any."""
         if self._noted:
             self._tell()
 
     def keep_asking(self) -> None:
-        """Ask for the leases, now and again while something is granted."""
+        """Ask for the leases now, and periodically while anything is granted."""
         if self._asking is None:
             self._tell()
             self._asking = asyncio.get_running_loop().call_later(self._granted.ask_each_s, self._ask_again)
@@ -129,7 +129,7 @@ class _Owner:
             self._unconfirmed.append((sent_ms, noted[some]))
 
     def told(self, leases: Leases) -> None:
-        """The owner has been told, and has said how long answers may be given: it answers each message, in order."""
+        """Process the owner's response to a report, with its leases. It answers each message, in order."""
         if self._unconfirmed and self._unconfirmed[0][0] == leases.sent_ms:
             self._unconfirmed.popleft()
         lease_ms = self._granted.lease_ms
@@ -137,7 +137,7 @@ class _Owner:
             self.lease_of(partition).proven(leases.sent_ms + left_ms - lease_ms)
 
     def end(self) -> list[GrantedTicket]:
-        """Let nothing more be answered; returns whom the owner may not have been told of."""
+        """End all grants; return the heartbeats that the owner may not have received."""
         for timer in (self._telling, self._asking):
             if timer is not None:
                 timer.cancel()
@@ -148,7 +148,7 @@ class _Owner:
 
 
 class GrantedHeartbeats:
-    """Heartbeats that this process answers. `send` sends an owner a message; `number_at`: a client's number there."""
+    """Heartbeats that this process answers. `send` sends an owner a message; `number_at`: a client's number at it."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class GrantedHeartbeats:
         self._paced = paced
         self._owners: dict[int, _Owner] = {}
         self._untold: dict[int, deque[GrantedTicket]] = {}
-        """Those of processes that are not reached, by node id."""
+        """The unreported heartbeats of unreachable owners, by node id."""
 
     def keep(self, node: Node, client: ClientSide, frame: bytes, sent_ms: int, granted: Granted) -> None:
         """Answer equal heartbeats of the client from now on. `sent_ms`: when this one was forwarded (monotonic)."""
@@ -195,31 +195,31 @@ class GrantedHeartbeats:
         owner.keep_asking()
 
     def revoked(self, node: Node, group_id: str) -> None:
-        """Have heartbeats of the group's members forwarded again."""
+        """Forward heartbeats of the group's members again."""
         owner = self._owners.get(node.node_id)
         group = None if owner is None else owner.groups.pop(group_id, None)
         if group is not None:
             group.is_valid = False
 
     def told(self, node: Node, leases: Leases) -> None:
-        """An owner has been told who was heard."""
+        """Process an owner's response to a report."""
         owner = self._owners.get(node.node_id)
         if owner is not None:
             owner.told(leases)
 
     def tell(self, node: Node) -> None:
-        """Tell an owner who was heard: something else is to be sent to it."""
+        """Report heartbeats to an owner before something else is sent to it."""
         owner = self._owners.get(node.node_id)
         if owner is not None:
             owner.tell()
 
     def tell_all(self) -> None:
-        """Tell all owners: this process stops."""
+        """Report to all owners: this process stops."""
         for owner in self._owners.values():
             owner.tell()
 
     def lost(self, node: Node) -> None:
-        """Answer nothing for a process that is not reached."""
+        """End the grants of an owner that has become unreachable."""
         owner = self._owners.pop(node.node_id, None)
         if owner is None:
             return
@@ -233,7 +233,7 @@ class GrantedHeartbeats:
         asyncio.get_running_loop().call_later(TOLD_AGAIN_S, forget)
 
     def reached(self, node: Node) -> None:
-        """Tell a process that is reached again who was answered in its name, some at a time."""
+        """Send a process that is reachable again the reports that it may have missed, a few at a time."""
         untold = self._untold.get(node.node_id)
         if not untold:
             return

@@ -1,6 +1,6 @@
-"""The APIs that name groups: which groups a request is about, and how one for groups of several owners is split.
+"""The APIs that name groups: which groups a request concerns, and how to split one for groups of several owners.
 
-Pure. What belongs here: the shapes of requests and answers. What it must not know: who owns a group.
+Pure; does not know who owns a group.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,16 +42,16 @@ OF_ONE_GROUP: Final = frozenset(
 """APIs whose requests name one group, `group_id`."""
 
 MANY_BYTES: Final = 4_096
-"""A longer request of many groups is looked at in slices."""
+"""Longer requests for many groups are read in slices."""
 
 MOVED: Final = frozenset({ErrorCode.not_coordinator})
 NOT_YET: Final = MOVED | {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
 
 
 class OfManyGroups(msgspec.Struct, frozen=True, kw_only=True):
-    """An API whose requests have a list, and whose answers have one with a result for each entry, in any order.
+    """An API whose requests have a list, and whose responses have a list with one result for each entry, in any order.
 
-    `group_of`: the group of an entry, or None, if it is no group's.
+    `group_of`: the group of an entry, or None if it does not concern a group.
     """
 
     asked: str

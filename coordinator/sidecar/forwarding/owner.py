@@ -1,8 +1,8 @@
-"""The owner of groups, for clients that are connected to other processes: it handles what these forward.
+"""The owner of groups, for clients of other processes: handles the requests that those processes forward.
 
-What belongs here: messages of the edges, and the clients behind them. What it must not know: where the edges find the
-owner. A forwarded request is handled as one of our own clients; that its group is not ours is told at once, so that
-nothing is decided, or asked upstream, for a group of another process.
+Receives the messages of the edges and keeps track of the clients behind them. A forwarded request is handled like one
+of this process's own clients. If its group is not owned here, the edge is notified at once, so nothing is decided, or
+asked upstream, for another process's group.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LISTED_AT_ONCE: Final = 1_000
 LISTED_CHARACTERS: Final = 16_384
-"""Groups of one message, and the characters of their ids and types, but for a long one: so it goes whole, in order."""
+"""Limits of one message, in groups and in characters of ids and types (one id may exceed it): so it is sent whole."""
 
 
 _ENDS: Final = frozenset(ConnectionEnd)
@@ -73,19 +73,20 @@ class ForwardingPeer(Protocol):
 
 
 class _Clients(msgspec.Struct, eq=False):
-    """The clients of one edge, by number, and the questions that it has not answered."""
+    """The clients of one edge, by number, and the questions that the edge has not answered."""
 
     by_number: dict[int, ForwardedClient] = msgspec.field(default_factory=dict)
     questions: dict[int, tuple[ForwardedClient, asyncio.Future[bytes]]] = msgspec.field(default_factory=dict)
-    """Each client has the numbers of its own."""
+    """The open questions by number; each client has the numbers of its own questions."""
     watched: set[GroupId] = msgspec.field(default_factory=set)
-    """The groups of which the edge is told when they change."""
+    """The groups whose changes the edge is notified of."""
 
 
 class ForwardedRequests:
-    """Handles others' requests. `is_assigned`: the group is ours; `is_loading`: not served yet. Call `handle_by` first.
+    """Handles other processes' requests. Call `handle_by` first.
 
-    `leases`: how long answers from memory may leave, in ms, by partition of the log.
+    `is_assigned`: this process owns the group; `is_loading`: it does not serve it yet; `leases`: for how many ms
+    responses from memory may be sent, by partition of the log.
     """
 
     def __init__(
@@ -114,33 +115,33 @@ class ForwardedRequests:
         self._edges: dict[ForwardingPeer, _Clients] = {}
         self._questions = itertools.count(1)
         self._watched: dict[GroupId, set[ForwardingPeer]] = {}
-        """The edges that may answer heartbeats of a group's members, until it changes."""
+        """The edges that may answer heartbeats of a group's members, until the group changes."""
         self._tasks = BackgroundTasks(failed)
         self._paced = Paced()
 
     def handle_by(self, apis: Mapping[int, SidecarApi]) -> None:
-        """Handle forwarded requests by these APIs, those of this process's own groups."""
+        """Use these APIs, which handle this process's own groups, for forwarded requests."""
         named = OF_ONE_GROUP | OF_MANY_GROUPS.keys()
         handled = {key: self._checked(api) for key, api in apis.items() if key in named}
         self._handler = RequestHandler(handled=handled, metrics=self._metrics, service=self._service)
 
     def accepted(self, connection: PeerConnection) -> None:
-        """Take the requests of another process."""
+        """Accept requests of another process."""
         connection.handle = partial(self.received, connection)
 
     def lost(self, edge: ForwardingPeer) -> None:
-        """The edge has gone, and with it all its clients, some at a time."""
+        """Remove all clients of an edge that has disconnected, a few at a time."""
         clients = self._edges.pop(edge, None)
         if clients is None:
             return
-        for client in clients.by_number.values():  # nobody knows what becomes of them
+        for client in clients.by_number.values():  # their connections may or may not still exist
             client.record.ended(ConnectionEnd.UNKNOWN, self._service.monotonic_ms())
-        for group_id in clients.watched:  # a group may never change, and an edge may connect again and again
+        for group_id in clients.watched:  # otherwise an edge that reconnects often would leak entries
             self._watched[group_id].discard(edge)
         self._paced.call(partial(self._gone, clients, client) for client in clients.by_number.values())
 
     async def close(self) -> None:
-        """Drop all clients."""
+        """Remove all clients."""
         for clients in self._edges.values():
             for client in list(clients.by_number.values()):
                 self._gone(clients, client)
@@ -148,7 +149,7 @@ class ForwardedRequests:
         await self._tasks.close()
 
     def received(self, edge: ForwardingPeer, message: AnyMessage) -> None:
-        """Handle a message of an edge; what it has no right to say is ignored."""
+        """Handle a message of an edge; ignore messages that only owners send."""
         clients = self._clients_of(edge)
         match message:
             case Connected():
@@ -172,7 +173,7 @@ class ForwardedRequests:
                 self._tasks.start(self._list(edge, question), "list-owned")
 
     def introduce_own(self, edge: ForwardingPeer, connected: Connected, record: ConnectionRecord) -> None:
-        """Take a client of this process itself, whose connection is known."""
+        """Add a client of this process itself, with its connection's record."""
         self._introduce(edge, self._clients_of(edge), connected, record)
 
     def _clients_of(self, edge: ForwardingPeer) -> _Clients:
@@ -182,7 +183,7 @@ class ForwardedRequests:
         return clients
 
     def _note_end(self, client: ForwardedClient, told: Disconnected) -> None:
-        """Note how the client's connection to the edge ended, if it did."""
+        """Record how the client's connection to the edge ended, if it did."""
         if told.end is None:
             return
         end = ConnectionEnd(told.end) if told.end in _ENDS else ConnectionEnd.UNKNOWN
@@ -203,7 +204,7 @@ class ForwardedRequests:
             return answer
 
         def send(message: AnyMessage) -> None:
-            # A process of a former version would take the link for broken; there the request just stays unanswered.
+            # An older version would consider the link broken; its request just stays unanswered.
             if edge.knows >= KNOWN or not isinstance(message, RequestSuperseded):
                 edge.send(message)
 
@@ -234,7 +235,7 @@ class ForwardedRequests:
             answer.cancel() if answered.payload is None else answer.set_result(answered.payload)
 
     def _heard(self, client: ForwardedClient | None, heard: HeardMember) -> None:
-        """Count a heartbeat that the edge has answered: by the rules, if the group has changed meanwhile."""
+        """Count a heartbeat that the edge answered: in full, by the rules, if the group has changed meanwhile."""
         if client is None or client.heard(heard.frame, heard.age_ms):
             return
         arrived_ms = self._service.monotonic_ms() - heard.age_ms
@@ -247,14 +248,14 @@ class ForwardedRequests:
             heard.frame,
             service=self._service,
             peer=client.peer,
-            answer=lambda _: None,  # it was answered
+            answer=lambda _: None,  # the edge has answered it
             keep_ticket=keep_no_ticket,
             handle=count,
         )
 
     def _watch(self, edge: ForwardingPeer, clients: _Clients, group_id: GroupId, ticket: ConsentedTicket) -> None:
-        """Tell the edge when the group changes."""
-        if self._edges.get(edge) is not clients:  # it has gone, and its last clients have not been told yet
+        """Notify the edge when the group changes."""
+        if self._edges.get(edge) is not clients:  # it has disconnected, and some of its clients are not removed yet
             return
         clients.watched.add(group_id)
         watched = self._watched.get(group_id)
@@ -297,7 +298,7 @@ class ForwardedRequests:
         edge.send(Owned(question, some, ErrorCode.none.value, is_last=True))
 
     def _checked(self, api: SidecarApi) -> SidecarApi:
-        """The API for forwarded requests: of groups that are assigned to this process alone."""
+        """Return the API for forwarded requests, which handles only groups that are assigned to this process."""
 
         def handle(request: ClientRequest) -> Cancel | None:
             assert isinstance(request.client, ForwardedClient)
@@ -305,7 +306,7 @@ class ForwardedRequests:
             if len(request.frame) > MANY_BYTES and api.key in OF_MANY_GROUPS:
                 return request.work(check_and_handle(request))
             if api.key == sync_group.API.key and self._is_loading(request.body.group_id):
-                # Its answer would be to join again (QK8), and a leader that does makes all others join.
+                # The response would be REBALANCE_IN_PROGRESS (QK8), and a leader's rejoin makes all others rejoin.
                 request.client.not_owned()
                 return None
             if all(map(self._is_assigned, _groups_of(api.key, request.body))):

@@ -1,8 +1,7 @@
-"""The processes that own groups, as the one reaches them that clients are connected to.
+"""The client side of the links to group owners.
 
-What belongs here: sending requests to an owner, the numbers under which it knows their clients, and what comes back:
-outcomes, questions to the broker, the groups that it has. What it must not know: which requests are forwarded, and what
-is done about an outcome (edge.py).
+Sends requests to an owner, numbers the clients for it, and processes its messages: outcomes, questions to the broker,
+lists of its groups. edge.py decides which requests are forwarded, and acts on the outcomes.
 """
 
 import asyncio
@@ -49,11 +48,11 @@ from muster.events.ids import GroupId
 LIST_TIMEOUT_S: Final = 5.0
 
 Outcome = Answered | Granted | Relay | NotOwned | RequestSuperseded | Closed | None
-"""The owner's answer; None: it was lost before."""
+"""The owner's response; None if the owner was lost before it."""
 
 
 class _Registered(msgspec.Struct, frozen=True):
-    """A client as a process knows it. `authentications`: as its own when it was told of."""
+    """A client as a process knows it. `authentications`: the client's count when it was introduced."""
 
     number: int
     peer: ClientAddress
@@ -61,7 +60,10 @@ class _Registered(msgspec.Struct, frozen=True):
 
 
 class Owners:
-    """Every process that owns groups. `own`: this one, for its own clients. `boot_ms`: a clock that runs in suspend."""
+    """All processes that own groups. `own`: this process, as the owner for its own clients.
+
+    `boot_ms`: a clock that counts the time in suspend.
+    """
 
     def __init__(
         self, service: Service, own: ForwardedRequests, *, answer_lease_ms: int, boot_ms: Callable[[], int]
@@ -71,14 +73,14 @@ class Owners:
         self._links: PeerLinks | None = None
         self._numbers = itertools.count(1)
         self._clients: dict[ClientSide, dict[int, _Registered]] = {}
-        """How the processes know each client, by node id."""
+        """Each client as the processes know it, by node id."""
         self._by_number: dict[int, tuple[ClientSide, Node]] = {}
         self._waiting: dict[int, Callable[[Outcome], None]] = {}
-        """Callbacks for the outcome of a forwarded request, by the number of its client."""
+        """Callbacks for the outcomes of forwarded requests, by client number."""
         self._listing: dict[int, _Listing] = {}
         self._paced = Paced()
         self.changes = Changes(self._paced)
-        """Told when a group may have another owner, or one may be reached, or not."""
+        """Signalled when a group may have another owner, or when an owner's connection changes."""
         self._own_edge = _OwnEdge(self)
         self.granted = GrantedHeartbeats(
             send=self._tell,
@@ -91,18 +93,18 @@ class Owners:
         )
 
     def forward_on(self, links: PeerLinks) -> None:
-        """Forward requests on these links from now on."""
+        """Use these links from now on."""
         self._links = links
 
     def drop_all(self) -> None:
-        """Have nobody work on a request any more."""
+        """Cancel all forwarded requests."""
         self.granted.tell_all()
         for number in list(self._waiting):
             client, node = self._by_number[number]
             self._disconnect(node, client)
 
     def link_changed(self, node: Node) -> None:
-        """A process is reached, or was lost: then its outcomes will not come."""
+        """Handle a process that became reachable, or was lost, in which case its outcomes will not arrive."""
         if self._links is not None and self._links.is_linked(node):
             self.granted.reached(node)
         else:
@@ -116,26 +118,26 @@ class Owners:
         self.changes.tell()
 
     def owner_of(self, group_id: GroupId) -> Node | None:
-        """The process that owns the group, as far as it is known."""
+        """Return the process that owns the group, or None if it is unknown."""
         return self._service.cluster.coordinator_of(group_id)
 
     def _partition_of(self, group_id: GroupId) -> int | None:
         return self._service.cluster.partition_of(group_id)
 
     def is_own(self, node: Node | None) -> bool:
-        """Whether it is this process."""
+        """Return whether the node is this process."""
         return node is not None and node.node_id == self._service.cluster.node.node_id
 
     def is_linked(self, node: Node) -> bool:
-        """Whether there is a connection to the process, however it answers."""
+        """Return whether there is a connection to the process, even if it does not respond."""
         return self._links is not None and self._links.is_linked(node)
 
     def is_reached(self, node: Node) -> bool:
-        """Whether requests can be sent to the process."""
+        """Return whether requests can be sent to the process."""
         return self._links is not None and self._links.is_reached(node)
 
     async def list_all(self) -> list[OwnedGroup] | ErrorCode:
-        """List the groups of all processes; an error if one of them does not answer."""
+        """List the groups of all processes; return an error if one of them does not respond."""
         listings = [(node, next(self._numbers), _Listing(node.node_id)) for node in self._service.cluster.nodes]
         if not all(self.is_own(node) or self.is_reached(node) for node, _, _ in listings):
             return ErrorCode.coordinator_not_available
@@ -154,7 +156,7 @@ class Owners:
         return [group for _, _, listing in listings for group in listing.groups] if error is None else error
 
     async def outcome(self, node: Node | None, request: ClientRequest, frame: bytes, member_uuid: str) -> Outcome:
-        """Have the process answer a request, and return what it says; None if it is not reached, or lost meanwhile."""
+        """Send the process a request and return its outcome; None if it is unreachable, or lost meanwhile."""
         if node is None or not (self.is_own(node) or self.is_reached(node)) or not request.client.is_open():
             return None
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -169,7 +171,7 @@ class Owners:
         try:
             return await outcome
         finally:
-            if self._waiting.get(number) is done:  # the client has gone, or does not wait any longer
+            if self._waiting.get(number) is done:  # the client has disconnected, or waits no longer
                 del self._waiting[number]
                 self._disconnect(node, client)
 
@@ -181,7 +183,7 @@ class Owners:
         done: Callable[[Outcome], None],
         member_uuid: str = "",
     ) -> int:
-        """Send a client's request to a process that is reached; returns the client's number there."""
+        """Send a client's request to a reachable process; return the client's number there."""
         number = self._number_at(node, client)
         self.granted.tell(node)
         self._waiting[number] = done
@@ -189,7 +191,7 @@ class Owners:
         return number
 
     def _number_at(self, node: Node, client: ClientSide) -> int:
-        """The number under which the process knows this client. It is a new one once it has authenticated again."""
+        """Return the process's number for this client. The client gets a new one when it authenticates again."""
         if client not in self._clients:
             self._clients[client] = {}
             client.broker_lost.add_done_callback(lambda _: self._client_lost(client))
@@ -217,7 +219,7 @@ class Owners:
         self._clients.pop(client, None)
 
     def _disconnect(self, node: Node, client: ClientSide) -> None:
-        """Have the process drop what it does for the client; its request is not answered then."""
+        """Cancel the client's request at the process, which will not answer it then."""
         registered = self._clients.get(client, {}).get(node.node_id)
         if registered is None:
             return
@@ -233,7 +235,7 @@ class Owners:
         return Disconnected(number, record.end, self._service.monotonic_ms() - record.ended_ms)
 
     def _forget(self, number: int) -> Callable[[Outcome], None] | None:
-        """Forget the number; returns the callback of the request that waits."""
+        """Forget the number; return the callback of the pending request."""
         client, node = self._by_number.pop(number)
         self._clients[client].pop(node.node_id)
         return self._waiting.pop(number, None)
@@ -245,7 +247,7 @@ class Owners:
             self._links.send(node, message)
 
     def received(self, node: Node, message: AnyMessage) -> None:
-        """Handle a message of an owner."""
+        """Handle a message from an owner."""
         match message:
             case Answered() | Granted() | Relay() | NotOwned() | RequestSuperseded() | Closed():
                 done = self._waiting.pop(message.connection, None)
@@ -263,7 +265,7 @@ class Owners:
                     listing.add(message)
 
     def received_of_own(self, message: AnyMessage) -> None:
-        """Handle a message of this process as an owner."""
+        """Handle a message from this process as an owner."""
         self.received(self._service.cluster.node, message)
 
     def _ask_broker(self, node: Node, asked: AskBroker) -> None:
@@ -279,7 +281,7 @@ class Owners:
 
 
 class _OwnEdge:
-    """This process as the edge of its own groups."""
+    """This process as the edge for its own groups."""
 
     node_id: int | None = None
     knows = KNOWN
@@ -292,7 +294,7 @@ class _OwnEdge:
 
 
 class _Listing:
-    """The groups of one process, as they come."""
+    """The groups of one process, collected from its messages."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id

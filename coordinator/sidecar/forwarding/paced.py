@@ -1,7 +1,6 @@
-"""Tells 10,000 clients something at once: some in each turn of the loop, so that it holds up nobody else.
+"""Runs many callbacks, e.g. for 10,000 clients, a few in each turn of the event loop, so as not to delay other work.
 
-What belongs here: callbacks in turns of the loop, and requests that wait for a change. What it must not know: what they
-are told.
+Requests that wait for a change are woken up in this way, too.
 """
 
 import asyncio
@@ -11,18 +10,18 @@ from functools import partial
 from typing import Final
 
 AT_ONCE: Final = 20
-"""Each of them may have a request begin anew, which takes some 0.2 ms."""
+"""Callbacks in one turn of the event loop. Each may restart a request, which takes about 0.2 ms."""
 
 
 class Paced:
-    """Calls callbacks in their order, AT_ONCE in each turn of the loop."""
+    """Calls callbacks in order, AT_ONCE in each turn of the event loop."""
 
     def __init__(self) -> None:
         self._callbacks: deque[Callable[[], None]] = deque()
         self._is_due = False
 
     def call(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        """Call them soon, behind those that are waiting."""
+        """Call them soon, after those that are already waiting."""
         self._callbacks += callbacks
         self._come_again()
 
@@ -36,12 +35,12 @@ class Paced:
         try:
             for _ in range(min(AT_ONCE, len(self._callbacks))):
                 self._callbacks.popleft()()
-        finally:  # whatever becomes of one, the others have their turns too
+        finally:  # if one fails, the others still run
             self._come_again()
 
 
 class Changes:
-    """Changes that requests wait for. `seen`: how many there were, to be taken before a request is tried."""
+    """Changes that requests wait for. `seen`: the number of changes so far; read it before trying a request."""
 
     def __init__(self, paced: Paced) -> None:
         self.seen = 0
@@ -49,13 +48,13 @@ class Changes:
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def tell(self) -> None:
-        """Have all go on that wait."""
+        """Wake up everything that waits."""
         self.seen += 1
         waiting, self._waiting = self._waiting, {}
         self._paced.call(partial(_go_on, each) for each in waiting)
 
     async def wait(self, seen: int, timeout_s: float) -> None:
-        """Wait until there is another change than those seen, or for so long."""
+        """Wait for a change after the first `seen` ones, or for the timeout."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         if seen != self.seen:

@@ -1,7 +1,6 @@
-"""The runtime as one of several sidecars: what is done besides when partitions come and go.
+"""The runtime as one of several sidecars: handles shadows and moves when partitions are taken over or given up.
 
-What belongs here: shadows and moves of groups whose partition was taken over, or is another process's now. What it must
-not know: how the partitions are shared.
+Does not know how the partitions are shared.
 """
 
 import asyncio
@@ -18,9 +17,9 @@ from muster.events.partitioner import partition_for
 
 
 class SharedOwnership:
-    """The runtime of one of several sidecars. `remove_strays` removes shadows that former processes left behind.
+    """The runtime of one of several sidecars. `remove_strays` removes shadows that former owners left behind.
 
-    `failed` is called with an error of it.
+    `failed` is called with its error.
     """
 
     def __init__(
@@ -38,16 +37,16 @@ class SharedOwnership:
         self._tasks = BackgroundTasks(failed)
 
     async def close(self) -> None:
-        """Stop looking for shadows."""
+        """Stop removing shadows."""
         await self._tasks.close()
 
     def claims(self) -> Mapping[int, int]:
         return self._runtime.claims()
 
     async def assign(self, numbers: frozenset[int]) -> None:
-        """Take partitions over, and then look for shadows that their former owners have left.
+        """Take over partitions, then remove shadows that their former owners left behind.
 
-        That goes on beside: a broker that hangs must not keep other processes from what they are to own next.
+        The removal runs in the background: a broker that hangs must not delay other processes' takeovers.
         """
         if numbers <= self._runtime.claims().keys():
             return
@@ -62,9 +61,9 @@ class SharedOwnership:
 
 
 def let_go_of(shadows: Shadows, moves: Moves, event_log: EventLog) -> Callable[[int], None]:
-    """Make what is done when a partition is another process's: its groups' shadows are left to that one.
+    """Return the callback for a partition that another process now owns: it leaves the groups' shadows to that process.
 
-    Those of one turn of the loop are let go of together: each time all groups are looked at.
+    Partitions of one turn of the event loop are handled together, since each time all groups are checked.
     """
     theirs: set[int] = set()
 

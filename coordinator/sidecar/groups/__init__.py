@@ -1,1 +1,1 @@
-"""Which groups Muster coordinates, and how a live group is moved to or from the cluster upstream."""
+"""Which groups Muster coordinates, and how a group with live members moves to or from the upstream cluster."""

@@ -1,10 +1,9 @@
-"""One adoption's view of the cluster upstream: which members are still in the group there, or why that is not known.
+"""One adoption's view of the upstream cluster: which members are still in the group there, or why that is unknown.
 
-What belongs here: the cluster's list of members, and what it makes of the move's. What it must not know: how members
-are told.
+Reads the cluster's list of members and reconciles the move with it. Knows nothing of how members are notified.
 
-A member that is no longer in the list and was not told was dropped by the cluster, and has not revoked its partitions.
-Its process may hang, and learns that it has lost them only when it goes on.
+A member that is no longer in the list and was not notified was dropped by the cluster, and has not revoked its
+partitions. Its process may hang, and will learn that it lost them only when it continues.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from muster.events.kafka.errors import LinkError
 
 
 class Adoption:
-    """One adoption. `still_upstream`: the members in the last list; at first, those with which the move begins."""
+    """One adoption. `still_upstream`: the members in the last list; initially, those that the move begins with."""
 
     def __init__(self, link: UpstreamLink, name: ShadowName, group_id: GroupId, move: Move) -> None:
         self.still_upstream: list[MemberId] = list(move.members)
@@ -29,11 +28,11 @@ class Adoption:
         self._group_id = group_id
         self._move = move
         self._unknown: str | None = None
-        """The reason that the last question had no list for an answer."""
+        """Why the last attempt to list the members failed; None if it succeeded."""
         self._listed_ms: int | None = None
 
     async def list_members(self, now_ms: int, *, within_ms: int) -> None:
-        """Ask for the list, for so long; a failure is kept for `reason`, and asking again may succeed."""
+        """List the members, with this timeout. A failure is kept for `reason`; trying again may succeed."""
         if self._listed_ms is None:
             self._listed_ms = now_ms
         try:
@@ -50,7 +49,7 @@ class Adoption:
             self._unknown, self._listed_ms = None, now_ms
 
     def reason(self, now_ms: int) -> str:
-        """Say why members are still there when the adoption times out: they sent nothing, or could not be removed."""
+        """Return why members are still upstream when the adoption times out: no request, or the removal failed."""
         if self._unknown is None:
             return f"these members have not joined again in time: {names(self._move.waits_for(now_ms))}"
         still = [self._move.members[each] for each in self.still_upstream]
@@ -61,7 +60,7 @@ class Adoption:
 
 
 def former_member(member: UpstreamMember | Sender) -> FormerMember:
-    """Make the member that has to join again here; its timeouts are not known."""
+    """Return a member that has to join again here; its timeouts are unknown."""
     return FormerMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -71,7 +70,7 @@ def former_member(member: UpstreamMember | Sender) -> FormerMember:
 
 
 def not_recent(absent: Iterable[UpstreamMember], members: int) -> str:
-    """Explain why a group with so many members is not adopted: no requests of these came through this Muster."""
+    """Return why a group is not adopted: these of its members sent no requests through this Muster."""
     listed = list(absent)
     were = "was" if len(listed) == 1 else "were"
     return (
@@ -82,7 +81,7 @@ def not_recent(absent: Iterable[UpstreamMember], members: int) -> str:
 
 
 def _reconcile(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
-    """Reconcile with upstream's list: untold members that are not in it were dropped, new ones are added."""
+    """Reconcile with upstream's list: mark members that are missing as dropped, and add new ones."""
     there = {each.member_id: each for each in members}
     for member_id in move.members.keys() - there.keys():
         move.mark_dropped(member_id)

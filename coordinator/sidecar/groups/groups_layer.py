@@ -1,7 +1,4 @@
-"""Base of layers in front of the runtime's groups that run background tasks.
-
-What belongs here: tasks that end with the layer. What it must not know: what a layer is for.
-"""
+"""Base of layers in front of the runtime's groups that run background tasks, which end with the layer."""
 
 from collections.abc import Callable
 
@@ -10,7 +7,7 @@ from muster.coordinator.tasks import BackgroundTasks
 
 
 class GroupsLayer(DelegatingGroups):
-    """Delegates everything. `give_up` is called with a bug of ours in a background task."""
+    """Delegates everything. `give_up` is called on a bug of ours in a background task."""
 
     def __init__(self, groups: Groups, *, give_up: Callable[[Exception], None]) -> None:
         super().__init__(groups)

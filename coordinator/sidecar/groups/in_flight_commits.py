@@ -1,7 +1,7 @@
-"""Commits that were relayed under a shadow's identity and are not answered yet.
+"""Commits that were relayed with a shadow's identity and have no response yet.
 
-When a shadow is withdrawn, the broker refuses commits under its identity, and a member would take that for its own
-removal. So the group's commits are paused first, and those in flight waited for.
+When a shadow is withdrawn, the broker refuses commits with its identity, and a member would take that for its own
+removal. So the group's commits are paused first, until those in flight are answered.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from muster.coordinator.upstream.shadows import WAIT_TIMEOUT_MS
 from muster.events.ids import GroupId
 
 COMMIT_TIMEOUT_S = 5.0
-"""How long `paused` waits for answers: a broker that is slower has worse trouble than a refused commit."""
+"""How long `paused` waits for responses: a broker slower than this has worse problems than a refused commit."""
 
 
 class InFlightCommits:
-    """Counts relayed commits from request to response, or to the loss of their connection."""
+    """Tracks relayed commits from request to response, or to the loss of their connection."""
 
     def __init__(self, *, resume_timeout_s: float = WAIT_TIMEOUT_MS / 1000) -> None:
         self._resume_timeout_s = resume_timeout_s
@@ -27,7 +27,7 @@ class InFlightCommits:
         self._resumed = asyncio.Event()
 
     def is_paused(self, group_id: GroupId) -> bool:
-        """Whether the group's commits have to wait (`wait_resumed`)."""
+        """Return whether the group's commits have to wait (`wait_resumed`)."""
         return group_id in self._paused
 
     async def wait_resumed(self, group_id: GroupId) -> None:
@@ -37,9 +37,9 @@ class InFlightCommits:
                 await self._resumed.wait()
 
     def track(self, group_id: GroupId, broker_lost: asyncio.Future[None]) -> Callable[[bytes], bytes]:
-        """Track a commit until its answer, or until `broker_lost` is done.
+        """Track a commit until its response, or until `broker_lost` completes.
 
-        A client that is gone leaves its commit in flight. Returns a Rewrite for the answer, which it does not change.
+        A client that disconnects leaves its commit in flight. Returns a function that passes the response through.
         """
         commit = _Commit(group_id, broker_lost)
         self._commits.add(commit)
@@ -49,7 +49,7 @@ class InFlightCommits:
     async def paused(self, group_id: GroupId) -> AsyncIterator[None]:
         """Pause the group's commits during the block.
 
-        It begins when those in flight are answered, after `COMMIT_TIMEOUT_S` at the latest.
+        The block begins when those in flight are answered, after `COMMIT_TIMEOUT_S` at the latest.
         """
         self._paused[group_id] += 1
         try:
@@ -73,7 +73,7 @@ class _Commit:
         broker_lost.add_done_callback(self._over)
 
     def answered(self, payload: bytes) -> bytes:
-        """Note the answer, and return it unchanged."""
+        """Note the response, and return it unchanged."""
         self._broker_lost.remove_done_callback(self._over)
         self._over()
         return payload

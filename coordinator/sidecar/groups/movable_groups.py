@@ -1,8 +1,8 @@
-"""The group config `members.coordinator`: an administrator moves a group with it, and reads its progress there.
+"""The group config `members.coordinator`: with it an administrator moves a group, and reads the move's progress.
 
-It is set like any config (IncrementalAlterConfigs on the GROUP resource). `upstream` is carried out and stored by the
-rules; the release follows. `muster` begins an adoption, for which upstream is asked, and deletes the stored value when
-that is done. It must be the only config of a request, but for `members.coordinator.timeout.ms`, which is never stored.
+It is set like any config (IncrementalAlterConfigs on the GROUP resource). The rules carry out and store `upstream`; the
+release follows. `muster` begins an adoption, which asks upstream first and deletes the stored value at its end. It must
+be the only config of a request, except for `members.coordinator.timeout.ms`, which is never stored.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _TIMEOUT = GroupConfigDef(
 
 
 class MovableGroups(GroupsLayer):
-    """Handles reads and changes of `members.coordinator`. `may_own`: whether `--groups` includes the group."""
+    """Handles reads and changes of `members.coordinator`. `may_own`: `--groups` includes the group."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MovableGroups(GroupsLayer):
         self._in_flight = in_flight
         self._may_own = may_own
         self._starting: set[GroupId] = set()
-        """Groups whose move was requested and has not begun; their members' requests are answered as before."""
+        """Groups whose move was requested and has not begun; requests of their members are answered as before."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         if isinstance(command, AlterGroupConfig) and any(change.name == COORDINATOR for change in command.changes):
@@ -115,7 +115,7 @@ class MovableGroups(GroupsLayer):
             self._run(self._adopt(command, timeout_ms, reply), command)
 
     async def _release(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
-        """Release the group once its in-flight commits are answered: they have the identity of a shadow that leaves."""
+        """Release the group once its in-flight commits are answered: they have the identity of the leaving shadow."""
         if command.validate_only:
             self._groups.submit(command, lambda outcome: reply(_as_release(outcome)))
             return
@@ -149,7 +149,7 @@ class MovableGroups(GroupsLayer):
         reply(AlterGroupConfigOutcome(error=ErrorCode.none) if refusal is None else _refused(refusal))
 
     async def _clear_coordinator(self, command: AlterGroupConfig) -> ErrorCode:
-        """Delete `members.coordinator`, so that the group can be joined here again; returns the error."""
+        """Delete `members.coordinator`, so that members can join the group here again; return the error."""
         decided: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def altered(outcome: Outcome) -> None:
@@ -157,7 +157,7 @@ class MovableGroups(GroupsLayer):
             decided.set_result(outcome.error)
 
         change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.DELETE, value=None)
-        # Its request id is free: the rules never get the command itself, and each attempt was answered.
+        # Reusing the request id is safe: the rules never get the command itself, and each attempt was answered.
         self._groups.submit(msgspec.structs.replace(command, changes=(change,)), altered)
         return await decided
 
@@ -167,7 +167,7 @@ def _text(change: ConfigChange | None) -> str:
 
 
 def _as_release(outcome: Outcome) -> AlterGroupConfigOutcome:
-    """Return a release's outcome; an unknown group has its own message."""
+    """Return a release's outcome, with its own message for an unknown group."""
     assert isinstance(outcome, AlterGroupConfigOutcome)
     if outcome.error is not ErrorCode.group_id_not_found:
         return outcome

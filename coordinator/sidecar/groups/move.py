@@ -1,15 +1,16 @@
-"""One group's move to or from upstream: which members were told, which are back, which are waited for.
+"""One group's move to or from upstream: which members were notified, have rejoined, or are still awaited.
 
-What belongs here: what a move waits for. What it must not know: how members are told, and what time it is.
+Pure: knows nothing of how members are notified, and gets the time as an argument.
 
-A member is *told* when it is answered UNKNOWN_MEMBER_ID. It may work on what it has fetched until it revokes its
-partitions, and only then joins again: it is *back*. So no join is answered before all are back, as in a rebalance, or a
-partition could have two owners. And as in a rebalance a member is waited for no longer than its timeouts allow:
+A member is notified (*told* in the code) when it is answered UNKNOWN_MEMBER_ID. It may work on the records that it has
+fetched until it revokes its partitions, and only then joins again: it is *back*. So, as in a rebalance, no join is
+answered before all members are back, or a partition could have two owners. And as in a rebalance, a member is awaited
+no longer than its timeouts allow:
 
-    not told    its session timeout: a live member sends a request within it
-    told        its rebalance timeout; once its connection is gone, its session timeout
+    not notified    its session timeout: a live member sends a request within it
+    notified        its rebalance timeout; after its connection has closed, its session timeout
 
-The timeouts of a member that comes from upstream are not known here: the move as a whole has a limit.
+The timeouts of a member that comes from upstream are unknown here; the move as a whole has a limit.
 """
 
 from collections.abc import Iterable
@@ -22,9 +23,9 @@ from muster.coordinator.group.outcomes import GroupMove, MoveState, MovingMember
 from muster.events.ids import GroupInstanceId, MemberId
 
 ASSUMED_SESSION_MS = 45_000
-"""Kafka's default of session.timeout.ms."""
+"""Kafka's default for session.timeout.ms."""
 WAITING_LINE_AFTER_MS, WAITING_LINE_INTERVAL_MS = 5_000, 60_000
-"""When, and how often, a move that waits for members has a line in the log."""
+"""When, and how often, a move that waits for members is logged."""
 
 
 class MemberConnection(Protocol):
@@ -34,7 +35,7 @@ class MemberConnection(Protocol):
 
 
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
-    """The member, or member to be, that sends a request."""
+    """The member, or future member, that sends a request."""
 
     connection: MemberConnection
     client_id: str
@@ -44,10 +45,10 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FormerMember(msgspec.Struct, kw_only=True, eq=False):
-    """A member that has to join again on the other side. Timeouts are None if not known.
+    """A member that has to join again on the other side. Timeouts are None if unknown.
 
-    `was_parked`: it was told by the answer to its parked request, on a connection that is not known. `until_ms`: how
-    long it is waited for.
+    `was_parked`: the response to its parked request notified it, on an unknown connection. `until_ms`: how long to
+    wait for it.
     """
 
     member_id: MemberId
@@ -60,10 +61,10 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     told_on: MemberConnection | None = None
     until_ms: int | None = None
     is_back: bool = False
-    """Whether it has asked to join again, and so has revoked its partitions."""
+    """True once it has asked to join again, and so has revoked its partitions."""
     has_left: bool = False
     was_dropped: bool = False
-    """Whether the cluster has dropped it, so that it is waited for no longer, though it has revoked nothing."""
+    """True if the cluster has dropped it, so it is no longer awaited, although it has revoked nothing."""
 
     @property
     def is_told(self) -> bool:
@@ -71,12 +72,12 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has no partitions any more, as far as it says."""
+        """True if it has given up its partitions, according to its own requests."""
         return self.is_back or self.has_left
 
 
 class Move:
-    """One group's move. `to`: a value of members.coordinator; `deadline_ms`: when a move from upstream times out."""
+    """One group's move. `to`: a value of members.coordinator; `deadline_ms`: when an adoption times out."""
 
     def __init__(
         self, to: str, members: Iterable[FormerMember], *, now_ms: int, deadline_ms: int | None = None
@@ -85,7 +86,7 @@ class Move:
         self.members = {member.member_id: member for member in members}
         self.deadline_ms = deadline_ms
         self.in_removal: set[MemberId] = set()
-        """Members that are being removed upstream, to be told then."""
+        """Members that are being removed upstream, and are notified after that."""
         self._started_ms = now_ms
         self._waiting_line_ms = now_ms + WAITING_LINE_AFTER_MS
         for member in self.members.values():
@@ -101,7 +102,7 @@ class Move:
         self.members.setdefault(member.member_id, member)
 
     def mark_told(self, sender: Sender, now_ms: int) -> None:
-        """Mark the member told, by the answer that it gets now."""
+        """Mark the member as notified, by the response that it gets now."""
         member = self.members.get(sender.member_id)
         if member is None or member.is_gone:
             return
@@ -111,22 +112,22 @@ class Move:
         member.was_dropped = False
 
     def mark_dropped(self, member_id: MemberId) -> None:
-        """Wait no longer for a member that the cluster has dropped; one that is told, or about to be, goes on."""
+        """Stop waiting for a member that the cluster has dropped, unless it was notified or is about to be."""
         member = self.members[member_id]
         member.was_dropped = not member.is_told and not member.is_gone and member_id not in self.in_removal
 
     def mark_left(self, member_id: MemberId) -> None:
-        """Wait no longer for a member that has left."""
+        """Stop waiting for a member that has left."""
         if member_id in self.members:
             self.members[member_id].has_left = True
 
     def predecessor(self, group_instance_id: GroupInstanceId | None) -> FormerMember | None:
-        """Return the member with this instance id; if another process joins with it, the former one has ended."""
+        """Return the member with this instance id; if another process joins with the id, that member has ended."""
         named = (each for each in self.members.values() if each.group_instance_id == group_instance_id)
         return next(named, None) if group_instance_id is not None else None
 
     def mark_back(self, sender: Sender) -> None:
-        """Mark the told member back that this JoinGroup without member id comes from, if there is one."""
+        """Mark the notified member that sends this JoinGroup without a member id as back, if there is one."""
         member = self._found(sender)
         if member is not None:
             member.is_back = True
@@ -136,8 +137,8 @@ class Move:
             return self.predecessor(sender.group_instance_id)
         away = [each for each in self.members.values() if not each.is_gone and each.group_instance_id is None]
         known = (each for each in away if each.told_on is sender.connection)
-        # Another process, which was never a member, may have the same client id and address. So these decide only for
-        # members whose connection is not known.
+        # Another process that was never a member may have the same client id and address. So these decide only for
+        # members whose connection is unknown.
         alike = (
             each
             for each in away
@@ -148,7 +149,7 @@ class Move:
         return next(known, None) or next(alike, None)
 
     def waits_for(self, now_ms: int) -> list[FormerMember]:
-        """Return the members that are still waited for."""
+        """Return the members that are still awaited."""
         return [
             each
             for each in self.members.values()
@@ -156,7 +157,7 @@ class Move:
         ]
 
     def note_connections(self, now_ms: int) -> None:
-        """Wait less for members whose connections are gone; to be called again and again while the move goes on."""
+        """Shorten the wait for members whose connections have closed; call this repeatedly during the move."""
         for member in self.members.values():
             if not member.is_gone and member.told_on is not None and not member.told_on.is_open():
                 self._connection_lost(member, now_ms)
@@ -167,7 +168,7 @@ class Move:
         member.until_ms = ends_ms if member.until_ms is None else min(member.until_ms, ends_ms)
 
     def report(self, state: MoveState, now_ms: int, reason: str | None = None) -> GroupMove:
-        """Report the move's progress."""
+        """Return the move's progress."""
         members = self.members.values()
         waits_for = self.waits_for(now_ms) if state is MoveState.MOVING else []
         waited_for = {each.member_id for each in waits_for}
@@ -202,7 +203,7 @@ class Move:
         return max(0, min(ends_ms) - now_ms) if ends_ms else None
 
     def take_waiting_line(self, now_ms: int) -> bool:
-        """Return whether a line about the members waited for is due; if so, the next is due an interval later."""
+        """Return whether a log line about awaited members is due; if so, the next one is due an interval later."""
         if now_ms < self._waiting_line_ms or not self.waits_for(now_ms):
             return False
         self._waiting_line_ms = now_ms + WAITING_LINE_INTERVAL_MS

@@ -1,4 +1,4 @@
-"""The log lines of a group's move: its beginning, the members it waits for, its end; and of a group that was lost."""
+"""The log lines of a group's move: its beginning, the members it waits for, its end; and of groups lost to upstream."""
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -13,7 +13,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def log_begin(group_id: GroupId, move: Move) -> None:
-    """Write that the group moves."""
+    """Log that the group moves."""
     log.info(
         "group moves to upstream" if move.is_release else "group moves to muster",
         group_id=group_id,
@@ -22,14 +22,14 @@ def log_begin(group_id: GroupId, move: Move) -> None:
 
 
 def log_waiting(group_id: GroupId, move: Move, now_ms: int) -> None:
-    """Write which members the move waits for, if that line is due."""
+    """Log which members the move waits for, if that line is due."""
     if move.take_waiting_line(now_ms):
         said = progress(move.report(MoveState.MOVING, now_ms))
         log.info("group move waits for members", group_id=group_id, to=move.to, progress=said)
 
 
 def log_end(group_id: GroupId, report: GroupMove) -> None:
-    """Write how the move ended."""
+    """Log how the move ended."""
     is_done = report.state is MoveState.DONE
     about = {"to": report.to, "members": report.members, "left": report.left, "took_ms": report.took_ms}
     if not is_done:
@@ -45,7 +45,7 @@ def log_end(group_id: GroupId, report: GroupMove) -> None:
 
 
 def log_lost(group_id: GroupId, reason: str, released: ReleaseGroupOutcome) -> None:
-    """Write that the group was lost to upstream, why, and how many members were released."""
+    """Log that the group was lost to upstream, why, and how many members were released."""
     if released.error in {ErrorCode.none, ErrorCode.group_id_not_found}:
         GROUPS_LOST_UPSTREAM.inc()
         log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(released.members))

@@ -1,17 +1,17 @@
-"""Moves of live groups to and from upstream. See `move.py` for what a move waits for.
+"""Moves of groups with live members to and from upstream. See `move.py` for what a move waits for.
 
-    release    Muster -> upstream. The rules have removed all members, in one step with the config
-               `members.coordinator`, and nobody joins here any more. The shadow leaves; each member's next request is
-               answered 25.
-    adopt      upstream -> Muster. Each member's next request that comes here removes it upstream, and is answered 25.
-               Its commits are relayed until then.
+    release    Muster -> upstream. The rules have removed all members, in the same step that set the config
+               `members.coordinator`, and nobody can join here any more. The shadow leaves; the next request of each
+               member is answered UNKNOWN_MEMBER_ID (25).
+    adopt      upstream -> Muster. The next request of each member that arrives here removes it upstream, and is
+               answered 25. Its commits are relayed until then.
 
-Meanwhile a JoinGroup of told or new members is answered COORDINATOR_LOAD_IN_PROGRESS, after which every client retries.
-Then a released group's joins are relayed; an adopted group is vacant upstream, so the next join takes it.
+Meanwhile a JoinGroup of notified or new members is answered COORDINATOR_LOAD_IN_PROGRESS, after which every client
+retries. After a release, joins are relayed; an adopted group is vacant upstream, so the next join takes it.
 
-A release cannot be undone half-way, and needs no limit: each member is waited for within its own timeouts. An adoption
-can be given up: removed members join upstream again. A restart of this process ends a move. A released group stays
-released; a shadow that a former process has left in it is removed before any join is relayed.
+A release cannot be undone half-way, and needs no limit: each member is awaited within its own timeouts. An adoption can
+be aborted: removed members join upstream again. A restart of this process ends a move. A released group stays released;
+a shadow that a former process left in it is removed before any join is relayed.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _GONE_UPSTREAM = frozenset({ErrorCode.none, ErrorCode.unknown_member_id, ErrorCo
 
 
 class LeavingShadows(Protocol):
-    """The shadows of groups that are released (see upstream/shadows.py)."""
+    """The shadows of groups that are being released (see upstream/shadows.py)."""
 
     @property
     def name(self) -> ShadowName: ...
@@ -67,7 +67,7 @@ class LeavingShadows(Protocol):
 
 
 class Moves:
-    """All moves in progress. `is_released`: whether `members.coordinator` gives the group to upstream."""
+    """All moves in progress. `is_released`: `members.coordinator` gives the group to upstream."""
 
     def __init__(
         self,
@@ -87,30 +87,30 @@ class Moves:
         self._reports: FIFOCache[GroupId, GroupMove] = FIFOCache(REPORTS_KEPT)
         self._tasks = BackgroundTasks(give_up)
         self._unasked = 1
-        """Above 0 a former process may have left shadows in released groups: upstream has not been asked yet."""
+        """Above 0, a former process may have left shadows in released groups, and upstream was not asked yet."""
 
     def expect_shadows(self) -> None:
-        """Answer for released groups as if they had a shadow of a former process, until `begin` has looked."""
+        """Treat released groups as if they had a former process's shadow, until `begin` has checked."""
         self._unasked += 1
 
     def begin(self) -> None:
-        """Remove shadows that a former process has left in released groups; call it when the groups are loaded."""
+        """Remove shadows that a former process left in released groups; call it when the groups are loaded."""
         self._tasks.start(self._remove_stray_shadows(), "stray-shadows")
 
     def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
-        """Do nothing more for groups that another process owns now.
+        """Drop the moves of groups that another process owns now.
 
-        A release is in the log, and goes on there; an adoption is given up: its members join upstream again.
+        A release is in the log, and continues there; an adoption is aborted, and its members join upstream again.
         """
         for group_id in [each for each in self._moves if is_theirs(each)]:
             del self._moves[group_id]
 
     async def close(self) -> None:
-        """Stop all tasks. A move that was under way is over."""
+        """Stop all tasks. This ends the moves in progress."""
         await self._tasks.close()
 
     def is_moving(self, group_id: GroupId) -> bool:
-        """Whether requests of the group's members are to be answered by `answer`."""
+        """Return whether requests of the group's members must be answered by `answer`."""
         return group_id in self._moves or (self._unasked > 0 and self.is_released(group_id))
 
     def report(self, group_id: GroupId) -> GroupMove | None:
@@ -121,7 +121,7 @@ class Moves:
     # ---- requests ------------------------------------------------------------------------------------
 
     async def answer(self, request: ClientRequest) -> ErrorCode | None:
-        """Return the error for a membership request of a moving group; None: relay it."""
+        """Return the error for a membership request of a moving group; None to relay it."""
         group_id, key = request.body.group_id, request.context.api_key
         move = self._moves.get(group_id)
         if move is None:
@@ -134,7 +134,7 @@ class Moves:
         return await self._tell(group_id, move, sender)
 
     def answer_commit(self, request: ClientRequest) -> ErrorCode | None:
-        """Return the error for a commit in a moving group; None: relay it."""
+        """Return the error for a commit in a moving group; None to relay it."""
         move = self._moves.get(request.body.group_id)
         if move is None or not move.is_release:
             return None
@@ -142,13 +142,13 @@ class Moves:
         return ErrorCode.unknown_member_id
 
     def note_unknown_member(self, request: ClientRequest) -> None:
-        """Mark the sender told: the rules have answered it UNKNOWN_MEMBER_ID."""
+        """Mark the sender as notified: the rules have answered it UNKNOWN_MEMBER_ID."""
         move = self._moves.get(request.body.group_id)
         if move is not None:
             move.mark_told(_sender(request), self._monotonic_ms())
 
     async def _tell(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
-        if not move.is_release and sender.member_id:  # librdkafka heartbeats once more without one
+        if not move.is_release and sender.member_id:  # librdkafka sends one more heartbeat without a member id
             error = await self._remove(group_id, move, sender)
             if error is not ErrorCode.none:
                 return error
@@ -159,7 +159,7 @@ class Moves:
     async def _come_back(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         before = move.predecessor(sender.group_instance_id)
         if not move.is_release and before is not None and not before.is_told:
-            # Its process was restarted, so no request of the former member will come.
+            # Its process was restarted, so the former member will send no more requests.
             error = await self._remove(group_id, move, before)
             if error is not ErrorCode.none:
                 return error
@@ -167,7 +167,7 @@ class Moves:
         return ErrorCode.coordinator_load_in_progress
 
     async def _remove(self, group_id: GroupId, move: Move, member: Sender | FormerMember) -> ErrorCode:
-        """Remove the member upstream; NONE also if it was not there."""
+        """Remove the member upstream; return NONE even if it was not there."""
         move.in_removal.add(member.member_id)
         try:
             error = await remove_member(self._link, group_id, member.member_id, member.group_instance_id)
@@ -210,7 +210,7 @@ class Moves:
 
     async def _until_gone(self, group_id: GroupId) -> None:
         async def leave() -> None:
-            self._shadows.update_generation(group_id, 0, is_wanted=False)  # a join may have wanted it a moment ago
+            self._shadows.update_generation(group_id, 0, is_wanted=False)  # a recent join may have wanted it
             await self._shadows.wait_gone(group_id)
 
         await _while_unavailable("a released group waits for its shadow to leave", group_id=group_id)(leave)
@@ -227,7 +227,7 @@ class Moves:
     async def adopt(
         self, group_id: GroupId, *, timeout_ms: int, only_try: bool, take: Callable[[], Awaitable[ErrorCode]]
     ) -> str | None:
-        """Begin to adopt the group; returns why if it cannot be. `take` deletes members.coordinator."""
+        """Begin to adopt the group; return the reason if that is not possible. `take` deletes members.coordinator."""
         if self._shadows.owns(group_id) and not self.is_moving(group_id):
             return None
         if self.is_moving(group_id):
@@ -277,7 +277,7 @@ class Moves:
         self._end(group_id, move, MoveState.DONE)
 
     async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
-        """Call `take` until it succeeds: it fails while the group's partition is not served."""
+        """Retry `take` until it succeeds: it fails while the group's partition is not served."""
         until_ms = self._monotonic_ms() + TAKE_TIMEOUT_MS
         attempts = AsyncRetrying(
             retry=retry_if_result(lambda error: error not in _TAKEN),
@@ -293,7 +293,7 @@ class Moves:
         return ErrorCode.none if error in _TAKEN else error
 
     def _is_under_way(self, group_id: GroupId, move: Move) -> bool:
-        """Whether the move is still this process's."""
+        """Return whether the move is still in progress in this process."""
         return self._moves.get(group_id) is move
 
     # ---- both ----------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class Moves:
 
 
 def _while_unavailable(event: str, **about: str) -> AsyncRetrying:
-    """Return retries while upstream is unavailable; each failed attempt logs `event`."""
+    """Return a retry loop for while upstream is unavailable; each failed attempt logs `event`."""
 
     def report(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -318,7 +318,7 @@ def _while_unavailable(event: str, **about: str) -> AsyncRetrying:
 
 
 def _leave(move: Move, request: ClientRequest) -> ErrorCode | None:
-    """Note a LeaveGroup; while a group is adopted, upstream handles it."""
+    """Note a LeaveGroup; during an adoption, upstream handles it."""
     for each in getattr(request.body, "members", None) or (request.body,):
         move.mark_left(each.member_id)
     return ErrorCode.unknown_member_id if move.is_release else None

@@ -1,7 +1,4 @@
-"""Groups that clients join and that stay upstream's: log lines, a metric, and what `muster status` says of them.
-
-What belongs here: what is told. What it must not know: requests, and how it is found out whose a group is.
-"""
+"""Groups that clients join here but that stay upstream: log lines, a metric, and entries in `muster status`."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -19,16 +16,16 @@ from muster.events.ids import GroupId
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 GROUPS_COUNTED_MAX: Final = 10_000
-"""Limit of groups counted in log lines: left to another Muster, or without READ for ours."""
+"""Limit of groups counted in log lines: groups of another Muster, or groups that Muster has no READ on."""
 KEPT_MS: Final = 600_000
-"""For how long the status names a group after the last join of it."""
+"""How long the status lists a group after its last join."""
 
 _REASONS: Final = {ForeignShadow: "another-muster", NotPermitted: "not-permitted"}
-"""The labels of a metric; any other reason is that upstream has members in the group."""
+"""The labels of a metric; for any other reason, upstream has members in the group."""
 
 
 class NotTaken:
-    """The groups that clients join here but the cluster coordinates."""
+    """The groups that clients join here but that the cluster coordinates."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -39,7 +36,7 @@ class NotTaken:
             for kind in (ForeignShadow, NotPermitted)
         }
         self._kept: dict[GroupId, tuple[int, NotTakenStatus]] = {}
-        """The entries of the status, each with the time of the last join, in that order."""
+        """The entries of the status with the time of the last join, in that order."""
 
     def note(self, group_id: GroupId, theirs: KeptUpstream) -> None:
         """Count and report a join of the group."""
@@ -50,7 +47,7 @@ class NotTaken:
             del self._kept[next(iter(self._kept))]
         event = f"group not taken: {'another Muster' if isinstance(theirs, ForeignShadow) else 'upstream'} has it"
         troubled = self._troubled.get(type(theirs))
-        if troubled is not None:  # usually many groups have the same trouble
+        if troubled is not None:  # usually many groups have the same problem
             troubled[group_id] = None
             suppressed = self._trouble.due(type(theirs), group_id)
             if suppressed is not None:
@@ -62,13 +59,13 @@ class NotTaken:
             log.info(event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
 
     def forget(self, group_id: GroupId) -> None:
-        """Note that the group is Muster's now."""
+        """Note that Muster coordinates the group now."""
         self._kept.pop(group_id, None)
 
     def status(self) -> Sequence[NotTakenStatus]:
-        """Return those of the last minutes, the newest first. Any thread may ask."""
+        """Return the groups of the last minutes, the newest first. Thread-safe."""
         since_ms = self._monotonic_ms() - KEPT_MS
-        newest = reversed(list(self._kept.values()))  # list() of a dictionary is not interrupted
+        newest = reversed(list(self._kept.values()))  # list() of a dictionary is atomic
         return [told for joined_ms, told in newest if joined_ms > since_ms]
 
 

@@ -1,7 +1,6 @@
-"""The groups of this process, as ListGroups needs them: what the log has of each, and whether it has a shadow upstream.
+"""The groups of this process for ListGroups: the log's view of each, and whether it has a shadow upstream.
 
-What belongs here: one process's groups, and that many who ask at once get one listing. What it must not know: other
-processes.
+Concurrent requests share one listing. Knows nothing of other processes.
 """
 
 import asyncio
@@ -15,11 +14,11 @@ from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId
 
 ListOwned = Callable[[], Awaitable[list[OwnedGroup] | ErrorCode]]
-"""Lists the groups of all processes of the event log, or returns Kafka's error for all of them."""
+"""Lists the groups of all processes of the event log, or returns Kafka's error for all."""
 
 
 def own_groups(service: Service, shadows: Shadows) -> ListOwned:
-    """Make what lists the groups of this process."""
+    """Return a function that lists the groups of this process."""
 
     def owned(group_id: GroupId, listed: ListedGroup | None) -> OwnedGroup:
         return OwnedGroup(
@@ -50,7 +49,7 @@ def own_groups(service: Service, shadows: Shadows) -> ListOwned:
 
 
 class SharedListing:
-    """One listing for all who ask while another one is made; one that has begun may lack what they know of."""
+    """Shares one listing among callers that wait for it; one already in progress may miss a caller's last change."""
 
     def __init__(self, make: ListOwned) -> None:
         self._make = make
@@ -58,7 +57,7 @@ class SharedListing:
         self._next: asyncio.Task[list[OwnedGroup] | ErrorCode] | None = None
 
     async def asked(self) -> list[OwnedGroup] | ErrorCode:
-        """List the groups, as they are now or later. Raises what making the listing does."""
+        """List the groups, at the time of the call or later. Raises what the listing raises."""
         if self._next is None:
             self._next = asyncio.create_task(self._made_after(self._being_made), name="list-groups")
         return await asyncio.shield(self._next)

@@ -1,8 +1,8 @@
 """Decides where a group's requests go: handled here, or relayed to upstream.
 
-A group is Muster's from the JoinGroup that took it for as long as it has members, or a member is joining. Upstream is
-asked first: while the group has members there, of any type, all its requests are relayed. So applications move behind
-the sidecar one process at a time, and no partition ever has two owners.
+A group is Muster's from the JoinGroup that took it for as long as it has members or joining members. Before that,
+upstream is asked: while the group has members there, of any type, all its requests are relayed. So the processes of an
+application can move behind the sidecar one at a time, and no partition ever has two owners.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ class GroupRoute(Enum):
     UNDECIDED = auto()
     """The group may become Muster's: `take` it, or relay."""
     LOADING = auto()
-    """Soon the log says whose the group is: to ask upstream about all that are asked for would only delay that."""
+    """The log will soon show who coordinates the group; asking upstream about every such group would only delay."""
     MOVING = auto()
-    """The group is being moved: nobody can join (see moves.py)."""
+    """The group is being moved: no member can join (see moves.py)."""
 
     def refusal(self, of_client: ErrorCode) -> ErrorCode:
-        """Return why a request is not for the rules: the client's own refusal comes first; NONE if it is."""
+        """Return the error for a request that must not reach the rules; the client's own refusal takes precedence."""
         is_loading = self is GroupRoute.LOADING and of_client is ErrorCode.none
         return ErrorCode.coordinator_load_in_progress if is_loading else of_client
 
@@ -51,10 +51,10 @@ class MovingGroups(Protocol):
 
 
 class GroupRouter:
-    """`may_own`: whether this sidecar is for the group (`--groups`).
+    """Routes groups. `may_own`: this sidecar coordinates the group (`--groups`).
 
-    `is_loaded`: whether the group's partition has been read from the log; `is_loaded_soon`: whether it is just being
-    taken over, for so short a time that upstream misses no member whose heartbeat is answered here.
+    `is_loaded`: the group's partition has been read from the log; `is_loaded_soon`: it is being taken over right now,
+    for so short a time that upstream misses no member whose heartbeat is answered here.
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class GroupRouter:
         if not self._is_loaded(group_id):
             if self._is_loaded_soon(group_id):
                 return GroupRoute.LOADING
-            return GroupRoute.UNDECIDED  # relayed if upstream has members in it, else answered that it is loading
+            return GroupRoute.UNDECIDED  # relayed if upstream has members in it, else COORDINATOR_LOAD_IN_PROGRESS
         return GroupRoute.UNDECIDED if joins and not self._moves.is_released(group_id) else GroupRoute.UPSTREAM
 
     def may_be_ours(self, group_id: GroupId) -> bool:
-        """Whether the group is, or may become, Muster's, so that something may be known of it here."""
+        """Return whether the group is, or may become, Muster's, so that this process may know something about it."""
         return self._shadows.owns(group_id) or (bool(group_id) and self._may_own(group_id))
 
     async def take(self, group_id: GroupId, *, would_fail: Callable[[], bool]) -> KeptUpstream | None:
         """Take the group if it is vacant upstream; if not, return why. Raises ShadowUnavailable.
 
-        `would_fail`: the rules would refuse the join; then upstream is only asked, so that no shadow is left there. The
-        shadow of an earlier version counts as nobody's until the log is read, which says whether the group was ours.
+        `would_fail`: the rules would refuse the join; then upstream is only asked, so that no shadow stays there. The
+        shadow of an older version is ignored until the log has been read, which shows whether the group was ours.
         """
         if not would_fail():
             return await self._shadows.take(group_id)

@@ -1,8 +1,9 @@
 """Answers no SyncGroup before the group's shadow is bumped upstream for its generation.
 
-From then on no commit of the generation before can land upstream, so a member that begins to work finds no older commit
-after its own. Within a generation a member may replace another: a static member that restarts, a standby that is
-called. So a JoinGroup that is answered in a generation already bumped has it bumped again, before that member's sync.
+From then on upstream accepts no commit of the previous generation, so a member that starts to work finds no older
+commit after its own. Within a generation a member may replace another: a restarted static member, or a called standby.
+So when a JoinGroup is answered in a generation that was already bumped, the shadow is bumped again before that member's
+sync is answered.
 """
 
 from collections.abc import Callable
@@ -71,7 +72,7 @@ class ShadowFence(GroupsLayer):
                 log.warning("sync refused: upstream does not know its generation", error=str(error))
                 deliver(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
                 return
-            # Another generation may have begun meanwhile; its members must not meet one of this.
+            # Another generation may have begun meanwhile; its members must not meet a member of this one.
             is_bumped = self._is_bumped(command.group_id, command.generation_id)
             deliver(waiting, outcome if is_bumped else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
@@ -79,5 +80,5 @@ class ShadowFence(GroupsLayer):
 
 
 def _is_good(outcome: Outcome, kind: type[O]) -> TypeGuard[O]:
-    """Whether it is an answer without an error; a request that was superseded has none."""
+    """Return whether it is a response without an error; a superseded request has none."""
     return isinstance(outcome, kind) and outcome.error is ErrorCode.none

@@ -1,1 +1,1 @@
-"""Kafka's messages as they pass through: what is read of requests, what is changed in answers."""
+"""Kafka's messages as they pass through: reads parts of requests, and rewrites parts of responses."""

@@ -1,9 +1,9 @@
-"""Limits the entries of relayed requests that would harm others; a larger request is refused, and not relayed.
+"""Limits the entries of relayed requests that would harm other clients; a larger request is refused, not relayed.
 
-An answer that is rewritten (rewriting.py) is buffered, and each entry takes time: two million keys in the 4 MB of one
-FindCoordinator were 48 MB and 9 s. Two million groups in one OffsetFetch keep a broker busy for more than 30 s
-(benchmarks/README.md). These have the bounds of wire/bounds.py, as where they are answered here. All other relayed
-requests are left to the broker's limits.
+A response that is rewritten (rewriting.py) is buffered, and each entry takes time: two million keys in one 4 MB
+FindCoordinator took 48 MB and 9 s. Two million groups in one OffsetFetch keep a broker busy for more than 30 s
+(benchmarks/README.md). These requests have the limits of wire/bounds.py, which apply where they are answered here. All
+other relayed requests are left to the broker's limits.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _BEFORE_ENTRIES: Final[Mapping[int, tuple[range, int]]] = {
 
 
 def entry_check(api_key: int, api_version: int, plan: RequestPlan) -> Inspect | None:
-    """Return a check of the entry count that then follows `plan`; None for APIs without a limit here."""
+    """Return a check of the entry count, after which `plan` applies; None for APIs without a limit here."""
     versions, skipped = _BEFORE_ENTRIES.get(api_key, (range(0), 0))
     if api_version not in versions:
         return None

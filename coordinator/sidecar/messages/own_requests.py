@@ -1,4 +1,4 @@
-"""Requests of Muster's own on a client's connection, and kio's messages as bytes."""
+"""Muster's own requests on a client's connection, and the encoding of kio's messages."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -29,19 +29,19 @@ class BrokerLink(Protocol):
 
     @property
     def slices(self) -> Slices:
-        """The slices in which long answers are read."""
+        """The slices in which long responses are read."""
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]: ...
 
 
 class PendingRequests:
-    """Requests of ours that one client's broker has not answered."""
+    """Requests of ours that the broker of one client has not answered."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.Future[bytes]] = set()
 
     def add(self) -> tuple[asyncio.Future[bytes], Callable[[bytes], None]]:
-        """Add a request; returns the future of its answer, and the callback that sets it."""
+        """Add a request; return the future of its response, and the callback that sets it."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._open.add(future)
         future.add_done_callback(self._open.discard)
@@ -53,19 +53,19 @@ class PendingRequests:
         return future, answered
 
     def cancel(self) -> None:
-        """Cancel all: no answer will come."""
+        """Cancel all: no response will arrive."""
         for future in tuple(self._open):
             future.cancel()
 
 
 async def ask(client: BrokerLink, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
-    """Send a kio request on the client's connection and return the answer. Raises ProtocolError."""
+    """Send a kio request on the client's connection and return the response. Raises ProtocolError."""
     payload = await client.ask(request.__api_key__, request.__version__, request_bytes(request, CLIENT_ID))
     return await client.slices.result(read_answer_in_steps(response, payload))
 
 
 def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401 -- any of kio's requests
-    """Return the request's bytes behind the correlation id."""
+    """Return the request's bytes after the correlation id."""
     out = _header(request, client_id)
     _writer(cast("Hashable", type(request)))(out, request)
     return out.getvalue()[HEADER_START_BYTES:]
@@ -92,14 +92,14 @@ def _header(request: Any, client_id: str | None) -> BytesIO:  # noqa: ANN401 -- 
 
 
 def read_answer_in_steps(response: type[R], payload: bytes) -> Steps[R]:
-    """Read an answer's bytes behind the correlation id into kio's class; durations stay in ms.
+    """Decode a response, from its bytes after the correlation id, into kio's class; durations stay in ms.
 
-    Tagged fields that a newer broker adds are skipped. Raises ProtocolError.
+    Skips tagged fields that a newer broker adds. Raises ProtocolError.
     """
     kind: Any = response
     try:
         at = tagged_fields_size(payload, 0) if kind.__header_schema__.__flexible__ else 0
-        allowance = Allowance(len(payload))  # a broker is trusted: an answer has fewer entries than bytes
+        allowance = Allowance(len(payload))  # the broker is trusted: a response has fewer entries than bytes
         body, _ = yield from reader_in_steps(kind)(payload, at, allowance)
     except (SerialError, ValueError) as error:
         raise ProtocolError(

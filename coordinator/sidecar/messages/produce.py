@@ -1,15 +1,15 @@
-"""Reads a Produce (key 0) as it passes: whether it will be answered, and whether it names a topic of Muster's own.
+"""Reads a Produce (key 0) as it passes: whether it has a response, and whether it names a topic of Muster's own.
 
-v3 adds the transactional id, before the acks; v9 is flexible; from v13 on topics are named by their ids.
+v3 adds the transactional id, before the acks; v9 is flexible; from v13 on, topics are named by id.
 
     transactional id, acks, timeout, topics:    name or id, partitions:    index, records
 
 The request is streamed and never buffered whole: the scanner reads topics as they pass and skips records by their
-length. It reads each byte before the broker gets it. If a topic of Muster's own is the only one, its partitions are
-refused with an answer, since nothing has been relayed by then. Among others it ends the connection before the end of
-the request is sent: a broker does not act on half a request.
+length. It reads each byte before the broker gets it. If a topic of Muster's own is the only topic, its partitions are
+refused with a response, since nothing has been relayed by then. If there are other topics, the connection is closed
+before the end of the request is sent: a broker does not act on an incomplete request.
 
-What belongs here: the request, as bytes. What it must not know: sockets, and whose topics those are.
+Knows nothing of sockets, nor of who owns the topics.
 """
 
 import struct
@@ -33,9 +33,9 @@ Step = Callable[[bytes, int], int]
 PRODUCE = 0
 
 ENTRIES_MAX: Final = 100_000
-"""Limit of topics, partitions and tagged fields of one request: more than a broker leads."""
+"""Limit of topics, partitions and tagged fields in one request: more than one broker leads."""
 REFUSED_PRODUCE_BYTES_MAX: Final = 2_097_152
-"""Limit of a request that is refused with an answer, and so buffered whole: twice what producers send."""
+"""Size limit of a request that is refused with a response and so buffered whole: twice as much as producers send."""
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _FLEXIBLE_FROM = 9
@@ -46,12 +46,12 @@ _LENGTH_BYTES = _INT32.size
 _TIMEOUT_BYTES = _INT32.size
 _INDEX_BYTES = _INT32.size
 _ID_BYTES = 16
-_NAME_BYTES_MAX = 249  # a longer one is no topic's
+_NAME_BYTES_MAX = 249  # no topic has a longer name
 NOT_FOR_CLIENTS: Final = "it belongs to Muster's own event log, which nobody else writes"
 
 
 def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: ReservedNames) -> RequestPlan:
-    """Plan a Produce by its first bytes, without the length.
+    """Plan a Produce by its first bytes after the length.
 
     Raises ProtocolError, and IndexError or struct.error if more bytes are needed.
     """
@@ -61,7 +61,7 @@ def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserv
     if api_version >= _TRANSACTIONAL_FROM:
         transactional_id, at = read_string(frame, at, flexible=flexible)
     acks: int = _INT16.unpack_from(frame, at)[0]
-    is_answered = acks != 0  # a Produce with acks=0 never is (P9)
+    is_answered = acks != 0  # Produce with acks=0 has no response (P9)
     if not reserved.topics:
         return RequestPlan(rewrite=rewrite, is_answered=is_answered)
     if transactional_id and reserved.is_transactional_id(transactional_id):
@@ -79,9 +79,9 @@ def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserv
 
 
 class ProduceScanner:
-    """Reads the topics of a Produce as it passes; they begin `skip` bytes behind its beginning.
+    """Reads the topics of a Produce as it passes; they begin `skip` bytes after its beginning.
 
-    It is always in one step, which waits for more bytes, or has some to skip first.
+    It is always in one step, which waits for more bytes, or first has some bytes to skip.
     """
 
     def __init__(self, api_version: int, topics: int, reserved: ReservedNames, *, skip: int) -> None:
@@ -89,9 +89,9 @@ class ProduceScanner:
         self._flexible = api_version >= _FLEXIBLE_FROM
         self._reserved = reserved
         self._skip = skip
-        self._left = b""  # the beginning of what is to be read next
+        self._left = b""  # the beginning of an incomplete item
         self._entries = 0
-        self._topics = topics  # that are still to come; so below
+        self._topics = topics  # still to come, like the two below
         self._partitions = 0
         self._tags = 0
         self._step: Step = self._topic
@@ -99,7 +99,7 @@ class ProduceScanner:
         self._expect(topics)
 
     def feed(self, data: bytes) -> None:
-        """Read the next bytes of the request. Raises ProtocolError; then the broker must not get them."""
+        """Read the next bytes of the request. Raises ProtocolError; the broker must not get these bytes then."""
         if self._skip >= len(data):  # records, almost always
             self._skip -= len(data)
             return
@@ -114,11 +114,11 @@ class ProduceScanner:
                 at = len(data)
         self._skip = at - len(data)
 
-    # ---- steps: each reads something, says which one comes next, and where that is -------------------
+    # ---- steps: each reads an item, sets the next step, and returns its offset -----------------------
 
     def _topic(self, data: bytes, at: int) -> int:
         if not self._topics:
-            return len(data)  # nothing behind the topics names a topic
+            return len(data)  # no topic names after this
         key, at = _topic_key(data, at, self._api_version)
         if self._reserved.is_topic(key):
             name = self._reserved.name_of(key)
@@ -136,7 +136,7 @@ class ProduceScanner:
         return at
 
     def _partition(self, data: bytes, at: int) -> int:
-        """Read as many partitions as have come; the last may be incomplete."""
+        """Read the partitions that have arrived; the last may be incomplete."""
         begins = at
         while self._partitions and at < len(data):
             try:
@@ -183,7 +183,7 @@ class ProduceScanner:
 
 
 def _count(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
-    """Read the length of a non-null array; returns it with the offset of the first item."""
+    """Read the length of a non-null array; return it with the offset of the first item."""
     if flexible:
         length, at = read_varint(data, at)
         length -= 1
@@ -195,7 +195,7 @@ def _count(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
 
 
 def _topic_key(data: bytes, at: int, api_version: int) -> tuple[bytes, int]:
-    """Read a topic's name or id; returns it, empty if no topic can have it, with the offset behind it."""
+    """Read a topic's name or id (empty if no topic can have it); return it with the offset after it."""
     if api_version >= _IDS_FROM:
         length = _ID_BYTES
     elif api_version >= _FLEXIBLE_FROM:

@@ -1,7 +1,4 @@
-"""The plan for a client's request: handle it here or relay it, by its API, version and first bytes.
-
-What belongs here: what a conversation is told to do. What it must not know: which request has which plan.
-"""
+"""The plan for a client's request: handle it here or relay it, by its API, version and first bytes."""
 
 from collections.abc import Callable
 
@@ -11,10 +8,10 @@ from muster.coordinator.group.settings import INT32_MAX
 from muster.events.steps import Steps
 
 Rewrite = Callable[[bytes], Steps[bytes]]
-"""Changes an answer, from its bytes behind the correlation id. Raises ProtocolError."""
+"""Changes a response, given its bytes after the correlation id. Raises ProtocolError."""
 
 Inspect = Callable[[bytes], "RequestPlan"]
-"""Plans a request by its first bytes, without its length.
+"""Plans a request by its first bytes after the length.
 
 Raises ProtocolError, and IndexError or struct.error if more bytes are needed.
 """
@@ -27,11 +24,12 @@ Raises ProtocolError if the broker must not get them.
 
 
 class RequestPlan(msgspec.Struct, frozen=True):
-    """Whether a request is handled here or relayed, and how its answer is rewritten.
+    """Says whether a request is handled here or relayed, and how its response is rewritten.
 
-    `inspect`: the first bytes decide, and all else here does not count. `handled_bytes_max`: this API's own limit of a
-    request that is handled here. `is_answered`: the broker answers it, if it is relayed. `delays_changed`: an answer
-    that `rewrite` has changed is delayed, and so are those behind it. `check_stream`: checks its bytes as they pass.
+    `inspect`: plans the request by its first bytes; the other fields are ignored then. `handled_bytes_max`: this API's
+    own size limit for a handled request. `is_answered`: the broker answers it, if it is relayed. `delays_changed`: a
+    response that `rewrite` has changed is delayed, and so are those behind it. `check_stream`: checks the request's
+    bytes as they pass.
     """
 
     is_handled: bool = False

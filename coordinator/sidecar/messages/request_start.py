@@ -1,8 +1,8 @@
-"""Reads the first fields of a request whose rest may still be on its way.
+"""Reads the first fields of a request whose rest may not have arrived yet.
 
-What belongs here: fields, read as Kafka's own readers do, of unchecked bytes. What it must not know: what the fields
-mean. A number of more than 31 bits, of which Kafka would drop some, is refused: no request may be read here otherwise
-than by the broker. Bytes that end too early raise IndexError or struct.error.
+The bytes are unchecked, and are read as Kafka's own readers do. A number of more than 31 bits, of which Kafka would
+drop some, is refused: no request may be read differently here and in the broker. Bytes that end too early raise
+IndexError or struct.error.
 """
 
 import struct
@@ -19,7 +19,7 @@ _VARINT_BITS = 28  # of the first four bytes
 
 
 def body_at(frame: bytes, *, flexible: bool) -> int:
-    """Return the offset of the body in a frame without its length: behind the request header."""
+    """Return the offset of the body, after the request header, in a frame without its length."""
     length: int = _INT16.unpack_from(frame, HEADER_START_BYTES)[0]
     at = HEADER_START_BYTES + _INT16.size
     if length > 0:
@@ -33,7 +33,7 @@ def body_at(frame: bytes, *, flexible: bool) -> int:
 
 
 def api_and_client_of(beginning: bytes) -> tuple[str, str]:
-    """Return, for people, the API's name and the client id, of a request with its length; it may be incomplete."""
+    """Return the API's name and the client id of a request with its length, for a log line; it may be incomplete."""
     key: int = _INT16.unpack_from(beginning, 4)[0]
     name = "".join(part.capitalize() for part in api_key_map.get(key, "").split("_")) or f"API key {key}"
     try:
@@ -44,14 +44,14 @@ def api_and_client_of(beginning: bytes) -> tuple[str, str]:
 
 
 def tagged_field_end(data: bytes, at: int) -> int:
-    """Return the offset behind the tagged field at `at`."""
+    """Return the offset after the tagged field at `at`."""
     _, at = read_varint(data, at)
     size, at = read_varint(data, at)
     return at + size
 
 
 def read_string(data: bytes, at: int, *, flexible: bool) -> tuple[bytes, int]:
-    """Read a string's bytes, empty for null; returns them with the offset behind."""
+    """Read a string's bytes, empty for null; return them with the offset after them."""
     if flexible:
         length, at = read_varint(data, at)
         length -= 1
@@ -66,7 +66,7 @@ def read_string(data: bytes, at: int, *, flexible: bool) -> tuple[bytes, int]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read an unsigned varint, not necessarily the shortest form, and the offset behind it. Raises ProtocolError."""
+    """Read an unsigned varint, in any form, and return it with the offset after it. Raises ProtocolError."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -84,5 +84,5 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def malformed(what: str) -> ProtocolError:
-    """Make the error for a malformed request."""
+    """Return the error for a malformed request."""
     return ProtocolError(Fault.MALFORMED_REQUEST, what)

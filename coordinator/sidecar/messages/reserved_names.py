@@ -1,9 +1,9 @@
 """The names reserved for Muster in the upstream cluster: its log's topics, its owners' transactional ids and group.
 
-A client that could use them could forge a group's history, or depose an owner, or throw it out, with one request.
-Brokers without ACLs do not know which principal is Muster, so the sidecar refuses these names to all its clients.
-Nothing is reserved if the log is in another cluster, or in a file. Which cluster that is becomes known when the log is
-open; until then the names are refused.
+A client that could use them could forge a group's history, or depose or remove an owner, with one request. Brokers
+without ACLs do not know which principal is Muster, so the sidecar refuses these names to all its clients. Nothing is
+reserved if the log is in another cluster, or in a file. The log's cluster is known once the log is open; until then the
+names are refused.
 """
 
 from uuid import UUID
@@ -30,13 +30,13 @@ class ReservedNames:
         self._lacks_id_for: ErrorCode | None = None
 
     def settle(self, *, is_here: bool) -> None:
-        """Settle, once the log is open, whether it is in this cluster."""
+        """Note, once the log is open, whether it is in this cluster."""
         self._is_here = is_here
         if not is_here:
             self.topics, self._keys, self._is_owner_id, self._group = (), {}, owner_ids_of(()), None
 
     def update_ids(self, ids: TopicIds) -> None:
-        """Update the topics' ids from Metadata: a topic may have been made anew."""
+        """Update the topics' ids from Metadata: a topic may have been recreated."""
         found = {name: topic_id for name, topic_id in ids.items() if isinstance(topic_id, UUID) and name in self.topics}
         self._keys = {name.encode(): name for name in self.topics} | {
             topic_id.bytes: name for name, topic_id in found.items()
@@ -52,7 +52,7 @@ class ReservedNames:
         self._lacks_id_for = lacks_id_for
 
     def _log_missing_id(self, event_topic: str, error: ErrorCode | None) -> None:
-        """Log why the event topic has no id; not for brokers without ids, nor for a topic that is only being made."""
+        """Log why the event topic has no id, except for brokers without topic ids and while it is being created."""
         if error is ErrorCode.topic_authorization_failed:
             log.warning(
                 "cannot protect the event topic from clients that name topics by id (Produce v13): its id is unknown",
@@ -67,7 +67,7 @@ class ReservedNames:
             )
 
     def is_topic(self, key: bytes) -> bool:
-        """Whether this is the name or the id of a reserved topic."""
+        """Return whether this is the name or id of a reserved topic."""
         return key in self._keys
 
     def name_of(self, key: bytes) -> str:
@@ -75,9 +75,9 @@ class ReservedNames:
         return self._keys[key]
 
     def is_transactional_id(self, encoded: bytes) -> bool:
-        """Whether an owner uses this transactional id."""
+        """Return whether an owner uses this transactional id."""
         return self._is_owner_id(encoded)
 
     def is_group(self, group_id: str) -> bool:
-        """Whether it is the consumer group of the log's owners."""
+        """Return whether it is the consumer group of the log's owners."""
         return group_id == self._group

@@ -1,14 +1,14 @@
-"""Rewrites answers that carry broker addresses, and the offered versions.
+"""Rewrites responses that contain broker addresses, and the API versions that are offered.
 
     Metadata, FindCoordinator, DescribeCluster     the brokers, by node id
     Produce v10+, ShareFetch, ShareAcknowledge     the new leaders' node endpoints (KIP-951)
-    ApiVersions                                    fewer versions, where something must be decoded here
+    ApiVersions                                    fewer versions, for APIs that must be decoded here
 
-Metadata and DescribeCluster carry the cluster id. If it is another cluster's, as when a broker's address was given to
-another broker, the connection ends before the client gets its addresses.
+Metadata and DescribeCluster contain the cluster id. If it is another cluster's, e.g. because a broker's address now
+belongs to another broker, the connection is closed before the client gets that cluster's addresses.
 
-Fetch is offered up to v15: from v16 on its answers carry addresses, and are too large to be decoded for that. A broker
-is replaced by its listener here, found by node id. All other bytes of an answer are copied.
+Fetch is offered up to v15: from v16 on its responses contain addresses, and they are too large to decode for that. A
+broker's address is replaced by that of its listener here, found by node id. All other bytes are copied.
 """
 
 import struct
@@ -39,7 +39,7 @@ from muster.events.kafka.codec.walk import untagged
 from muster.events.steps import Steps
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
-"""Returns the host and port of a broker's listener here, if it has one, by its node id and its own host and port."""
+"""Returns the host and port of a broker's listener here, or None, given its node id, host and port."""
 
 FETCH, METADATA, FIND_COORDINATOR = 1, 3, 10
 DESCRIBE_CLUSTER, SHARE_FETCH, SHARE_ACKNOWLEDGE = 60, 78, 79
@@ -68,13 +68,13 @@ _DECODED: Mapping[int, range] = {
 _NOT_ABOVE: Mapping[int, int] = {FETCH: 15}
 
 _ANSWERS_KEPT, _ANSWER_KEPT_BYTES_MAX = 16, 4_096
-"""Limits of the cache of ApiVersions answers, per version: brokers repeat the same few."""
+"""Limits of the cache of ApiVersions responses, for each version: brokers repeat the same few."""
 
 _UNSUPPORTED_VERSION = INT16.pack(ErrorCode.unsupported_version)
 
 
 class AnswerRewriter:
-    """`handled`: versions offered of APIs that are handled here, by key. `cluster_id`: upstream's; "" if unknown."""
+    """`handled`: the versions offered of handled APIs, by key. `cluster_id`: upstream's; "" if unknown."""
 
     def __init__(self, address_of: AddressOf, handled: Mapping[int, range], cluster_id: str = "") -> None:
         self._address_of = address_of
@@ -86,11 +86,11 @@ class AnswerRewriter:
         }
 
     def versions(self, api_key: int) -> range | None:
-        """Return the versions of an API that may be offered; None if it is up to the broker."""
+        """Return the versions of an API that may be offered; None if the broker decides."""
         return self._offered.get(api_key)
 
     def of(self, api_key: int, api_version: int) -> Rewrite | None:
-        """Return the Rewrite of an API's answers; None if they are not changed."""
+        """Return the Rewrite for an API's responses; None if they are not changed."""
         if api_key == api_versions.KEY:
             return self._offers_less(api_version)
         if api_key not in _DECODED or api_version < _FIRST_WITH_ENDPOINTS.get(api_key, 0):
@@ -104,7 +104,7 @@ class AnswerRewriter:
         return rewrite_of(response, self._of_this_cluster(response, changed) if api_key in _TELL_CLUSTER else changed)
 
     def _of_this_cluster(self, response: Any, changed: Splice) -> Splice:  # noqa: ANN401 -- any of kio's
-        """Return `changed`, after a check that the answer is of the upstream cluster."""
+        """Return `changed` preceded by a check that the response is from the upstream cluster."""
         if not self._cluster_id or not any(field.name == "cluster_id" for field in untagged(response)):
             return changed  # Metadata below v2 has no cluster id
         cut, flexible = cut_struct(response, "cluster_id"), bool(response.__flexible__)
@@ -122,7 +122,7 @@ class AnswerRewriter:
         return checked
 
     def _to_listener(self, node_id: str, *, flexible: bool) -> FieldChange:
-        """Return a Change to the broker's listener here. A broker without one is left out, as if it were down."""
+        """Return a change to the broker's listener here. A broker without one is left out, as if it were down."""
 
         def change(pieces: Pieces) -> Pieces | None:
             node, port = INT32.unpack(pieces[node_id])[0], INT32.unpack(pieces["port"])[0]
@@ -137,7 +137,7 @@ class AnswerRewriter:
         return change
 
     def _offers_less(self, api_version: int) -> Rewrite:
-        """Return the Rewrite of ApiVersions (P1). A broker that lacks the version answers in the form of v0 (P3)."""
+        """Return the Rewrite for ApiVersions (P1). A broker that lacks the version answers in v0 (P3)."""
         in_its_form, in_form_of_v0 = (
             rewrite_of(response, change_items(response, "api_keys", self._offer))
             for response in (load_response_schema(api_versions.KEY, version) for version in (api_version, 0))
@@ -159,7 +159,7 @@ class AnswerRewriter:
 
 
 def _kept(rewrite: Rewrite) -> Rewrite:
-    """Cache the results of a Rewrite that depends on nothing but the bytes."""
+    """Cache the results of a Rewrite that depends only on the bytes."""
     kept: FIFOCache[bytes, bytes] = FIFOCache(_ANSWERS_KEPT)
 
     def rewrite_or_recall(payload: bytes) -> Steps[bytes]:
@@ -175,7 +175,7 @@ def _kept(rewrite: Rewrite) -> Rewrite:
 
 
 def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
-    """Return a FindCoordinator result for an unreachable broker: the client retries."""
+    """Return a FindCoordinator result for an unreachable broker, after which the client retries."""
     return pieces | {
         "error_code": INT16.pack(ErrorCode.coordinator_not_available),
         "node_id": INT32.pack(-1),
@@ -185,7 +185,9 @@ def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
 
 
 def rewrite_of(response: Any, changed: Splice) -> Rewrite:  # noqa: ANN401 -- any of kio's
-    """Make a Rewrite that changes the body; `changed` gets its offset. A malformed answer is the broker's fault."""
+    """Return a Rewrite that changes the body; `changed` gets the body's offset. A malformed response is the broker's
+    fault.
+    """
     flexible = bool(response.__header_schema__.__flexible__)
 
     def rewrite(payload: bytes) -> Steps[bytes]:

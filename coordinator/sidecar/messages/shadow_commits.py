@@ -1,11 +1,11 @@
-"""Rewrites a commit to the shadow's identity: generation, member id and instance id; all else is copied.
+"""Rewrites a commit to the shadow's identity: generation, member id and instance id; everything else is copied.
 
-Errors about the member (22, 25, 82) in the broker's answer are about the shadow. The client's own membership was valid
-here, and it would rejoin, leave or stop for them. So it is answered 14, and its retry is checked anew; if its
-generation is over here too, it learns it then.
+Errors about the member (22, 25, 82) in the broker's response concern the shadow. The client's own membership was valid
+here, but it would rejoin, leave or stop because of them. So it gets COORDINATOR_LOAD_IN_PROGRESS (14) instead, and its
+retry is checked again; if its generation has ended here, too, the retry says so.
 
-OffsetCommit: v7 adds the group instance id, v8 is flexible. TxnOffsetCommit: from v3 on it names a member, and is
-flexible. The topics, which may be many, are not read.
+OffsetCommit: v7 adds the group instance id, v8 is flexible. TxnOffsetCommit: from v3 on it names a member and is
+flexible. The topics, of which there may be many, are not read.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _TRY_AGAIN = INT16.pack(ErrorCode.coordinator_load_in_progress)
 
 
 def with_identity(frame: bytes, identity: CommitIdentity) -> bytes:
-    """Return the commit's frame, without its length, with this identity. The frame must have been read before."""
+    """Return the commit's frame, without its length, with this identity. The frame must have been decoded before."""
     return _naming(*KEY_AND_VERSION.unpack_from(frame))(frame, identity)
 
 
@@ -62,7 +62,7 @@ def _naming(api_key: int, api_version: int) -> Callable[[bytes, CommitIdentity],
 
 
 def hide_shadow_errors(api_key: int, api_version: int, doubted: Callable[[], None]) -> Rewrite:
-    """Return a Rewrite that replaces errors about the shadow. `doubted` is called if there was one."""
+    """Return a Rewrite that replaces errors about the shadow and calls `doubted` if there were any."""
     replace = _without_shadow(api_key, api_version)
 
     def rewrite(payload: bytes) -> Steps[bytes]:

@@ -1,1 +1,1 @@
-"""The connections of a sidecar: a client's socket and its broker's, frames, back-pressure, the client's principal."""
+"""The connections of a sidecar: client and broker sockets, frames, back-pressure, the client's principal."""

@@ -1,14 +1,14 @@
-"""The broker's answers to one client, each matched with the request that is due.
+"""The broker's responses to one client, matched with the requests in the order in which these were sent.
 
-What belongs here: the broker's frames, in the order of requests. What it must not know: sockets, clocks, and what the
-client sends meanwhile (conversation.py, which calls `expect`).
+A response is
 
-    relayed                  as it comes, never whole in memory
-    rewritten                whole; a long one in steps, which the caller takes
+    relayed                  as its bytes arrive, never buffered whole
+    rewritten                buffered whole; a long one in steps, which the caller runs
     rewritten and delayed    kept until `let_go`, if rewriting has changed it
-    our own                  whole, to the callback of the request
+    our own                  buffered whole, and passed to the request's callback
 
-While an answer is being rewritten or is delayed, those behind it wait, so answers leave in order.
+While a response is being rewritten or is delayed, those behind it wait, so responses leave in order. Knows nothing of
+sockets or clocks; conversation.py calls `expect` for each request that it sends.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ _TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """An answer that the broker owes. `sent_ms`: when its request was sent, or earlier (monotonic).
+    """A response that the broker owes. `sent_ms`: when its request was sent, or earlier (monotonic).
 
-    `own`: the callback of a request of ours, which alone gets it. `needs_no_authentication`: the broker gives it to
-    clients that have not authenticated, too.
+    `own`: the callback for a request of ours; the client never sees that response. `needs_no_authentication`: the
+    broker sends this response to unauthenticated clients, too.
     """
 
     correlation_id: bytes
@@ -50,75 +50,76 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """Matches responses to a client's requests. `for_client` sends them (net/frames.py); `heard` gets each that begins.
+    """Matches responses to a client's requests. `for_client`: bytes to send (net/frames.py).
 
-    `is_served`: the broker has given an answer that needs authentication.
+    `heard` is called with the send time of each request whose response begins. `is_served`: the broker has answered a
+    request that needs authentication.
     """
 
     def __init__(self, limits: RelayLimits, for_client: list[bytes], heard: Heard) -> None:
         self.is_served = False
         self.is_rewriting = False
-        """Whether an answer is being rewritten (see `take_rewriting`)."""
+        """True while a response is being rewritten (see `take_rewriting`)."""
         self.for_client = for_client
         self._heard = heard
         self._frame_bytes_max = limits.frame_bytes_max
         self._waiting_bytes_max = limits.waiting_bytes_max
         self._incoming = Incoming()
         self._expected: deque[Expected] = deque()
-        self._passing = 0  # bytes of an answer that is relayed as it comes, which are still to come
-        self._rewriting: Steps[None] | None = None  # of an answer, until it is in `for_client`
-        self._rewriting_bytes = 0  # of that answer, as it came and as it will be
-        self._delayed: tuple[bytes, bytes] | None = None  # the correlation id of an answer that is held, and the rest
+        self._passing = 0  # bytes still to come of a response that is relayed as it arrives
+        self._rewriting: Steps[None] | None = None  # of a response, until it is in `for_client`
+        self._rewriting_bytes = 0  # of that response, before and after
+        self._delayed: tuple[bytes, bytes] | None = None  # the correlation id of a delayed response, and the rest of it
         self._is_ending = False
 
     @property
     def expected(self) -> int:
-        """How many answers the broker owes that have not begun."""
+        """The number of responses that the broker owes and has not begun."""
         return len(self._expected)
 
     @property
     def is_one_begun(self) -> bool:
-        """Whether an answer has begun, and is not all in `for_client`."""
+        """True if a response has begun and is not yet complete in `for_client`."""
         return self._passing > 0 or self.is_rewriting or self._delayed is not None
 
     @property
     def are_all_given(self) -> bool:
-        """Whether no answer is expected, and none has begun."""
+        """True if no response is expected or incomplete."""
         return not (self._expected or self._passing or self.is_rewriting or self._delayed is not None)
 
     @property
     def is_one_to_be_read(self) -> bool:
-        """Whether an expected answer is to be read here."""
+        """True if an expected response must be decoded here."""
         return any(each.rewrite is not None for each in self._expected)
 
     @property
     def held_bytes(self) -> int:
-        """How much is in memory: one that is rewritten or held, and what has come behind it."""
+        """Bytes in memory: the response that is being rewritten or delayed, and everything received behind it."""
         held = 0 if self._delayed is None else len(self._delayed[1])
         return self._incoming.waiting_bytes + self._rewriting_bytes + held
 
     @property
     def is_delaying(self) -> bool:
-        """Whether an answer is delayed, until `let_go`."""
+        """True while a response is delayed, until `let_go`."""
         return self._delayed is not None
 
     @property
     def has_many_waiting(self) -> bool:
-        """Whether so much waits behind a delayed answer that no more should be read from the broker."""
+        """True if so much waits behind a delayed response that no more should be read from the broker."""
         return self._delayed is not None and self._incoming.waiting_bytes >= self._waiting_bytes_max
 
     @property
     def begins_next(self) -> Expected | None:
-        """The answer that the broker's next bytes begin; None if they go on with another one, or none is expected."""
+        """The response that the broker's next bytes begin; None in the middle of one, or if none is expected."""
         is_within = self._passing or self._incoming.waiting_bytes or self.is_rewriting or self._delayed is not None
         return self._expected[0] if self._expected and not is_within else None
 
     def expect(self, expected: Expected) -> None:
-        """Expect another answer, behind those expected already."""
+        """Expect another response, after those already expected."""
         self._expected.append(expected)
 
     def end(self) -> None:
-        """Delay no more answers. Raises ProtocolError as `receive` does."""
+        """Stop delaying responses. Raises ProtocolError as `receive` does."""
         self._is_ending = True
         self.let_go()
 
@@ -128,10 +129,10 @@ class Answers:
         self._delayed, self._rewriting, self._rewriting_bytes = None, None, 0
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow.
+        """Process bytes from the broker, split anywhere. Raises ProtocolError on nonsense; do not call it again then.
 
-        A long answer is rewritten by the caller, who takes the steps (`take_rewriting`). What comes behind it waits
-        until they are done and this is called again.
+        The caller rewrites a long response by running its steps (`take_rewriting`). Bytes behind it wait until they are
+        done and this is called again.
         """
         if data:
             self._incoming.add(data)
@@ -144,7 +145,7 @@ class Answers:
             start = incoming.look(_ANSWER_START.size)
             if len(start) < _ANSWER_START.size:
                 if start:
-                    self._check_no_alert()  # which is shorter
+                    self._check_no_alert()  # an alert is shorter
                 return
             length, correlation_id = _ANSWER_START.unpack(start)
             expected = self._due(length, correlation_id)
@@ -167,19 +168,19 @@ class Answers:
                 self._rewrite(expected, payload, expected.rewrite(payload))
 
     def let_go(self) -> None:
-        """Send the delayed answer, if there is one, and what came behind it. Raises as `receive` does."""
+        """Send the delayed response, if any, and those that wait behind it. Raises as `receive` does."""
         if self._delayed is not None:
             delayed, self._delayed = self._delayed, None
             put_answer(self.for_client, *delayed)
             self.receive(b"")
 
     def take_rewriting(self) -> Steps[None] | None:
-        """Return the rest of a rewrite, once; None if there is none. Raises ProtocolError."""
+        """Return the remaining steps of a rewrite, once; None if there are none. Raises ProtocolError."""
         steps, self._rewriting = self._rewriting, None
         return steps
 
     def _rewrite(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> None:
-        """Rewrite an answer: at once if it is short, as almost all are."""
+        """Rewrite a response: at once if it is short, as almost all are."""
         entries = 0
         try:
             while entries < ENTRIES_AT_ONCE:
@@ -217,13 +218,16 @@ class Answers:
         return expected
 
     def _check_no_alert(self) -> None:
-        """Raise ProtocolError if the bytes are a TLS alert, which looks like a very long answer (P6)."""
+        """Raise ProtocolError if the bytes are a TLS alert, which looks like a very long response (P6)."""
         if _TLS_ALERT.match(self._incoming.look(_ANSWER_START.size)):
             raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, and was spoken to in plain text")
 
 
 class AnswerScheduler:
-    """`went_on` is called after a step, `rewritten` after a long rewrite, `failed` with a bad answer or our bug."""
+    """Runs rewrites in slices and times delays.
+
+    `went_on` is called after a step, `rewritten` after a long rewrite, `failed` on a bad response or a bug of ours.
+    """
 
     def __init__(
         self,
@@ -245,7 +249,7 @@ class AnswerScheduler:
         self._cancel_rewriting: Cancel | None = None
 
     def go_on(self, step: Callable[[], None]) -> None:
-        """Run a step; continue a rewrite in slices, and set the timer for a delayed answer."""
+        """Run a step; schedule the rest of a rewrite in slices, and the timer of a delayed response."""
         try:
             step()
             steps = self._answers.take_rewriting()
@@ -263,7 +267,7 @@ class AnswerScheduler:
         self.go_on(self._answers.let_go)
 
     def stop(self) -> None:
-        """Cancel what is scheduled."""
+        """Cancel the rewrite and the timer."""
         if self._delay is not None:
             self._delay.cancel()
         if self._cancel_rewriting is not None:

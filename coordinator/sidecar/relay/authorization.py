@@ -1,9 +1,10 @@
 """The operations that the broker allows a client on a group, asked on the client's connection and cached.
 
 Only the broker knows the client's principal and the ACLs. DescribeGroups v5 returns the allowed operations (KIP-430),
-also of a group that does not exist; v6 hides them then. A client without DESCRIBE on the group is answered 30, and is
-allowed nothing on it, which is not cached: it could name any number of groups. The cache is one connection's: a
-connection that repeats another's bytes is asked about anew.
+even for a group that does not exist; v6 omits them then. A client without DESCRIBE on the group gets error 30
+(GROUP_AUTHORIZATION_FAILED) and is allowed nothing on it. Denials are not cached, since a client could name any number
+of groups. Each connection has its own cache: the broker is asked again even for a connection that repeats the bytes of
+another one.
 """
 
 from collections.abc import Callable
@@ -24,12 +25,12 @@ from muster.coordinator.wire.authorized_operations import DESCRIBE
 from muster.events.ids import GroupId, is_remembered
 
 CACHED_BYTES_MAX = 16_384
-"""Limit of a connection's cache, some 80 groups of usual ids; the first one asked about makes room.
+"""Limit of a connection's cache, about 80 groups with ids of usual length; the oldest entry makes room for a new one.
 
-A connection may hold as much uncounted (FREE_BYTES). A very long id is not remembered.
+A connection may keep this much uncounted (FREE_BYTES). Very long ids are not cached.
 """
 _ENTRY_BYTES, _CHARACTER_BYTES = 128, 4
-"""Bytes of an entry beside the id, and of a character of it at most."""
+"""Bytes of an entry without its id, and of each character of the id at most."""
 
 
 class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +49,7 @@ class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationCache:
-    """The authorizations of one connection. `keep_ms`: how long one is cached; 0 asks each time."""
+    """The authorizations of one connection. `keep_ms`: how long each is cached; 0 disables the cache."""
 
     def __init__(
         self, client: BrokerLink, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int
@@ -69,15 +70,15 @@ class AuthorizationCache:
         return self._cached.get(group_id)
 
     async def of(self, group_id: GroupId) -> GroupAuthorization:
-        """Return the authorization, cached or asked for. Raises ProtocolError."""
+        """Return the authorization from the cache or from the broker. Raises ProtocolError."""
         known = self.known(group_id, self._monotonic_ms())
         return known or (await self.ask((group_id,)))[group_id]
 
     async def refusal_at_any_broker(self, group_id: GroupId, operation: int) -> ErrorCode:
         """Return NONE if the operation (READ or DESCRIBE) is allowed, even if another broker coordinates the group.
 
-        Another broker answers NOT_COORDINATOR, but checks the client's rights first: DESCRIBE for DescribeGroups, READ
-        for Heartbeat. So a denial is known, and everything else is allowed. Raises ProtocolError.
+        Another broker answers NOT_COORDINATOR, but it checks the ACL first: DESCRIBE for DescribeGroups, READ for
+        Heartbeat. So a denial is certain, and any other response means allowed. Raises ProtocolError.
         """
         authorization = await self.of(group_id)
         if authorization.error is not ErrorCode.not_coordinator:
@@ -90,7 +91,7 @@ class AuthorizationCache:
         return answer.error_code if denied else ErrorCode.none
 
     async def ask(self, group_ids: tuple[GroupId, ...]) -> dict[GroupId, GroupAuthorization]:
-        """Ask the broker anew. Raises ProtocolError."""
+        """Ask the broker and update the cache. Raises ProtocolError."""
         request = DescribeGroupsRequest(
             groups=tuple(KioGroupId(group_id) for group_id in group_ids), include_authorized_operations=True
         )
@@ -114,7 +115,7 @@ class AuthorizationCache:
         return authorizations
 
     def forget(self) -> None:
-        """Forget all: the client may have another principal from here on."""
+        """Clear the cache: the client may now have another principal."""
         self._cached.clear()
 
 

@@ -1,4 +1,4 @@
-"""The broker's socket of one client, and the endpoint by which that broker is reached."""
+"""The broker connection of one client, and the endpoint that says where that broker is."""
 
 import asyncio
 import socket
@@ -25,19 +25,19 @@ from muster.events.kafka.shortage import tell_shortage
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
-"""The time for a connect, and before it for the wait behind others, since the last one of them that succeeded."""
+"""Timeout of a connect. A connect that waits in the queue times out when none ahead succeeds for as long."""
 LINGER_S = 10.0
-"""How long requests of a client that is gone are still worked on, or sent to a broker that does not read."""
+"""How long requests of a disconnected client are still handled, or sent to a broker that does not read."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """How a listener's broker is reached. `context` is None for plaintext."""
+    """How to reach a listener's broker. `context` is None for plaintext."""
 
     node_id: int | None
-    """The broker's id; None for the bootstrap listener, which takes any broker."""
+    """The broker's id; None for the bootstrap listener, which uses any broker."""
     addresses: Callable[[], Sequence[tuple[str, int]]]
-    """The broker's address, or several to be tried in turn; empty while not known."""
+    """Returns the broker's address, or several to try in order; empty while unknown."""
     context: ssl.SSLContext | None
     connects: ConnectQueues
     """Shared by all listeners."""
@@ -46,7 +46,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     refusals: RefusalLog
     """Shared by all listeners."""
     on_unreachable: Callable[[], None]
-    """Called when a client's connection could reach no broker, through no shortage of ours."""
+    """Called when a client's connection could not reach any broker, unless the cause is a shortage on our side."""
     heard: Heard
     """Shared by all connections to the broker."""
 
@@ -64,7 +64,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def log_unauthenticated(self, peer: str, request: bytes) -> None:
-        """Log that the broker closed on a client that sent a request unauthenticated. `request`: its first bytes."""
+        """Log that the broker disconnected a client that did not authenticate. `request`: its first bytes."""
         api, client_id = api_and_client_of(request)
         reason = f"it sent {api} without authenticating, and the broker hung up"
         self.refusals.write(Refusal.NONE_SENT, peer, user=None, client_id=client_id, reason=reason)
@@ -75,7 +75,7 @@ class BrokerEvents(Protocol):
 
     @property
     def wants_broker(self) -> bool:
-        """Whether the client is still there to be connected."""
+        """True while the client is still connected and waits for its broker."""
 
     def on_broker_connected(self) -> None: ...
 
@@ -93,32 +93,32 @@ class BrokerEvents(Protocol):
 class BrokerSide(asyncio.Protocol):
     """The broker's socket of one client: connected once, when first needed, and closed once.
 
-    `lost` is done when the socket is closed, by whichever side; `is_writable`: whether the broker takes more bytes.
+    `lost` completes when the socket is closed, by either side; `is_writable`: the broker accepts more bytes.
     """
 
     def __init__(self, endpoint: BrokerEndpoint, client: BrokerEvents, relayed: RelayMetrics) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_writable = True
         self.transport: asyncio.Transport | None = None
-        """The connection; None before it is connected, and after it is lost or closed."""
+        """The connection; None before it is established, and after it is lost or closed."""
         self._endpoint = endpoint
         self._client = client
         self._relayed = relayed
         self.is_wanted = False
-        """Whether `connect` was called."""
+        """True once `connect` was called."""
         self._flow: Flow | None = None
         self._wanted_ms = 0
         self._connecting: asyncio.Task[None] | None = None
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait until the broker reads again."""
+        """Bytes buffered while the broker does not read."""
         return 0 if self.is_writable else unsent_bytes(self.transport)
 
     # ---- connecting and closing ------------------------------------------------------------------------
 
     def connect(self, failed: Callable[[Exception], None], now_ms: int) -> None:
-        """Connect when it is its turn. `failed` is called with a bug of ours; `now_ms`: monotonic."""
+        """Connect when the queue allows it. `failed` is called on a bug of ours; `now_ms`: monotonic."""
         self.is_wanted = True
         self._wanted_ms = now_ms
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
@@ -126,7 +126,7 @@ class BrokerSide(asyncio.Protocol):
 
     async def _connect(self) -> None:
         transport = await self._connected()
-        if transport is None or transport.is_closing():  # it hung up on us at once
+        if transport is None or transport.is_closing():  # the broker disconnected us at once
             self._client.on_broker_unreachable()
         elif not self._client.wants_broker:
             _reset(transport)
@@ -135,16 +135,16 @@ class BrokerSide(asyncio.Protocol):
             self._client.on_broker_connected()
 
     async def _connected(self) -> asyncio.Transport | None:
-        """Open a connection for this client alone; None, after a log line, if that fails."""
+        """Open a connection for this client alone; on failure log it and return None."""
         was_silent = True
-        # Those with a full queue come last: it may be of a broker that hangs, and any broker will do.
+        # Addresses with a full queue come last: that broker may hang, and any broker will do.
         for host, port in sorted(self._endpoint.addresses(), key=lambda each: self._endpoint.connects.to(each).is_full):
             address = f"{host}:{port}"
             try:
                 transport = await self._connected_to(host, port)
             except (OSError, TimeoutError) as error:
                 is_ours = tell_shortage(address, error) is not None
-                was_silent = not (is_ours or hung_up(error))  # one that hangs up may be full (see reachability.py)
+                was_silent = not (is_ours or hung_up(error))  # a broker that disconnects may be full (reachability.py)
                 if is_ours:
                     self._relayed.brokers_not_reached += 1
                 else:
@@ -155,12 +155,12 @@ class BrokerSide(asyncio.Protocol):
                 return transport
         if (
             was_silent and self._endpoint.heard.until_ms <= self._wanted_ms
-        ):  # else it takes no more connections, but answers others
+        ):  # otherwise it accepts no more connections, but still answers other clients
             self._endpoint.on_unreachable()
         return None
 
     async def _connected_to(self, host: str, port: int) -> asyncio.Transport:
-        """Open a connection when it is this one's turn. Raises OSError and TimeoutError."""
+        """Wait in the queue, then open a connection. Raises OSError and TimeoutError."""
         queue, turn = self._endpoint.connects.to((host, port)), _Turn()
         queue.wait(turn)
         try:
@@ -182,15 +182,15 @@ class BrokerSide(asyncio.Protocol):
             log.warning("broker unreachable", broker=broker, address=address, error=error, others_since=suppressed)
 
     def cancel_connect(self) -> None:
-        """Cancel `connect`."""
+        """Cancel a pending `connect`."""
         if self._connecting is not None:
             self._connecting.cancel()
 
     def close(self, *, owes_nothing: bool = False) -> None:
-        """Close once its unsent bytes are sent, after LINGER_S at the latest.
+        """Close once all bytes are sent, after LINGER_S at the latest.
 
-        A broker that owes nothing is reset instead: otherwise our side would stay in TIME-WAIT, with a local port that
-        nothing else may have for a minute, and a client that comes and goes would use up all of them.
+        If the broker owes no response, the connection is reset instead. Otherwise our side would stay in TIME-WAIT and
+        block a local port for a minute, and a client that keeps reconnecting would use up all ports.
         """
         transport = self._parted()
         if transport is not None and owes_nothing:
@@ -201,7 +201,7 @@ class BrokerSide(asyncio.Protocol):
                 asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close at once."""
         transport = self._parted()
         if transport is not None:
             transport.abort()
@@ -213,12 +213,12 @@ class BrokerSide(asyncio.Protocol):
     # ---- bytes in both directions ----------------------------------------------------------------------
 
     def send(self, chunks: list[bytes]) -> None:
-        """Send the chunks, and clear them; without a broker they stay."""
+        """Send the chunks and clear the list; without a connection, keep them."""
         if self.transport is not None:
             self._relayed.bytes_to_brokers += send_all(self.transport, chunks)
 
     def turn(self, *, on: bool) -> None:
-        """Read from it from here on, or read no more."""
+        """Resume or pause reading from the broker."""
         if self._flow is not None:
             self._flow.turn(on=on)
 
@@ -242,7 +242,7 @@ class BrokerSide(asyncio.Protocol):
 
 
 class _Turn:
-    """A wait in a queue of connects."""
+    """A connect that waits in a queue."""
 
     def __init__(self) -> None:
         self.came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -253,7 +253,7 @@ class _Turn:
 
 
 async def _come(turn: _Turn, queue: ConnectQueue) -> None:
-    """Wait for the turn. Raises TimeoutError, unless the queue moves on."""
+    """Wait until the connect may begin. Raises TimeoutError when the queue makes no progress."""
     connected = -1
     while queue.connected != connected:
         connected = queue.connected

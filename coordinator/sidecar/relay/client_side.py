@@ -1,12 +1,12 @@
 """A client's socket; each client connection has a broker connection of its own.
 
-So only the broker knows who the client is: SASL is relayed, and the client's authorizations are asked for there. No
-more than a first request is read from a client before its broker is connected, and a client that does not send a whole
-one (a port scan, a load balancer's check) has no broker connection. When the broker is lost the client is closed; when
-the client is gone its requests are still carried out, as in Kafka, and their answers dropped (CC6).
+So the broker alone identifies the client: SASL is relayed, and the broker is asked for the client's authorizations on
+that connection. At most one request is read from a client before its broker is connected, and a client that never
+sends a whole request (a port scan, a load balancer's check) gets no broker connection. When the broker is lost, the
+client is disconnected; when the client is gone, its requests are still carried out, as in Kafka, and the responses are
+dropped (CC6).
 
-What belongs here: what a broker connection adds to a client's socket (net/client_socket.py). What it must not know:
-what a request means, which is `handle`'s.
+This adds a broker connection to a client's socket (net/client_socket.py). `handle` knows what a request means.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class ClientSide(ClientSocket):
             self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.authorization_cache_ms
         )
         self.authentications = 0
-        """How often the broker has authenticated the client."""
+        """How many times the broker has authenticated the client."""
         self.slices = slices
         self.endpoint = endpoint
         self._handler = handle
@@ -98,12 +98,12 @@ class ClientSide(ClientSocket):
         return self._conversation.is_owed and self._all_read
 
     def close(self) -> None:
-        """Send what is to be sent, and close both sides."""
+        """Send everything that is pending, and close both sides."""
         super().close()
         self._close_broker()
 
     def drain(self) -> None:
-        """Take no more requests; close when the last answer is out."""
+        """Accept no more requests; close after the last response."""
         self._is_draining = True
         self._answering.go_on(self._conversation.end)
         self._close_if_done()
@@ -117,7 +117,7 @@ class ClientSide(ClientSocket):
     # ---- the client's socket -------------------------------------------------------------------------
 
     def _failed(self, error: Exception) -> None:
-        """A bug of ours is this client's alone, as in Kafka (G24)."""
+        """Abort this connection only: a bug of ours must not affect other clients, as in Kafka (G24)."""
         log.error("a connection failed", peer=self.peer.client_host, exc_info=error)
         self.abort()
 
@@ -126,7 +126,7 @@ class ClientSide(ClientSocket):
             return
         self._lost(exc)
         self._transport = None
-        self._client_reads = True  # nothing is sent to it any more
+        self._client_reads = True  # nothing more is sent to it
         self._broker.cancel_connect()
         self._listening.lost(self)
         if self.is_open() and self._conversation.is_of_interest:
@@ -136,7 +136,7 @@ class ClientSide(ClientSocket):
             self._end()
 
     def _end(self) -> None:
-        """Drop everything of a client that is gone."""
+        """Release everything of a disconnected client."""
         self._share.end()
         self.heartbeats.end()
         self._conversation.forget()
@@ -149,7 +149,7 @@ class ClientSide(ClientSocket):
         self._close_broker()
 
     def _receive_early(self, data: bytes) -> None:
-        """Ask for the broker as soon as there is something to be done; read no more until it is reached."""
+        """Connect the broker as soon as there is a request to handle; read no more until it is connected."""
         self._conversation.receive(data)
         if not self._broker.is_wanted:
             try:
@@ -167,7 +167,7 @@ class ClientSide(ClientSocket):
 
     @property
     def broker_lost(self) -> "asyncio.Future[None]":
-        """Done when the broker's connection is closed, by whichever side."""
+        """Completes when the broker's connection is closed, by either side."""
         return self._broker.lost
 
     @property
@@ -181,7 +181,7 @@ class ClientSide(ClientSocket):
         self.abort()
 
     def on_answer_bytes(self, data: bytes) -> None:
-        """Bytes from the broker."""
+        """Process bytes from the broker."""
         now_ms = self._monotonic_ms()
         if self._is_authenticated:
             self.seen_ms = now_ms
@@ -197,7 +197,7 @@ class ClientSide(ClientSocket):
     def _rewritten(self) -> None:
         if self.is_open():
             self.on_answer_bytes(b"")
-        elif self._transport is not None:  # the broker has gone meanwhile
+        elif self._transport is not None:  # the broker connection was lost meanwhile
             self._send()
             self._transport.close()
 
@@ -212,7 +212,7 @@ class ClientSide(ClientSocket):
         self.close()
 
     def on_broker_lost(self, error: Exception | None) -> None:
-        """Send the client what came before, then close."""
+        """Send the client everything received before the loss, then close."""
         self._questions.cancel()
         if self._transport is None:
             self._end()
@@ -224,7 +224,7 @@ class ClientSide(ClientSocket):
                 self._transport.close()
 
     def _tell_closed(self, cause: str) -> None:
-        if self.sasl.is_refused:  # that was logged; brokers hang up after a failed authentication
+        if self.sasl.is_refused:  # already logged; brokers disconnect after a failed authentication
             return
         sent = self._conversation.unauthenticated_request
         if sent is None or self.sasl.has_begun or self._conversation.answers.is_served:
@@ -245,18 +245,18 @@ class ClientSide(ClientSocket):
     # ---- what a request does -------------------------------------------------------------------------
 
     def is_open(self) -> bool:
-        """Whether the broker is connected; it is closed once nothing is left to do for the client."""
+        """Return whether the broker is connected; its connection is closed once the client needs nothing more."""
         return self._broker.transport is not None
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
-        """Relay the request that is being handled, as it came or as another frame."""
+        """Relay the request that is being handled, unchanged or as `frame`."""
         if self.is_open():
             self._cancel = None
             self._conversation.relay(frame, rewrite)
             self._go_on()
 
     def authenticated(self, principal: str | None) -> None:
-        """The broker has authenticated the client, perhaps as another principal: cached authorizations are dropped."""
+        """Note that the broker authenticated the client, perhaps as another principal; clear cached authorizations."""
         self.authentications += 1
         self.authorizations.forget()
         self.heartbeats.clear()
@@ -267,12 +267,13 @@ class ClientSide(ClientSocket):
             if principal != UNKNOWN_PRINCIPAL:
                 self._share.principal = principal
                 if not self._listening.authenticated(self, principal):
-                    self.close()  # clients take it for a lost broker, and reconnect later
+                    self.close()  # clients treat it as a lost broker, and reconnect later
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
-        """Send a request of ours on the client's own connection; `rest` and the answer begin behind the correlation id.
+        """Send a request of ours on the client's own connection.
 
-        The future is cancelled when the broker is lost, which ends the request that asks.
+        `rest` is the request after the correlation id; the future gets the response after its correlation id. The
+        future is cancelled when the broker connection is lost, which ends the request that asks.
         """
         future, answered = self._questions.add()
         if self.is_open():
@@ -284,10 +285,10 @@ class ClientSide(ClientSocket):
         return future
 
     def refused_by_broker(self) -> None:
-        """Nothing: no other process is asked."""
+        """Do nothing: the request was not forwarded to another process."""
 
     def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: AcceptingTicket) -> None:
-        """Answer the client's next heartbeat of the same bytes on the fast path."""
+        """Answer the client's next heartbeat with the same bytes on the fast path."""
         self.heartbeats.keep(frame, group_id, member_id, ticket)
 
     def _handle(self, frame: bytes) -> Cancel | None:

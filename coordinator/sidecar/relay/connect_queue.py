@@ -1,8 +1,8 @@
-"""The connects to each broker: some are under way, the others wait, first come first served.
+"""The queue of connects to each broker: a limited number is in progress, and the others wait, first come, first served.
 
-Each costs the loop some tenths of a millisecond, more with TLS, when it begins and when the broker has answered. So
-they begin in turns, which all brokers share, and few answers of one broker come at once, as those of one that stood
-still do. A broker that does not answer delays no connect to another one.
+Each connect costs the event loop some tenths of a millisecond, more with TLS, when it begins and when the broker
+responds. So connects to all brokers begin in shared turns, and few responses of one broker arrive at once, as they
+would after it had hung. A broker that does not respond delays no connect to another one.
 """
 
 from collections import OrderedDict
@@ -13,11 +13,11 @@ from muster.coordinator.load.turns import Turns, Waits
 
 CONNECTS_AT_ONCE: Final = 128
 TLS_CONNECTS_AT_ONCE: Final = 16
-"""The connects to one broker that are under way at a time; a TLS handshake costs the loop some milliseconds."""
+"""Limit of concurrent connects to one broker; a TLS handshake costs the event loop some milliseconds."""
 
 
 class ConnectQueues:
-    """The queue of each address, which is kept while somebody is in it. All begin in the same turns."""
+    """The queues by address; one exists only while a connect uses it. All share the same turns."""
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self._turns = turns
@@ -30,28 +30,28 @@ class ConnectQueues:
 
 
 class ConnectQueue:
-    """The queue of one address. A connect's `take_turn` is called when it may begin; `leave` gives its place back."""
+    """The queue of one address. `take_turn` of a connect is called when it may begin; `leave` frees its place."""
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self.at_once = at_once
         self.connected = 0
-        """Counts the connects that have succeeded."""
+        """Counts successful connects."""
         self._turns = turns
         self._waiting: OrderedDict[Waits, None] = OrderedDict()
         self._under_way: set[Waits] = set()
 
     @property
     def is_full(self) -> bool:
-        """Whether the next one has to wait for another one to end."""
+        """True if the next connect has to wait until another one ends."""
         return len(self._under_way) >= self.at_once
 
     def wait(self, connect: Waits) -> None:
-        """Begin the connect as soon as it may, perhaps at once."""
+        """Begin the connect as soon as allowed, perhaps at once."""
         self._waiting[connect] = None
         self._fill()
 
     def leave(self, connect: Waits) -> None:
-        """Forget a connect that has ended, or that nobody wants any more."""
+        """Remove a connect that has ended or is no longer needed."""
         self._waiting.pop(connect, None)
         self._turns.forget(connect)
         self._under_way.discard(connect)

@@ -1,18 +1,18 @@
 """The frames between one client and its broker, without their sockets.
 
-What belongs here: what a relay adds to a client's connection (net/frames.py): what is done with each frame, and how
-much may wait. What it must not know: sockets, time, what a request means: its `RequestPlan` says what is done with it.
-The broker's answers are in answers.py.
+This adds relaying to a client's connection (net/frames.py): what happens to each frame, and how much may be buffered.
+It knows nothing of sockets, of time or of what a request means; a `RequestPlan` says what to do with it. The broker's
+responses are in answers.py.
 
-    bytes of the client -> relayed frames flow to the broker as they come, never whole in memory
-                        -> a request to be handled here is returned by `next_request`, whole, once all that was
-                           relayed before it is answered; nothing behind it is read until it is answered (`answer`)
-                           or relayed after all (`relay`)
-    bytes of the broker -> each answer is matched with the request that is due: streamed, rewritten, or our own
+    bytes from the client -> relayed frames go to the broker as they arrive, never buffered whole
+                          -> a request to be handled here is returned whole by `next_request`, once everything relayed
+                             before it is answered; nothing behind it is read until it is answered (`answer`) or
+                             relayed after all (`relay`)
+    bytes from the broker -> each response is matched with its request: relayed, rewritten, or our own
 
-So answers leave in the order of requests, and a commit reaches the broker before the LeaveGroup behind it is decided,
-as in Kafka, which handles one request of a connection at a time (CC5). Relayed requests are pipelined. Our own requests
-(`ask`) go on the same connection, under the client's principal.
+So responses leave in the order of the requests, and a commit reaches the broker before the LeaveGroup behind it is
+handled, as in Kafka, which handles one request of a connection at a time (CC5). Relayed requests are pipelined. Our own
+requests (`ask`) use the same connection, with the client's principal.
 """
 
 import struct
@@ -27,23 +27,23 @@ from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 
 IN_FLIGHT_MAX = 1_000
-"""Limit of relayed requests that wait for answers; at it no more is read."""
+"""Limit of relayed requests without a response; at this limit no more is read."""
 
 BEGINNING_BYTES_MAX = 128 * 1024
-"""Limit within which the fields to be read must stand: only three strings come before them."""
+"""The fields to be read must end within this many bytes; only three strings precede them."""
 
 FIRST_BYTES_MAX = 16_384
-"""The bytes of a client's first request that are waited for: clients begin with small ones."""
+"""How many bytes of a client's first request to wait for; clients begin with small requests."""
 
 _USUAL_BEGINNING_BYTES = 256
 _NEED_NO_AUTHENTICATION = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 
 
 class Conversation(Connection):
-    """A pure conversation between a client and its broker. `for_broker`: bytes to send now; the sender clears them.
+    """A conversation between a client and its broker, without I/O. `for_broker`: bytes to send; the sender clears them.
 
-    `new_id`: an unguessable correlation id for each request of ours. Else a client that makes the broker send an extra
-    answer could have it taken for the answer to our request.
+    `new_id` returns an unguessable correlation id for each request of ours. Otherwise a client that gets the broker to
+    send an extra response could pass it off as the response to our request.
     """
 
     def __init__(
@@ -56,67 +56,67 @@ class Conversation(Connection):
         self._plan_of = plan_of
         self._handled_bytes_max = limits.first_bytes_max
         self.unauthenticated_request: bytes | None = None
-        """First bytes of the last request that needed authentication, of an unauthenticated client; else None."""
+        """First bytes of an unauthenticated client's last request that needs authentication; else None."""
         self._is_unauthenticated = limits.authenticates
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
-        self._has_relayed_unanswered = False  # as by acks=0: nothing shows that the broker has read it
+        self._has_relayed_unanswered = False  # e.g. Produce with acks=0: no response proves that the broker has read it
         self._check_stream: CheckStream | None = None
-        self._frame = b""  # of the request that is handled here, which may go to the broker yet
+        self._frame = b""  # of the request that is handled here, which may still be relayed
         self._is_ending = False
-        self._now_ms = 0  # when requests were taken the last time
+        self._now_ms = 0  # the last time requests were taken
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client has sent a whole request and waits for its answer."""
+        """True if the client has sent a whole request and waits for its response."""
         return self.is_handling or self._is_answer_due
 
     @property
     def is_parked(self) -> bool:
-        """Includes whatever waits for the broker, which closes connections that are idle as it sees it."""
+        """True also while a request waits for the broker, which closes connections that it considers idle."""
         return super().is_parked or self._is_answer_due
 
     @property
     def is_all_answered(self) -> bool:
-        """Whether the broker has answered each request that it has whole; never, if it had one that has no answer."""
+        """True if the broker has answered every whole request; always False after a request that has no response."""
         return not (self._has_relayed_unanswered or self._is_answer_due)
 
     @property
     def _is_answer_due(self) -> bool:
-        """Whether the broker has a whole request that it has not answered to the end."""
+        """True if the broker has a whole request and has not completed its response."""
         half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
         return self.answers.expected > half_sent or self.answers.is_one_begun
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a request has begun and is not over, even one that is half relayed."""
+        """True if a request has begun and is not finished, even one that is half relayed."""
         return self.is_owed or self._passing_request > 0
 
     @property
     def is_of_interest(self) -> bool:
-        """Whether requests are left to be handled, or answers to be read, even if nobody reads what is sent."""
+        """True if requests remain to be handled, or responses to be decoded, even if the client is gone."""
         return self.is_handling or self.waiting_bytes > 0 or self.answers.is_one_to_be_read
 
     @property
     def held_bytes(self) -> int:
-        """Includes answers that are buffered here."""
+        """Includes responses that are buffered here."""
         return super().held_bytes + self.answers.held_bytes
 
     def end(self) -> None:
-        """Begin no more requests; those begun go on. Raises ProtocolError as `Answers.receive` does."""
+        """Begin no more requests; those in progress continue. Raises ProtocolError as `Answers.receive` does."""
         self._is_ending = True
         self.answers.end()
 
     def forget(self) -> None:
-        """Drop all bytes: both sides are gone."""
+        """Drop all bytes: both connections are closed."""
         super().forget()
         self._frame = b""
         self.answers.forget()
 
     def has_request(self) -> bool:
-        """Whether a whole request has come, or `FIRST_BYTES_MAX` of it.
+        """Return whether a whole request has arrived, or the first `FIRST_BYTES_MAX` of one.
 
-        Raises ProtocolError for what cannot be taken, however much more may come.
+        Raises ProtocolError for a request that would be rejected whatever follows.
         """
         start = self._next_start()
         if start is None:
@@ -135,8 +135,8 @@ class Conversation(Connection):
     def next_request(self, now_ms: int) -> bytes | None:
         """Return the next frame to be handled here, without its length; None if there is none yet.
 
-        What is to be relayed is in `for_broker` then, and heartbeats that the fast path knows are answered: `AT_ONCE`
-        of them, if there are more (`is_interrupted`). Raises ProtocolError; nothing may follow then.
+        Puts requests to be relayed into `for_broker`, and answers heartbeats that the fast path knows; stops after
+        `AT_ONCE` of them if there are more (`is_interrupted`). Raises ProtocolError; do not call it again then.
         """
         done, self.is_interrupted, self._now_ms = 0, False, now_ms
         while self._taken is None:
@@ -176,29 +176,29 @@ class Conversation(Connection):
         check_bound(api_key, api_version, length, min(plan.handled_bytes_max, self._handled_bytes_max))
 
     def _may_begin(self, done: int) -> bool:
-        """Whether another request may begin, after `done` ones in this turn."""
+        """Return whether another request may begin in this turn, after `done` of them."""
         self.is_interrupted = done >= AT_ONCE and self.waiting_bytes > 0
         return not (self.is_interrupted or self._is_ending or self.answers.expected >= IN_FLIGHT_MAX)
 
     def receive_known(self, data: bytes, now_ms: int) -> bool:
-        """Like the base's, unless a relayed request stands before them."""
+        """Do as the base class does, unless a relayed request is ahead of these bytes."""
         if self._passing_request or self._is_ending or not self.answers.are_all_given:
             self.receive(data)
             return False
         return super().receive_known(data, now_ms)
 
     def answer(self, *payload: bytes) -> None:
-        """Answer the request that is handled here: chunks behind the correlation id."""
+        """Answer the request that is handled here. `payload`: the response after the correlation id."""
         super().answer(*payload)
         self._frame = b""
 
     def supersede(self) -> None:
-        """Give up the request that is handled here."""
+        """Abandon the request that is handled here."""
         super().supersede()
         self._frame = b""
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
-        """Relay the request that was to be handled here: as it came, or `frame` (without its length) instead."""
+        """Relay the request that was to be handled here: unchanged, or as `frame` (without its length)."""
         assert self._taken is not None
         relayed = self._frame if frame is None else frame
         self.for_broker += (LENGTH.pack(len(relayed)), relayed)
@@ -212,14 +212,14 @@ class Conversation(Connection):
         self._taken, self._taken_bytes, self._frame = None, 0, b""
 
     def ask(self, api_key: int, api_version: int, rest: bytes, answered: Callable[[bytes], None]) -> None:
-        """Send a request of ours while one of the client's is handled: nothing else of the client's is in flight then.
+        """Send a request of ours while a request of the client is handled, when no other of the client's is in flight.
 
-        So it never comes between the steps of an authentication (P19). `rest` begins behind the correlation id, and so
-        does what `answered` gets.
+        So it never comes between the steps of an authentication (P19). `rest` is the request after the correlation id;
+        `answered` gets the response after its correlation id.
         """
         assert self._taken is not None
         correlation_id = self._new_id()
-        while correlation_id == self._taken:  # the client's own, by chance
+        while correlation_id == self._taken:  # the client chose the same one
             correlation_id = self._new_id()
         frame_start = REQUEST_START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, correlation_id)
         self.for_broker += (frame_start, rest)
@@ -248,7 +248,7 @@ class Conversation(Connection):
         self._has_begun = True
 
     def _pass_on(self) -> bool:
-        """Relay the bytes that have come of a request; returns whether that was its end."""
+        """Relay the bytes of a request that have arrived; return True once it is complete."""
         begins = len(self.for_broker)
         self._passing_request -= self._incoming.pass_on(self._passing_request, self.for_broker)
         if self._check_stream is not None:
@@ -256,12 +256,12 @@ class Conversation(Connection):
                 for chunk in self.for_broker[begins:]:
                     self._check_stream(chunk)
             except ProtocolError:
-                del self.for_broker[begins:]  # the broker gets no end of it, and so does nothing
+                del self.for_broker[begins:]  # the broker never gets the whole request, so it does nothing
                 raise
         return not self._passing_request
 
     def _looked(self, look: Inspect, length: int, api_key: int, api_version: int) -> RequestPlan | None:
-        """Plan the next request by its first bytes; None if too few have come."""
+        """Plan the next request by its first bytes; return None if too few have arrived."""
         for size in (_USUAL_BEGINNING_BYTES, BEGINNING_BYTES_MAX):
             beginning = self._incoming.look(LENGTH.size + min(size, length))
             try:

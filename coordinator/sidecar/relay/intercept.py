@@ -1,7 +1,7 @@
-"""The table by API key: a request is relayed, relayed with its answer rewritten, or handled here.
+"""Decides by API key whether a request is relayed, relayed with its response rewritten, or handled here.
 
-What belongs here: the table, and what a handler is given. What it must not know: what a handler does. APIs that are not
-in the table are relayed as they are, also those of later versions of Kafka.
+Holds the table of handled APIs and the objects that a handler is given. APIs that are not in the table are relayed
+unchanged, including those of later versions of Kafka.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _PLANS_KEPT = 1_000
 
 
 class HandledClient(BrokerLink, Protocol):
-    """The client of a request: connected to this process (ClientSide), or to another one (ForwardedClient)."""
+    """The client that sent a request: connected to this process (ClientSide) or to another one (ForwardedClient)."""
 
     @property
     def peer(self) -> ClientAddress: ...
@@ -43,25 +43,25 @@ class HandledClient(BrokerLink, Protocol):
 
     @property
     def broker_lost(self) -> "asyncio.Future[None]":
-        """Done when the broker's connection is closed, by whichever side."""
+        """Completes when the broker's connection is closed, by either side."""
 
     def is_open(self) -> bool: ...
 
     def answered(self, answered: Answered) -> None: ...
 
     def refused_by_broker(self) -> None:
-        """Note that its request is answered with an error of the broker's, which another owner could not better."""
+        """Note that the response is an error of the broker, so another owner would get the same one."""
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None: ...
 
     def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: "ConsentedTicket") -> None:
-        """Answer its next heartbeat of the same bytes on the fast path."""
+        """Answer the client's next heartbeat with the same bytes on the fast path."""
 
     def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork: ...
 
 
 class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that is handled here. It is answered, or relayed, once."""
+    """A request that is handled here. It is answered or relayed exactly once."""
 
     client: HandledClient
     frame: bytes
@@ -71,7 +71,7 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     note: RequestWork
 
     def answer(self, fields: Fields) -> None:
-        """Answer with these fields of the response, by kio's names."""
+        """Answer with these response fields, by kio's names."""
         self.in_flight.write(fields)
 
     def pace(self) -> Pace:
@@ -79,17 +79,17 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.client.slices.pace()
 
     def relay(self) -> None:
-        """Relay the request as it came."""
+        """Relay the request unchanged."""
         self.client.relay()
 
     def work(self, steps: Coroutine[Any, Any, None]) -> Cancel:
-        """Run the handler's coroutine in a task. A ProtocolError, of either side's making, closes the connection."""
+        """Run the handler's coroutine in a task. A ProtocolError, client's or broker's, closes the connection."""
         task = asyncio.get_running_loop().create_task(
             steps_working_on(self.note, steps), name=f"request-{self.context.api_key}"
         )
 
         def ended(task: asyncio.Task[None]) -> None:
-            steps.close()  # which may not have begun: the client has gone within this turn of the loop
+            steps.close()  # it may not have started: the client disconnected within this turn of the event loop
             error = None if task.cancelled() else task.exception()
             if isinstance(error, Exception):
                 self.in_flight.failed(error)
@@ -105,8 +105,8 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
 class SidecarApi(Offered, frozen=True, kw_only=True):
     """An API that is handled here. `versions`: those that can be decoded; brokers may offer fewer.
 
-    `inspect`: makes, by version and the Rewrite of relayed answers, what decides by a request's first bytes whether it
-    is handled or relayed. Without `handle` all requests are relayed, after `inspect` has read them.
+    `inspect`: given the version and the Rewrite for relayed responses, returns a function that decides by a request's
+    first bytes whether to handle or relay it. Without `handle`, all requests are relayed after `inspect` has read them.
     """
 
     handle: Callable[[ClientRequest], Cancel | None] | None = None
@@ -114,7 +114,7 @@ class SidecarApi(Offered, frozen=True, kw_only=True):
 
 
 class RequestHandler:
-    """Handles requests of clients, whichever process they are connected to. `handled` by API key."""
+    """Handles requests of clients that are connected to any of the processes. `handled`: the APIs by key."""
 
     def __init__(self, *, handled: Mapping[int, SidecarApi], metrics: ServerMetrics, service: Service) -> None:
         self._handled = handled
@@ -152,8 +152,8 @@ class RequestHandler:
 
 Handle = Callable[[ClientSide, bytes], Cancel | None]
 Forward = Callable[[ClientSide, bytes, Handle], bool]
-"""Forwards a request to another process, and returns True; or returns False. The request is handled by the function
-that is given if nothing comes of that.
+"""Forwards a request to another process and returns True, or returns False. If forwarding fails, the given function
+handles the request.
 """
 
 
@@ -163,9 +163,9 @@ def forward_nothing(_client: ClientSide, _frame: bytes, _handle: Handle) -> bool
 
 
 class Interceptor(RequestHandler):
-    """Decides by API key what becomes of a request. `handled` lists the APIs that are handled here.
+    """Decides by API key what to do with a request. `handled`: the APIs that are handled here, by key.
 
-    `forward` is called with each request that is to be handled, before it is read.
+    `forward` is called with each request to be handled, before it is decoded.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Interceptor(RequestHandler):
         self._forward = forward
         self._rewriting = rewriting
         self.plan_of: PlanOf = lru_cache(maxsize=_PLANS_KEPT)(self._make_plan)
-        """Bounded: a client may send any API key and version."""
+        """The cached `_make_plan`; its size is limited, since clients may send any API key and version."""
 
     def handle_own(self, client: ClientSide, frame: bytes) -> Cancel | None:
         """Handle a request of a client that is connected here. Raises ProtocolError."""
@@ -196,7 +196,7 @@ class Interceptor(RequestHandler):
                 return _take(api_key)
             return RequestPlan(inspect=api.inspect(api_version, self._rewriting.of(api_key, api_version)))
         if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
-            return _take(api_key)  # answered in v0, so that the client asks again with a known version (KIP-511)
+            return _take(api_key)  # answered in v0, so that the client retries with a known version (KIP-511)
         versions = self._rewriting.versions(api_key)
         if versions is not None:
             _check(f"API key {api_key}", versions, api_version)
@@ -207,7 +207,7 @@ class Interceptor(RequestHandler):
 
 
 class ConsentedTicket(msgspec.Struct, frozen=True):
-    """A heartbeat's ticket that expires with the client's authorization; then the request is handled in full."""
+    """A heartbeat ticket that expires with the client's authorization; then the next heartbeat is handled in full."""
 
     ticket: HeartbeatTicket
     until_ms: int

@@ -1,8 +1,8 @@
-"""Limits of the bytes of a client's requests that are kept in memory, and of the authorization cache.
+"""Limits of the request bytes that are buffered for a client, and of the authorization cache.
 
-A request that is handled here is buffered whole before anything is decided, even of a client that has not
-authenticated. So each API has a limit of its own, and until clients have authenticated, where they have to, the limit
-is Kafka's sasl.server.max.receive.size. A relayed request is never buffered whole: the broker has its own limit.
+A request that is handled here is buffered whole before anything is decided, even if the client has not authenticated.
+So each API has its own limit, and where clients have to authenticate, the limit until then is Kafka's
+sasl.server.max.receive.size. Relayed requests are never buffered whole: the broker has its own limit.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ from muster.coordinator.wire.bounds import bound_of
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 DELAY_MS = 1_000
-"""How long an answer is delayed that the client would retry at once."""
+"""How long to delay a response that makes the client retry at once."""
 
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,14 +27,14 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     authorization_cache_ms: int
     delay_ms: int = DELAY_MS
     authenticates: bool
-    """Whether the broker requires SASL authentication."""
+    """The broker requires SASL authentication."""
 
     @property
     def first_bytes_max(self) -> int:
-        """Limit of a request that is handled here, before the client has authenticated if it has to."""
+        """Size limit of a handled request until the client has authenticated, if it has to."""
         return min(MESSAGE_BYTES_MAX, self.frame_bytes_max) if self.authenticates else self.frame_bytes_max
 
 
 def handled_bytes_max(api_key: int) -> int:
-    """Return this API's own limit of a request that is handled here."""
+    """Return the size limit of a handled request of this API."""
     return bound_of(api_key).bytes_max

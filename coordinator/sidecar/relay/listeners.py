@@ -1,8 +1,8 @@
-"""The sidecar's listeners: one to bootstrap from, and one per broker, at a port that follows from its node id.
+"""The sidecar's listeners: one for bootstrap, and one for each broker, with a port derived from its node id.
 
-Behind each listener is the broker with that node id, at whatever address; behind the bootstrap listener, any broker. A
-broker that first appears in an answer gets its listener, its port bound, before the answer is sent. A broker whose port
-cannot be bound is left out of answers, since another process may listen there.
+Each listener connects to the broker with that node id, whatever its address; the bootstrap listener connects to any
+broker. When a broker first appears in a response, its listener is bound before the response is sent. A broker whose
+port cannot be bound is left out of responses, since another process may listen on that port.
 """
 
 import itertools
@@ -32,11 +32,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class CannotListen(Exception):
-    """An address cannot be bound; the message names it, and what to change."""
+    """An address cannot be bound; the message names it and says what to change."""
 
 
 class Listeners:
-    """The sidecar's listeners. Clients connect to `advertised_host`; `on_unreachable` gets a broker's node id."""
+    """All listeners. Clients connect to `advertised_host`; `on_unreachable` is called with a broker's node id."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class Listeners:
         self._refusals = RefusalLog(service.monotonic_ms)
 
     async def start(self, port: int) -> int:
-        """Listen at the bootstrap address; returns its port. Raises OSError."""
+        """Listen at the bootstrap address; return its port. Raises OSError."""
         self._addresses = await addresses_of(self._host)
         return await self._listening.listen(self._host, port, self._connections_to(None), context=self._client_context)
 
     def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
-        """Listen for each of these brokers, and later ones, at these ports. Raises CannotListen, NoPort."""
+        """Listen for each of these brokers, and for later ones, at these ports. Raises CannotListen, NoPort."""
         self._ports = ports
         self._live = tuple(brokers.values())
         for node_id, address in brokers.items():
@@ -104,19 +104,19 @@ class Listeners:
             self.address_of(node_id, host, port)
 
     def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
-        """Return the listener's address of the broker at `host` and `port`; None, with a log line, if it has none."""
+        """Return the address of the listener for the broker at `host` and `port`; None, logged, if it has none."""
         self._brokers[node_id] = (host, port)
         try:
             own_port = self._listen_for(node_id)
         except (NoPort, OSError) as error:
-            if self._complaints.get(node_id) != str(error):  # not with every answer
+            if self._complaints.get(node_id) != str(error):  # once, not for every response
                 self._complaints[node_id] = str(error)
                 log.error("a broker cannot be reached through the sidecar", node_id=node_id, reason=str(error))
             return None
         return self._advertised_host, own_port
 
     def _listen_for(self, node_id: int) -> int:
-        """Return the port of a broker's listener, binding it first if need be. Raises NoPort, OSError."""
+        """Return the port of a broker's listener, binding it if necessary. Raises NoPort, OSError."""
         own_port = self._bound.get(node_id)
         if own_port is None:
             own_port = self._ports.port_of(node_id)

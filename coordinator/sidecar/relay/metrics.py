@@ -1,6 +1,6 @@
 """The relay's Prometheus metrics.
 
-With every request and answer plain integers are counted, as in `observability/metrics.py`.
+Requests and responses update plain integers only, as in `observability/metrics.py`.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ _OTHERS: Final = "other"
 
 
 class _Latencies:
-    """The latencies of one API: how many in each bucket, and their sum."""
+    """The latency histogram of one API: a count for each bucket, and the sum."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS_MS) + 1)
@@ -36,18 +36,18 @@ class RelayMetrics(Collector):
         self.consumer_group_heartbeats_deferred = 0
         self.authentications_refused = 0
         self.upstream_members: Callable[[], tuple[int, int]] = lambda: (0, 0)
-        """Returns the groups that are upstream's, and their members, as far as they were heard lately. Thread-safe."""
+        """Returns the numbers of upstream groups and members that sent requests here recently. Thread-safe."""
         self._latencies = {api: _Latencies() for api in (*_NAMED, None)}
         self._of_others = self._latencies[None]
 
     def answered(self, api_key: int, took_ms: int) -> None:
-        """Note that the broker has begun an answer, so long after its request was sent."""
+        """Count a response that began `took_ms` after its request was sent."""
         latencies = self._latencies.get(api_key, self._of_others)
         latencies.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
         latencies.sum_ms += took_ms
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics as Prometheus wants them."""
+        """Yield all metrics for Prometheus."""
         for name, text, count in (
             ("muster_relayed_bytes_to_brokers", "Bytes sent to brokers for clients", self.bytes_to_brokers),
             ("muster_relayed_bytes_from_brokers", "Bytes read from brokers for clients", self.bytes_from_brokers),

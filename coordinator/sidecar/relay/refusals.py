@@ -1,7 +1,8 @@
-"""The log lines about clients that a broker does not let in: once a minute for each address, name and kind of refusal.
+"""Log lines about clients that a broker refuses: at most one a minute for each address, name and kind of refusal.
 
-Many clients may share one address (a NAT, a proxy), so one that is refused must not hide the others behind it. A name
-is the client's own claim, which it may make up anew at each try: so only some of an address have lines of their own.
+Many clients may share an address (a NAT, a proxy), so one refused client must not hide the others behind it. But the
+name is the client's own claim, and it may invent a new one for each attempt. So only a limited number of names for each
+address get lines of their own.
 """
 
 from collections.abc import Callable
@@ -14,11 +15,11 @@ from muster.coordinator.log_throttle import NamesThrottle
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 NAME_CHARACTERS_MAX = 100
-"""Characters of a name that are logged; a client may claim one of half a megabyte."""
+"""How many characters of a name are logged; a client may claim half a megabyte."""
 
 
 class Refusal(StrEnum):
-    """The reason for which a broker refuses a client."""
+    """Why a broker refuses a client."""
 
     MECHANISM = "mechanism"
     CREDENTIALS = "credentials"
@@ -32,7 +33,7 @@ class RefusalLog:
         self._throttle = NamesThrottle(monotonic_ms)
 
     def write(self, refusal: Refusal, peer: str, *, user: str | None, client_id: str, reason: str) -> None:
-        """Write the line if it is due. `user`: None where the client has not claimed to be anybody."""
+        """Write the line unless it is rate-limited. `user`: None if the client has not claimed a name."""
         user = user and user[:NAME_CHARACTERS_MAX]
         client_id = client_id[:NAME_CHARACTERS_MAX] or "not known"
         suppressed = self._throttle.due((peer, refusal), user or client_id)
