@@ -1,7 +1,7 @@
-"""The runtime: the groups of all partitions of this process, looked up by group, and what runs beside them.
+"""The runtime: finds the partition of a group, for the groups of all partitions of this process.
 
-The handlers of `wire/` know `Runtime` as `Groups`. Partitions are taken over, lost and given up in
-`owned_partitions.py`. Claims are renewed as often as the log requires.
+The handlers in `wire/` know `Runtime` as `Groups`. `owned_partitions.py` takes partitions over, loses and releases
+them. The runtime also starts the background tasks, among them the renewal of claims at the interval of the log.
 """
 
 import asyncio
@@ -46,14 +46,14 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 from muster.events.steps import Each
 
 LOADED_SOON_MS: Final = 1_000
-"""How long a takeover takes at most, unless much has to be read, or the log's brokers are away."""
+"""Upper limit of a usual takeover. It takes longer only if the log is large or its brokers are unreachable."""
 
 
 class Runtime:
     """All groups that this process serves. `give_up` receives the error with which the caller ends the process.
 
-    The log is open when `start` is called; requests before are answered COORDINATOR_LOAD_IN_PROGRESS. `deposed`: as in
-    OwnedPartitions.
+    Until `start` is called (the log must be open by then), requests are answered COORDINATOR_LOAD_IN_PROGRESS. For
+    `deposed` see OwnedPartitions.
     """
 
     def __init__(
@@ -66,9 +66,11 @@ class Runtime:
         stands_by: bool = False,
         snapshots: SnapshotFolder | None = None,
     ) -> None:
-        """`stands_by`: whether it follows the partitions that are not assigned to it, so that a takeover is short.
+        """`stands_by`: follow the partitions assigned to other processes, which makes takeovers short.
 
-        `end_of` tells of a former owner's end; `snapshots`: where it saves all partitions, so that a start is short.
+        `end_of` finds out how a former owner ended. `snapshots`: the folder in which all partitions are saved, which
+        makes
+        starts short.
         """
         self._owner = owner
         self._log = owner.event_log
@@ -96,7 +98,7 @@ class Runtime:
         self._background = BackgroundTasks(give_up)
         self._is_assigned = False
         self._assigned_ms = 0
-        """When partitions were assigned the last time."""
+        """Time of the last assignment."""
         self._stopping = False
 
     @property
@@ -121,7 +123,10 @@ class Runtime:
     # ---- ownership -----------------------------------------------------------------------------------
 
     async def start(self, assigned: Iterable[int] | None = None) -> None:
-        """Take these partitions over, by default all; see `assign`. From then on they can be assigned and released."""
+        """Take over these partitions (default: all; see `assign`) and start the background tasks.
+
+        Partitions can be assigned and released from then on.
+        """
         if self._keeper is not None:
             self._background.start(self._keeper.keep(), "answer-leases")
         await self.assign(range(self._log.partitions) if assigned is None else assigned)
@@ -137,21 +142,21 @@ class Runtime:
             self._background.start(self._snapshots.keep(), "snapshots")
 
     async def assign(self, numbers: Iterable[int]) -> None:
-        """Take partitions over, side by side; those whose log is unavailable are retried in the background.
+        """Take over partitions concurrently; those whose log is unavailable are retried in the background.
 
         Raises Deposed, LogMismatch, LogDenied and EventsError.
         """
-        self._is_assigned = True  # and the log is open
+        self._is_assigned = True  # so the log is open
         self._assigned_ms = self._owner.clock.monotonic_ms()
         self._signs.read_ahead()
         await self._partitions.assign(numbers)
 
     async def release(self, numbers: Iterable[int]) -> None:
-        """Give partitions up in good order, for another process to take them over; the others are served on."""
+        """Release partitions for another process to take over; the others are still served."""
         await self._partitions.release(numbers)
 
     def claims(self) -> Mapping[int, int]:
-        """The epoch of the claim on each partition that is assigned; 0 of one that is not served yet, or just now."""
+        """The epoch of the claim on each assigned partition; 0 while the partition is not being served."""
         return {
             number: state.ownership.partition.epoch if isinstance(state, Serving) else 0
             for number, state in self._partitions.states.items()
@@ -159,23 +164,23 @@ class Runtime:
         }
 
     def leases(self) -> dict[int, int]:
-        """How long answers from memory may leave, in ms, by partition that is served; empty where nothing limits it."""
+        """How long responses from memory may be sent, in ms, by served partition; empty if there are no leases."""
         kept = {number: ownership.kept for number, ownership in self._owned.items()}
         return {number: each.lease.left_ms for number, each in kept.items() if each is not None}
 
     async def all_owned(self) -> None:
-        """Wait until every partition that is retried is owned, or given up."""
+        """Wait until every partition that is being retried is owned or released."""
         await self._partitions.all_owned()
 
     async def stop(self) -> None:
-        """Give all partitions up in good order; parked requests are answered NOT_COORDINATOR."""
+        """Release all partitions; parked requests are answered NOT_COORDINATOR."""
         self._stopping = True
         await self._signs.stop()
         await self._background.close()
         await self._partitions.release_all()
 
     def figures(self) -> GroupFigures:
-        """The figures for the metrics. Thread-safe: each collection is copied before it is iterated."""
+        """Figures for the metrics. Thread-safe: each collection is copied before it is iterated."""
         groups = Counter({(state.value, HERE): 0 for state in GroupState})
         members = Counter(dict.fromkeys(groups, 0))
         owned = [ownership.partition for ownership in list(self._owned.values())]
@@ -213,12 +218,12 @@ class Runtime:
 
     @property
     def ready(self) -> bool:
-        """Whether every partition that this process is to serve is served."""
+        """Whether all partitions assigned to this process are served."""
         return self._is_assigned and not self._stopping and self._partitions.is_all_served
 
     @property
     def not_ready(self) -> str | None:
-        """The reason why the process is not ready, for people; None when it is."""
+        """Human-readable reason why the process is not ready; None if it is."""
         if self._log.trouble is not None:
             return self._log.trouble
         if self.ready:
@@ -229,46 +234,46 @@ class Runtime:
         return "; ".join(partitions.unreadable) or partitions.outage.reason or "partitions are being read"
 
     def is_assigned(self, group_id: GroupId) -> bool:
-        """Whether the group's partition is this process's, served yet or not."""
+        """Return whether the group's partition is assigned to this process, even if it is not served yet."""
         return isinstance(self._partitions.states.get(partition_for(group_id, self._log.partitions)), Assigned)
 
     def is_loading(self, group_id: GroupId) -> bool:
-        """Whether the group's partition is this process's, and not served yet."""
+        """Return whether the group's partition is assigned to this process but not served yet."""
         return self.is_assigned(group_id) and self._ownership_of(group_id) is None
 
     def is_loaded_soon(self, group_id: GroupId) -> bool:
-        """Whether the group's partition was assigned to this process just now, and is not served yet."""
+        """Return whether the group's partition was assigned to this process just now and is not served yet."""
         since_ms = self._owner.clock.monotonic_ms() - self._assigned_ms
         return since_ms < LOADED_SOON_MS and self.is_loading(group_id)
 
     def has_read(self, group_id: GroupId) -> bool:
-        """Whether this process has read the group's partition, and the listener was called for its groups."""
+        """Return whether this process has read the group's partition and called the listener for its groups."""
         states = self._partitions.states
         state = states.get(partition_for(group_id, self._log.partitions)) if states else None
         return state is not None and state.is_read
 
     def would_refuse(self, command: JoinGroup) -> bool:
-        """Whether this join would now be answered with an error at once, without any change."""
+        """Return whether this join would be answered with an error immediately, without changing anything."""
         ownership = self._ownership_of(command.group_id)
         return ownership is None or ownership.partition.would_refuse(command)
 
     def is_member(self, command: JoinGroup | SyncGroup) -> bool:
-        """Whether a member of the group sent it, or a static one that has restarted."""
+        """Return whether the sender is a member of the group, or a static member that has restarted."""
         ownership = self._ownership_of(command.group_id)
         return ownership is not None and ownership.partition.is_member(command)
 
     def has_group(self, group_id: GroupId) -> bool:
-        """Whether the group exists in the log."""
+        """Return whether the group exists in the log."""
         ownership = self._ownership_of(group_id)
         return ownership is not None and ownership.partition.has_group(group_id)
 
     def config_of(self, group_id: GroupId) -> GroupConfig:
-        """The group's configs; none for a group that does not exist, or was not read."""
+        """The group's configs; empty if the group does not exist or has not been read."""
         ownership = self._ownership_of(group_id)
         return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
 
     def _ownership_of(self, group_id: GroupId) -> OwnedPartition | None:
-        """The group's partition; None while it is not served, as before the log is open."""
+        """The group's partition; None if it is not served, or if the log is not open."""
         partitions = self._partitions
         return partitions.serving(partition_for(group_id, self._log.partitions)) if partitions.states else None
 
@@ -281,12 +286,12 @@ class Runtime:
     # ---- the Groups of the handlers ------------------------------------------------------------------
 
     def groups(self) -> Iterator[Group]:
-        """The durable groups, partition by partition; partitions may come and go meanwhile."""
+        """The durable groups, partition by partition. Partitions may be added or removed during the iteration."""
         for ownership in list(self._owned.values()):
             yield from ownership.partition.groups()
 
     def rebalance_unassigned(self, command: RebalanceUnassigned) -> None:
-        """Have the group's partition decide this, if it is still served here."""
+        """Queue this command in the group's partition, if the partition is still served here."""
         ownership = self._ownership_of(command.group_id)
         if ownership is not None:
             ownership.partition.rebalance_unassigned(command)
@@ -303,7 +308,7 @@ class Runtime:
             ownership.partition.submit(command, reply)
 
     def heartbeat_ticket(self, command: Heartbeat) -> Ticket | None:
-        """Return a ticket for the fast path if this heartbeat would now be answered with NONE."""
+        """Return a ticket for the fast path if this heartbeat would be answered with NONE now."""
         ownership = self._ownership_of(command.group_id)
         return ownership.partition.ticket(command) if ownership else None
 
@@ -325,7 +330,7 @@ class Runtime:
         return dict(self._offsets.committed(group_id))
 
     def _not_served(self, group_id: GroupId | None = None) -> ErrorCode:
-        """The error for a group whose partition is not served here, or for all groups."""
+        """The error for a group whose partition is not served here, or for requests about all groups."""
         if self._stopping:
             return ErrorCode.coordinator_not_available
         if group_id is not None and self._is_assigned and not self.is_assigned(group_id):

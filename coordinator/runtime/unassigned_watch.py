@@ -1,11 +1,11 @@
-"""Partitions of subscribed topics that are assigned to nobody: looked for, told, and rebalanced for if a group says so.
+"""Finds partitions of subscribed topics that no member is assigned, logs them, and can have the group rebalance.
 
 Clients have TELL_AFTER_MS to notice by themselves that a topic has grown: somewhat more than their metadata.max.age.ms.
-Then a line of the log, `muster status` and a metric tell it, once for an assignment. With
+After that, a log line (once per assignment), `muster status` and a metric report it. With
 `members.unassigned.rebalance.delay.ms` the group is asked to rebalance (`group/unassigned.py`).
 
-What belongs here: looking again and again, and since when. What it must not know: where partitions are counted. The
-times begin anew at a takeover, so that nothing is asked for before the clients had theirs.
+All groups are checked at an interval; the partition counts come from a PartitionCounts. The times restart at a
+takeover, so that no rebalance is requested before the clients have had their time.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 10.0
 TELL_AFTER_MS: Final = 360_000
-"""Clients ask for their topics again after 5 minutes by default (metadata.max.age.ms)."""
+"""Clients refresh their metadata every 5 minutes by default (metadata.max.age.ms)."""
 TOPICS_MAX: Final = 10_000
-"""The topics of all groups together whose partitions are counted; those of groups with the config come first."""
+"""Limit of topics whose partitions are counted, over all groups; those of groups with the config come first."""
 NUMBERS_MAX: Final = 10
 
 
 class PartitionCounts(Protocol):
-    """The numbers of partitions that topics have."""
+    """The partition counts of topics."""
 
     def want(self, topics: Sequence[str]) -> None:
         """Count the partitions of these topics from now on, and of no others."""
 
     def of(self, topic: str) -> int | None:
-        """Return how many partitions the topic has; None: not known."""
+        """Return the partition count of the topic; None if unknown."""
 
 
 class WatchedGroups(Protocol):
-    """The groups of this process, as of `Runtime`."""
+    """The groups of this process; implemented by `Runtime`."""
 
     def groups(self) -> Iterable[Group]: ...
 
@@ -56,7 +56,7 @@ class WatchedGroups(Protocol):
 
 
 class _Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions of a topic, which has `partitions`, that nobody is assigned, the first since `since_ms`."""
+    """Unassigned partitions of a topic that has `partitions`. `since_ms`: when the first was found."""
 
     generation_id: int
     partitions: int
@@ -64,7 +64,7 @@ class _Lack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The shares of a group as of one of its events."""
+    """The shares of a group after one of its events."""
 
     incarnation: int
     seq: int
@@ -72,9 +72,9 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Look(msgspec.Struct, kw_only=True):
-    """One look, with what it has found so far.
+    """One check of all groups, with its results so far.
 
-    `first`: the topics of groups with the config. `said`: the topics that a line of the log was about.
+    `first`: the topics of groups with the config. `said`: the topics that were logged.
     """
 
     known: dict[GroupId, _Known] = {}
@@ -86,7 +86,7 @@ class _Look(msgspec.Struct, kw_only=True):
     partitions: int = 0
 
     def want(self, group: Group, shares: Shares) -> None:
-        """Have the topics of a group counted, as long as there is room."""
+        """Have the topics of a group counted, while below the limit."""
         wanted = self.first if group.config.unassigned_rebalance_delay_ms else self.others
         if len(wanted) < TOPICS_MAX:
             wanted.update(dict.fromkeys(shares.subscribed))
@@ -96,7 +96,7 @@ class _Look(msgspec.Struct, kw_only=True):
 
 
 class UnassignedWatch:
-    """Looks for unassigned partitions. `unassigned`: those to report now; any thread may read it."""
+    """Looks for unassigned partitions. `unassigned`: those to report now; readable from any thread."""
 
     def __init__(
         self, groups: WatchedGroups, counts: PartitionCounts, slices: Slices, monotonic_ms: Callable[[], int]
@@ -113,17 +113,17 @@ class UnassignedWatch:
         UNASSIGNED_PARTITIONS.set(0)
 
     async def keep_looking(self) -> None:
-        """Look every few seconds, until this is cancelled."""
+        """Check every few seconds, until this is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             await self.look()
 
     async def look(self) -> None:
-        """Look at all groups once."""
+        """Check all groups once."""
         look, pace = _Look(), self._slices.pace()
         for group in self._groups.groups():
             if may_rebalance(group):
-                await self._look_at(group.copy(), look, pace)  # it may change while others have their turns
+                await self._look_at(group.copy(), look, pace)  # it may change while other work has its turn
         self._known, self._lacks, self._told = look.known, look.lacks, look.said
         self.unassigned = tuple(look.told)
         UNASSIGNED_PARTITIONS.set(look.partitions)
@@ -157,9 +157,9 @@ class UnassignedWatch:
         return known.shares
 
     def _lack(self, group: Group, shares: Shares, topic: str) -> _Lack | None:
-        """Return what the group lacks of the topic, and since when. A new assignment is a new chance for the leader.
+        """Return which partitions of the topic are unassigned, and since when. A new assignment restarts the time.
 
-        A topic that grows meanwhile gives it none: one that grows again and again would never be told.
+        Growth of the topic does not restart it: otherwise a topic that keeps growing would never be reported.
         """
         before = self._lacks.get(group.group_id, {}).get(topic)
         partitions = self._partitions(group, shares, topic)
@@ -173,14 +173,14 @@ class UnassignedWatch:
         return _Lack(generation_id=group.image.assigned_generation_id, partitions=partitions, since_ms=since_ms)
 
     def _partitions(self, group: Group, shares: Shares, topic: str) -> int:
-        """Return how many partitions the topic has; for one that is kept alone it does not matter."""
+        """Return the partition count of the topic; for topics that are only kept the count does not matter."""
         counted = self._counts.of(topic) if topic in shares.subscribed else 0
-        if counted is None and topic in shares.kept:  # else the group would be asked again when it is known again
+        if counted is None and topic in shares.kept:  # otherwise the group would be asked again once the count is known
             counted = next((each.partitions for each in group.config.rebalanced_for if each.topic == topic), None)
         return counted or 0
 
     def _ask(self, group: Group, shares: Shares, lacks: Mapping[str, _Lack]) -> None:
-        """Have the group rebalance for what it has lacked for long enough, and forget what is assigned again."""
+        """Have the group rebalance for what has been unassigned long enough; forget what is assigned again."""
         delay_ms = group.config.unassigned_rebalance_delay_ms
         if not delay_ms:
             return
@@ -200,7 +200,7 @@ class UnassignedWatch:
             self._groups.rebalance_unassigned(RebalanceUnassigned(group_id=group.group_id, topics=topics))
 
     async def _tell(self, group: Group, shares: Shares, look: "_Look", pace: Pace) -> None:
-        """Add what has been lacking for long, and log what was not logged yet, in one line."""
+        """Report what has been unassigned for long, and log in one line what was not logged yet."""
         now_ms = self._monotonic_ms()
         unsaid: dict[tuple[GroupId, str, int], UnassignedStatus] = {}
         for topic, lack in look.lacks[group.group_id].items():
@@ -223,7 +223,7 @@ class UnassignedWatch:
             else:
                 unsaid[said] = status
         if unsaid and self._throttle.due("unassigned", group.group_id) is not None:
-            look.said.update(unsaid)  # what has no line now has one later
+            look.said.update(unsaid)  # topics that get no line now get one later
             _log(group, list(unsaid.values()))
 
 
@@ -254,7 +254,7 @@ def _way_out(group: Group, topic: str, lack: _Lack) -> str:
 
 
 def _numbers(numbers: Iterable[int]) -> str:
-    """'0 to 3, 6': the first ranges, and how many partitions there are more."""
+    """'0 to 3, 6': the first ranges, and how many more partitions there are."""
     ranges = ranges_of(numbers)
     shown, more = ranges_text(ranges[:NUMBERS_MAX]), sum(map(len, ranges[NUMBERS_MAX:]))
     return f"{shown} and {more} more" if more else shown

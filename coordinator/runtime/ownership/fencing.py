@@ -1,6 +1,6 @@
-"""The fence record: with it a claim counts, and no former owner can append.
+"""The fence record: it makes a claim effective, and no former owner can append after it.
 
-What belongs here: records about the partition itself, and how each is appended. What it must not know: groups.
+Appends records about the partition itself, not about groups.
 """
 
 from muster.coordinator.runtime.partition.outbox import partition_record_refused

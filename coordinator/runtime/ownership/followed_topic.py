@@ -1,21 +1,20 @@
-"""Hot standbys: this process follows the partitions of others, so that a takeover reads what is new, and no history.
+"""Hot standbys: this process follows partitions of other owners, so that a takeover only reads what is new.
 
-What belongs here: when a partition of one topic is read, when what was read is thrown away, and when the log is to
-prepare a claim. What it must not know: which topic it is, how records become groups (events/loading.py) or offsets
-(offsets/offsets_reading.py), and what a takeover does with them.
+Decides when a partition of a topic is read, when what was read is discarded, and when the log prepares a claim. Works
+for any topic: events/loading.py turns records into groups, offsets/offsets_reading.py turns them into offsets.
 
-Every second the ends of all these partitions are asked for, in one request for each broker, and those that have grown
-are read on. The state of a partition is here or with its owner (owned_partitions.py, offsets/topic.py), never twice: a
-takeover takes it from here, and who gives a partition up begins to read it anew.
+Every second the end offsets of all these partitions are requested, in one request per broker, and partitions that have
+grown are read further. The state of a partition is either here or with its owner (owned_partitions.py,
+offsets/topic.py), never both: a takeover takes it from here, and after a release it is read again from the beginning.
 
-    the log is unavailable                      what was read stays, and is read on later
-    it ends before what was read, or another    thrown away: a leader was elected that had not all of it, or somebody
-    record stands where the last one was        has made the topic anew
-    it was not read for longer than deletions   thrown away: a deletion may have been compacted away, its tombstone too
-    are kept, as on a suspended machine
-    a record cannot be read                     thrown away: whether it counts is known only from those behind it
+    the log is unavailable                       what was read is kept; reading continues later
+    it ends before what was read, or another     discarded: the new leader did not have all of it, or the topic was
+    record is where the last one was             recreated
+    it was not read for longer than deletions    discarded: a deletion may have been compacted away, its tombstone too
+    are kept, e.g. on a suspended machine
+    a record cannot be read                      discarded: later records decide if it counts
 
-A partition without a standby is read from its beginning when it is taken over. So all that fails here costs time.
+A partition without a standby is read from its beginning when it is taken over. So any failure here only costs time.
 """
 
 import asyncio
@@ -41,31 +40,32 @@ LOOK_INTERVAL_S: Final = 1.0
 LOOK_TIMEOUT_MS: Final = 2_000
 PREPARE_INTERVAL_S: Final = 5.0
 READ_AT_ONCE: Final = 4
-"""Partitions that are read on at a time; each has one fetch in memory. Of those that are read first it is one."""
+"""Partitions that are read further concurrently, each with one fetch in memory. First readings go one at a time."""
 RETRY_MS: Final = 5_000
 RETRY_MAX_MS: Final = 600_000
-"""The pause after a standby was thrown away, which doubles up to the maximum."""
+"""Pause after a standby was discarded; it doubles up to the maximum."""
 DELETIONS_KEPT_MS: Final = 60_000
-"""Where the brokers do not tell how long deletions are kept."""
+"""Used if the brokers do not report how long deletions are kept."""
 
 
 class _Followed(msgspec.Struct, Generic[R], kw_only=True, eq=False):
-    """A partition that is followed. `behind`: offsets between what was read and the end, when that was last known."""
+    """A partition that is followed. `behind`: its lag in offsets when the end was last known."""
 
     standby: Standby[R] | None = None
     reading: "asyncio.Task[None] | None" = None
     behind: int | None = None
     failures: int = 0
     rests: bool = False
-    """Whether it is not read on for a while, since it is being saved."""
+    """Whether reading is suspended while it is being saved."""
     not_before_ms: int = 0
 
 
 class Standbys(Generic[R]):
-    """The standbys of one topic. `new_reading` makes a reading of a partition, from its first record on.
+    """The standbys of one topic. `new_reading` creates a reading of a partition, which starts at its first record.
 
-    `is_ours`: whether a partition is this process's to own, so that it is not followed. `is_taking_over`: whether
-    partitions are being taken over, for which first readings wait.
+    `is_ours`: whether this process is to own a partition, so that it is not followed. `is_taking_over`: whether
+    partitions
+    are being taken over; first readings wait for that.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Standbys(Generic[R]):
         is_taking_over: Callable[[], bool],
         load: Callable[[int], Awaitable[Standby[R] | None]] | None = None,
     ) -> None:
-        """`load`: returns what was saved of a partition, if it can be used."""
+        """`load`: returns the saved state of a partition, if it is usable."""
         self._load = load
         self._owner = owner
         self._log = followed_log
@@ -88,10 +88,10 @@ class Standbys(Generic[R]):
         self._followed: dict[int, _Followed[R]] = {}
         self._reading_first = asyncio.Lock()
         self._reading_on = asyncio.Semaphore(READ_AT_ONCE)
-        self._tasks = BackgroundTasks(lambda _: None)  # each says itself what has failed
+        self._tasks = BackgroundTasks(lambda _: None)  # each logs its own failures
 
     def status(self) -> list[StandbyStatus]:
-        """How far each standby is. Thread-safe."""
+        """The lag of each standby. Thread-safe."""
         now_ms = self._owner.boot_ms()
         return [
             StandbyStatus(
@@ -104,7 +104,7 @@ class Standbys(Generic[R]):
         ]
 
     async def follow(self) -> None:
-        """Follow the partitions of others, for ever."""
+        """Follow the partitions of other owners, for ever."""
         try:
             while True:
                 await self._look()
@@ -113,7 +113,7 @@ class Standbys(Generic[R]):
             await self._tasks.close()
 
     async def prepare_claims(self) -> None:
-        """Keep the log prepared for takeovers, for ever: connections are closed when nothing was asked for long."""
+        """Keep the log prepared for takeovers, for ever: idle connections would be closed."""
         while True:
             for number in self._not_ours():
                 await self._log.prepare_claim(number)
@@ -123,7 +123,7 @@ class Standbys(Generic[R]):
         return [number for number in range(self._owner.event_log.partitions) if not self._is_ours(number)]
 
     async def take(self, number: int) -> Standby[R] | None:
-        """Give a standby up, to the partition's takeover; None: there is none that can be used."""
+        """Hand a standby to the partition's takeover; None: there is no usable one."""
         followed = self._followed.pop(number, None)
         if followed is None:
             return None
@@ -136,13 +136,13 @@ class Standbys(Generic[R]):
         return standby
 
     def put_back(self, number: int, standby: Standby[R]) -> None:
-        """Keep the standby of a takeover that has failed, for the next attempt, or to follow on."""
+        """Take back the standby after a failed takeover, for the next attempt or to continue following."""
         if not standby.is_spent:
             self._followed[number] = _Followed(standby=standby)
 
     @asynccontextmanager
     async def resting(self, number: int) -> AsyncIterator[Standby[R] | None]:
-        """Have a standby as it is while the block lasts, unless it is taken; None: there is none that is all."""
+        """Suspend reading of a standby while the block lasts, unless it is taken; None: there is no complete one."""
         followed = self._followed.get(number)
         if followed is None or followed.standby is None or not followed.standby.loading.is_folded:
             yield None
@@ -156,14 +156,14 @@ class Standbys(Generic[R]):
             followed.rests = False
 
     def is_still(self, number: int, standby: Standby[R]) -> bool:
-        """Whether this standby is still the partition's, and was not taken or thrown away."""
+        """Return whether this is still the partition's standby, neither taken nor discarded."""
         followed = self._followed.get(number)
         return followed is not None and followed.standby is standby
 
     # ---- following -----------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Ask for the ends, and read on where there is something new."""
+        """Request the end offsets, and read partitions with new records."""
         asked_ms = self._owner.boot_ms()
         async with aclosing(self._log.end_offsets(self._not_ours(), timeout_ms=LOOK_TIMEOUT_MS)) as answers:
             async for ends in answers:
@@ -210,7 +210,7 @@ class Standbys(Generic[R]):
                 async with self._reading_on:
                     await self._read_on(number, followed, followed.standby, end, asked_ms)
         except LogUnavailable:
-            pass  # the next look comes soon, and who owns partitions there says it
+            pass  # the next look comes soon, and the owner side logs the outage
         except (LogError, EventsError, MustReadAnew) as error:
             self._throw_away(number, followed, str(error))
         except Exception as bug:
@@ -228,7 +228,7 @@ class Standbys(Generic[R]):
             await read_on(self._log, number, loading, end=end)
         await folded(loading)
         followed.standby.at_end_ms, followed.behind = asked_ms, 0
-        gc.freeze()  # as after a takeover: what was read stays, and is not to be gone through again and again
+        gc.freeze()  # as after a takeover: this stays in memory, so the collector need not traverse it each time
 
     async def _read_on(self, number: int, followed: _Followed[R], standby: Standby[R], end: int, asked_ms: int) -> None:
         await read_on(self._log, number, standby.loading, end=end)
@@ -244,6 +244,6 @@ class Standbys(Generic[R]):
 
 
 def deletions_kept_ms(event_log: FollowedLog) -> int:
-    """How long the log keeps deletions, as far as that is known."""
+    """How long the log keeps deletions; a default if unknown."""
     kept_ms = event_log.deletions_kept_ms
     return DELETIONS_KEPT_MS if kept_ms is None else kept_ms

@@ -1,7 +1,7 @@
-"""The hot standbys of both topics: of events, and of committed offsets where they have a topic of their own.
+"""The hot standbys of both topics: of events, and of committed offsets if they have a topic of their own.
 
-What belongs here: that a takeover needs both, and that the one further behind counts. What it must not know: how a
-topic is followed (followed_topic.py).
+A takeover needs both, so the lag of a partition is that of the topic further behind. `followed_topic.py` follows one
+topic.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -20,20 +20,20 @@ from muster.events.log.base import FollowedLog
 
 
 class ReadBefore(msgspec.Struct, kw_only=True, eq=False):
-    """The part of a partition that was read before its takeover; None: nothing that can be used."""
+    """The part of a partition that was read before its takeover; None: nothing usable."""
 
     events: Standby[Loading] | None = None
     offsets: Standby[OffsetsReading] | None = None
 
     def spend(self) -> None:
-        """Note that it is the partition's from now on, which changes it."""
+        """Mark it as used: from now on it belongs to the partition, which changes it."""
         for each in (self.events, self.offsets):
             if each is not None:
                 each.is_spent = True
 
 
 class HotStandbys:
-    """Both topics' standbys as one. The parameters are those of Standbys; `events`: the event log's standbys."""
+    """The standbys of both topics. The parameters are those of Standbys."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class HotStandbys:
             load=load,
         )
         self.offsets: Standbys[OffsetsReading] | None = None
-        """Those of the offsets topic, once it is open."""
+        """Standbys of the offsets topic, once it is open."""
 
     def following(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield what follows each topic, and keeps its claims prepared, for ever. The logs are open."""
+        """Yield coroutines that follow each topic and keep its claims prepared, for ever. The logs must be open."""
         yield from (self.events.follow(), self.events.prepare_claims())
         offsets = self._owner.offsets
         own_log: object = offsets.own_log
@@ -75,7 +75,7 @@ class HotStandbys:
 
     @property
     def figures(self) -> StandbyFigures:
-        """See the class. Thread-safe."""
+        """See StandbyFigures. Thread-safe."""
         followed = self.status()
         return StandbyFigures(
             followed=len(followed),
@@ -85,7 +85,7 @@ class HotStandbys:
         )
 
     def status(self) -> list[StandbyStatus]:
-        """How far each partition is: the topic that is further behind. Thread-safe."""
+        """Lag of each partition, in the topic that is further behind. Thread-safe."""
         of_events = self.events.status()
         if self.offsets is None:
             return of_events
@@ -93,14 +93,14 @@ class HotStandbys:
         return [_further_behind(each, of_offsets.get(each.partition)) for each in of_events]
 
     async def take(self, number: int) -> ReadBefore:
-        """Give up what was read of a partition, to its takeover."""
+        """Hand what was read of a partition to its takeover."""
         return ReadBefore(
             events=await self.events.take(number),
             offsets=None if self.offsets is None else await self.offsets.take(number),
         )
 
     def put_back(self, number: int, read: ReadBefore) -> None:
-        """Keep what was read for a takeover that has failed, for the next attempt, or to follow on."""
+        """Take back what was read after a failed takeover, for the next attempt or to continue following."""
         if read.events is not None:
             self.events.put_back(number, read.events)
         if read.offsets is not None and self.offsets is not None:
@@ -108,7 +108,7 @@ class HotStandbys:
 
 
 def _further_behind(events: StandbyStatus, offsets: StandbyStatus | None) -> StandbyStatus:
-    """The larger lag of both; None, not known, is larger than any."""
+    """The larger lag of both; None (unknown) is larger than any."""
     return StandbyStatus(
         partition=events.partition,
         lag_records=None if offsets is None else _larger(events.lag_records, offsets.lag_records),

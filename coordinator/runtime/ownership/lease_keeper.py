@@ -1,13 +1,11 @@
-"""Proves, while nothing is appended, that partitions are still this process's: each half lease, and when answers wait.
+"""Proves that partitions are still ours while nothing is appended: every half lease, and when responses wait for it.
 
-What belongs here: when it is proven, and by what. What it must not know: answers.
+A timer of the process repeats the last append of each partition, in one request per broker: the log acknowledges the
+duplicate without appending it, or refuses it if another owner has appended. If that proves nothing, a record is
+appended; it is waited for like any append, and its failure gives the error.
 
-The last appends are sent again, those of one broker together, by one timer of the process: the log answers without
-appending, or refuses once another owner has appended. If that proves nothing, a record is appended; as with any append,
-it is waited for, and its failure says what is wrong.
-
-A partition leader that was deposed itself and does not know it answers a repeated append from its memory, without
-asking its replicas. So once in REAL_PROOF_MS a record is really appended, which such a leader cannot do: a tombstone
+A partition leader that was itself deposed and does not know it acknowledges a repeated append from memory, without
+asking its replicas. So every REAL_PROOF_MS a record is really appended, which such a leader cannot do: a tombstone
 under a key that no event has, so that readers of the log can ignore it, and compaction removes it.
 """
 
@@ -24,11 +22,11 @@ from muster.events.log.base import AppendRefused, Deposed, EventLog, LogWriter, 
 from muster.events.records import Record, Transition
 
 REAL_PROOF_MS: Final = 30_000
-"""These are 2,880 records a day for a partition in which nothing else is appended, of some 100 bytes."""
+"""In an idle partition this makes 2,880 records of some 100 bytes a day."""
 
 
 class KeptLease:
-    """The lease of one partition, as it is kept. `lost` is called with what ends the ownership."""
+    """The lease of one partition and its proofs. `lost` is called with the error that ends the ownership."""
 
     def __init__(
         self, lease: AnswerLease, outbox: Outbox, *, is_renewing: Callable[[], bool], lost: Callable[[Exception], None]
@@ -41,11 +39,11 @@ class KeptLease:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a proof, and none is under way."""
+        """Whether it is time for a proof, and none is in progress."""
         return not self._is_under_way and self.lease.half_is_over
 
     def begin(self) -> LogWriter | None:
-        """Begin a proof; returns the writer whose last append is to be sent again, None if something is appended."""
+        """Start a proof. Returns the writer whose last append is to be repeated, or None if a record is appended."""
         self._is_under_way = True
         if self.lease.now_ms() - self._outbox.appended_ms < REAL_PROOF_MS:
             return self._outbox.writer
@@ -60,8 +58,8 @@ class KeptLease:
         if outcome is True:
             self.lease.proven(sent_ms)
         elif isinstance(outcome, Deposed) and writer is self._outbox.writer and not self._is_renewing():
-            self._lost(outcome)  # else it may have been a newer claim of our own
-        elif self.lease.half_is_over:  # else an append has proven it meanwhile
+            self._lost(outcome)  # otherwise it may have been a newer claim of our own
+        elif self.lease.half_is_over:  # otherwise an append has proven it meanwhile
             self._is_under_way = True
             self._append()
 
@@ -77,12 +75,12 @@ class KeptLease:
 
 
 class LeaseKeeper:
-    """The proofs of all partitions of this process, from `keep` on."""
+    """Proves the ownership of all partitions of this process while `keep` runs."""
 
     def __init__(
         self, event_log: EventLog, lease_ms: int, boot_ms: Callable[[], int], *, failed: Callable[[Exception], None]
     ) -> None:
-        """`failed` is called with a bug of ours."""
+        """`failed` is called with an internal error (a bug)."""
         self._log = event_log
         self._failed = failed
         self._lease_ms = lease_ms
@@ -92,16 +90,15 @@ class LeaseKeeper:
         self._asking: set[asyncio.Task[None]] = set()
 
     def add(self, number: int, kept: KeptLease) -> None:
-        """Keep the lease of a partition that is owned from now on."""
+        """Keep the lease of a partition that was taken over."""
         self._kept[number] = kept
         kept.lease.want_proof = self._wanted.set
 
     def remove(self, number: int) -> None:
-        """Keep it no more."""
         self._kept.pop(number, None)
 
     async def keep(self) -> None:
-        """Prove each half lease, and when answers wait; runs for ever."""
+        """Prove ownership every half lease, and when responses wait for it; runs for ever."""
         try:
             while True:
                 with suppress(TimeoutError):
@@ -128,10 +125,10 @@ class LeaseKeeper:
                 for number, outcome in outcomes.items():
                     kept, writer = by_number[number]
                     kept.repeated(writer, outcome, sent_ms)
-                    if kept.is_due:  # the answer came too late to be worth anything
+                    if kept.is_due:  # the response came too late to prove anything
                         self._wanted.set()
 
 
 def proof(partition: int) -> Transition:
-    """Make the tombstone that is appended to prove that it can be."""
+    """Make the tombstone that is appended as a proof."""
     return (Record(encode_key(RecordKey(str(partition), EntityKind.PARTITION, "proof")), None),)

@@ -1,9 +1,7 @@
 """An outage of the event log: its reason, its duration, and the partitions that wait for it.
 
-What belongs here: retrying until the log is available, and what /readyz and the log lines say meanwhile. What it must
-not know: how a log is opened, or a partition taken over.
-
-A line is logged when the first partition has to wait, then once a minute, and when the last one is served again.
+Retries until the log is available, and provides the text for /readyz and the log lines meanwhile: one when the first
+partition has to wait, then one a minute, and one when the last partition is served again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,13 +16,13 @@ from muster.events.log.base import LogDenied, LogUnavailable
 log = structlog.get_logger(__name__)
 
 RETRY_PAUSE_MAX_S: Final = 1.0
-"""The longest pause between two attempts; each attempt has a timeout of the log's own."""
+"""Longest pause between two attempts; the log limits each attempt with its own timeout."""
 AS_A_WHOLE: Final = -1
-"""Stands for a partition while the log is being opened."""
+"""Takes the place of a partition number while the log is being opened."""
 
 
 class LogOutage:
-    """The current outage of the event log at `location`, if there is one."""
+    """The current outage of the event log at `location`, if any."""
 
     def __init__(self, location: str, monotonic_ms: Callable[[], int]) -> None:
         self._location = location
@@ -39,7 +37,7 @@ class LogOutage:
     ) -> None:
         """Retry `attempt` until the log is available. Raises any error but LogUnavailable.
 
-        LogDenied is retried only if the partition `was_served` before, since Muster had the right then.
+        LogDenied is retried only if the partition `was_served` before, because Muster was authorized then.
         """
 
         began_ms = self._monotonic_ms()
@@ -66,14 +64,14 @@ class LogOutage:
 
     @property
     def reason(self) -> str | None:
-        """The reason why partitions wait, for people; None when none does. Thread-safe."""
+        """Human-readable reason why partitions wait; None if none does. Thread-safe."""
         if not self._waiting:
             return None
         seconds = (self._monotonic_ms() - self._since_ms) // 1000
         return f"the event log {self._location} has been unavailable for {seconds} s, trying again: {self._reason}"
 
     def failed(self, partition: int, error: Exception, *, began_ms: int) -> None:
-        """Note that an attempt for the partition failed. `began_ms`: when the attempt began."""
+        """Note that an attempt for the partition failed. `began_ms`: start of the attempt."""
         now_ms = self._monotonic_ms()
         self._since_ms = min(self._since_ms, began_ms) if self._waiting else began_ms
         self._waiting.add(partition)
@@ -87,7 +85,7 @@ class LogOutage:
             )
 
     def available_again(self, partition: int) -> None:
-        """Note that the partition is served, whether it had to wait or not."""
+        """Note that the partition is served, even if it did not have to wait."""
         if partition not in self._waiting:
             return
         self._waiting.discard(partition)

@@ -1,7 +1,4 @@
-"""A partition that this process owns: its groups, its writer, the renewal of its claim, its end.
-
-What belongs here: what an owner does besides answering. What it must not know: how a partition is taken over.
-"""
+"""A partition that this process owns: its groups, its writer, the renewal of its claim, its end."""
 
 import asyncio
 from contextlib import suppress
@@ -32,7 +29,7 @@ READ_TIMEOUT_S = 5.0
 
 
 async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Deposed, *, shares: bool) -> None:
-    """Name the successor in the error, if it can be found soon, and write the log line about it.
+    """Name the successor in the error, if it can be found in time, and log it.
 
     `shares`: this process shares the log with others.
     """
@@ -51,7 +48,7 @@ async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Depo
 async def first_elected(event_log: EventLog, writer: LogWriter, *, start: int) -> CoordinatorElected | None:
     """Return the first fence record of a newer owner from an offset on; None if there is none.
 
-    What cannot be decoded is no fence record. Raises LogUnavailable and EventsError.
+    Records that cannot be decoded are skipped. Raises LogUnavailable and EventsError.
     """
     async for chunk in event_log.read(writer.partition, start=start):
         for record in chunk:
@@ -70,11 +67,11 @@ def _decoded(record: StoredRecord) -> AnyRecordedEvent | None:
 
 
 RENEWAL_RETRY_S = 60.0
-"""The pause between two attempts to renew a claim; there are hours for it."""
+"""Pause between two attempts to renew a claim. There are hours to succeed."""
 
 
 class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that an append waits for, and the broker or file that has to store it, for people."""
+    """The log of a pending append, and the broker or file that has to store it, in human-readable form."""
 
     log: str
     whom: str
@@ -104,13 +101,13 @@ class OwnedPartition:
         self.kept: KeptLease | None = None
         if lease is not None:
             self.kept = KeptLease(lease, outbox, is_renewing=lambda: self.is_renewing, lost=lost)
-        """The lease of its answers, if there is one."""
+        """The answer lease, if the log needs one."""
         self._old_leases_task = asyncio.create_task(self._wait_for_old_leases(), name=f"old-leases-{partition.number}")
         self._old_leases_task.add_done_callback(on_failure(lost))
 
     @property
     def waits(self) -> tuple[WaitsFor, float] | None:
-        """The wait of the present append, and for how many seconds. Thread-safe."""
+        """The log that the current append waits for, and the seconds it has waited. Thread-safe."""
         waits = self._outbox.waits
         if waits is None:
             return None
@@ -121,24 +118,24 @@ class OwnedPartition:
 
     @property
     def writer(self) -> LogWriter:
-        """The writer of this process; a renewal replaces it."""
+        """The current writer; a renewal replaces it."""
         return self._writer
 
     @property
     def is_renewing(self) -> bool:
-        """Whether a newer claim of this process's may be on its way into the log."""
+        """Whether a newer claim of this process may be on its way into the log."""
         return self._renewing is not None and not self._renewing.done()
 
     def renew(self) -> None:
-        """Renew the claim in the background, before the log forgets it; nothing waits for it."""
+        """Renew the claim in the background, before the log forgets it."""
         if not self.is_renewing:
             self._renewing = asyncio.create_task(self._renew_until_ended(), name=f"renew-{self.partition.number}")
             self._renewing.add_done_callback(on_failure(self._lost))
 
     async def durable_state(self) -> Projector | None:
-        """The state of the partition between two writes: what a reading of the log up to there would make of it.
+        """Return the state of the partition between two writes, equal to what replaying the log up to there would give.
 
-        None if it is not known at that moment. Raises OutboxEnded if the partition is lost meanwhile.
+        None if it is not known at that time. Raises OutboxEnded if the partition is lost meanwhile.
         """
         state: Projector | None = None
 
@@ -150,9 +147,9 @@ class OwnedPartition:
         return state
 
     async def stop(self) -> None:
-        """Let what is under way become durable, and write CoordinatorStopped.
+        """Wait until pending writes are durable, then write CoordinatorStopped.
 
-        It is not written while a former owner may still answer: after it the next owner would put nothing off.
+        It is not written while a former owner may still respond, because the next owner defers nothing after it.
         """
         await self._strangers.close()
         await self._end_renewal()
@@ -160,7 +157,7 @@ class OwnedPartition:
         try:
             await self._outbox.drained()
         finally:
-            await self._outbox.close()  # also when it is cut short
+            await self._outbox.close()  # also if this was cancelled
         if self._old_lease_left_ms:
             return
         stopped = CoordinatorStopped(
@@ -173,7 +170,7 @@ class OwnedPartition:
         await self._writer.append([records_of([stopped], self._owner.event_log.format_level)])
 
     async def abandon(self) -> None:
-        """Stop without writing anything, since the log is lost to us."""
+        """Stop without writing anything, because the log is lost to us."""
         await self._strangers.close()
         await self._end_renewal()
         self._old_leases_task.cancel()
@@ -193,7 +190,7 @@ class OwnedPartition:
         projector.next_offset = next_offset
         projector.served_by = self._owner.name
         projector.incarnation_max = self.partition.incarnation_max
-        # Deletions are over, offsets too. The last event says that this owner serves, and has not stopped.
+        # All deletions are done, those of offsets too. The last event says that this owner serves and has not stopped.
         projector.last_partition_event = CoordinatorReady(
             partition=self.partition.number,
             owner_epoch=self._writer.epoch,
@@ -212,7 +209,7 @@ class OwnedPartition:
         return self._owner.old_leases.left_ms(self.partition.number, self._owner.boot_ms())
 
     async def _wait_for_old_leases(self) -> None:
-        """Wait until former owners cannot answer any more; then do all that was put off."""
+        """Wait until former owners can no longer respond; then resume writes."""
         while left_ms := self._old_lease_left_ms:  # noqa: ASYNC110 -- it is not the loop's clock
             await asyncio.sleep(left_ms / 1000)
         await self.partition.stop_putting_off()
@@ -223,12 +220,14 @@ class OwnedPartition:
             await asyncio.gather(self._renewing, return_exceptions=True)
 
     async def _renew_until_ended(self) -> None:
-        with suppress(OutboxEnded):  # the partition was lost, and whoever lost it goes on by that error
+        with suppress(OutboxEnded):  # the partition was lost, and the code that lost it handles the error
             await self._renew()
 
     async def _renew(self) -> None:
-        # If another process has claimed the partition an append fails, where a claim would take the partition back.
-        # A process that claims it between this append and the switch has written something, which is checked there.
+        # If another process has claimed the partition this append fails, whereas a claim would take the partition back.
+        # A
+        # process that claims it between this append and the switch has written something, which is checked in the
+        # switch.
         owner, number = self._owner, self.partition.number
         await self._outbox.appended(fence_record(owner, self._writer))
         writer, before = await self._claim_with_retries(), self._writer
@@ -246,7 +245,7 @@ class OwnedPartition:
         log.debug("claim renewed", partition=number, epoch=writer.epoch)
 
     async def _claim_with_retries(self) -> LogWriter:
-        """Claim a newer writer, retrying while the log is unavailable; the former one can append until it does."""
+        """Claim a newer writer, retrying while the log is unavailable; until then the current one can append."""
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None

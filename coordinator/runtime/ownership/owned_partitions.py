@@ -1,12 +1,12 @@
-"""The partitions of this process: each is taken over, served, lost and released by itself.
+"""The partitions of this process. Each is taken over, served, lost and released independently.
 
-What belongs here: when a partition passes from one state to another (`partition_state.py`), and what happens then. What
-it must not know: requests, and how a partition is taken over (`takeover/`).
+Decides when a partition changes its state (`partition_state.py`), and acts on it. Takeovers themselves are in
+`takeover/`. What happens on an error:
 
-    the log is not available     closed at once, and taken over again when it is
-    deposed                      closed at once, and `deposed` is called, or the process ends
-    any other error              the process ends
-    an unreadable owner's record the partition stays assigned, and is served by nobody
+    the log is not available       closed at once, and taken over again when it is
+    deposed                        closed at once, and `deposed` is called, or the process ends
+    any other error                the process ends
+    an owner's record unreadable   the partition stays assigned, but no process serves it
 """
 
 import asyncio
@@ -46,14 +46,15 @@ from muster.events.records import BrokenRecord
 log = structlog.get_logger(__name__)
 
 STOP_TIMEOUT_S: Final = 10.0
-"""The timeout for stopping partitions; cutting it short is as safe as a crash."""
+"""Timeout for stopping partitions; exceeding it is as safe as a crash."""
 
 
 class OwnedPartitions:
-    """See the module. `give_up` is called with the error when the process cannot go on.
+    """See the module. `give_up` is called with the error when the process cannot continue.
 
-    `deposed` is called with a partition that another process has claimed, where processes share the log: it is not
-    assigned here any more. Without it nobody else may claim any, and `give_up` is called.
+    `deposed` is called with a partition that another process has claimed, if processes share the log: the partition is
+    no
+    longer assigned here. Without it no other process may claim any, and `give_up` is called.
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class OwnedPartitions:
         standby_log: FollowedLog | None = None,
         snapshots: Snapshots | None = None,
     ) -> None:
-        """`standby_log`: the owner's log, if this process is to follow the partitions that are not assigned to it."""
+        """`standby_log`: the event log, if this process is to follow the partitions that are not assigned to it."""
         self._owner = owner
         self._give_up = give_up
         self._deposed = deposed
         self._keeper = keeper
         self.states: dict[int, PartitionState] = {}
-        """The state of each partition; without those that are NotAssigned."""
+        """The state of each partition, except those that are NotAssigned."""
         self.outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
         self._finding_successor: asyncio.Task[None] | None = None
         """Finds the process that has deposed this one, for the log line and for the error."""
@@ -111,12 +112,12 @@ class OwnedPartitions:
 
     @property
     def unreadable(self) -> list[str]:
-        """Why partitions are served by nobody, for people. Thread-safe."""
+        """Human-readable reasons why partitions are served by no process. Thread-safe."""
         return [state.reason for state in self.states.copy().values() if isinstance(state, NotReadable)]
 
     @property
     def is_all_served(self) -> bool:
-        """Whether every partition that is assigned is served. Thread-safe."""
+        """Whether all assigned partitions are served. Thread-safe."""
         return not any(isinstance(each, Assigned) and not isinstance(each, Serving) for each in [*self.states.values()])
 
     def _enter(self, number: int, state: PartitionState) -> None:
@@ -132,7 +133,7 @@ class OwnedPartitions:
         return any(isinstance(state, TakingOver) for state in self.states.values())
 
     def _taking_over(self, number: int) -> TakingOver:
-        """The state of a partition, in its own attempt: before it changes from elsewhere the attempt is cancelled."""
+        """The state of a partition during its own attempt: any other state change cancels the attempt first."""
         state = self.states[number]
         assert isinstance(state, TakingOver)
         return state
@@ -140,7 +141,7 @@ class OwnedPartitions:
     # ---- assigned, and released ----------------------------------------------------------------------
 
     async def assign(self, numbers: Iterable[int]) -> None:
-        """Take partitions over, side by side; those whose log is unavailable are retried in the background.
+        """Take over partitions concurrently; those whose log is unavailable are retried in the background.
 
         Returns after the first attempt for each. Raises Deposed, LogMismatch, LogDenied and EventsError.
         """
@@ -160,7 +161,7 @@ class OwnedPartitions:
             await self._try_no_more(attempts, str(error) or "its assignment was cancelled")
             raise
         finally:
-            self._ready.write()  # those that are tried again have a line later
+            self._ready.write()  # the retried ones are logged later
 
     async def _try_no_more(self, attempts: Mapping[int, asyncio.Task[None]], reason: str) -> None:
         for number, attempt in attempts.items():
@@ -171,14 +172,14 @@ class OwnedPartitions:
         await asyncio.gather(*attempts.values(), return_exceptions=True)
 
     async def release(self, numbers: Iterable[int]) -> None:
-        """Hand partitions over, as they are assigned to other processes; the others are still served.
+        """Release partitions that are now assigned to other processes; the others are still served.
 
         Their parked requests are answered NOT_COORDINATOR. Returns when their CoordinatorStopped is in the log.
         """
         await self._release(numbers, self._hand_over)
 
     async def release_all(self) -> None:
-        """Stop all partitions, as the process stops; it keeps what others would be told of those that it hands over."""
+        """Stop all partitions because the process stops, without the calls that follow a handover."""
         closing = [state.closing for state in self.states.values() if isinstance(state, Closing)]
         await self._release(self.states, self._stop)
         if closing:
@@ -186,7 +187,7 @@ class OwnedPartitions:
             for each in late:
                 each.cancel()
         if self._finding_successor is not None:
-            await asyncio.wait([self._finding_successor])  # it has a timeout of its own
+            await asyncio.wait([self._finding_successor])  # it has its own timeout
 
     async def _release(
         self, numbers: Iterable[int], end: Callable[[int, Assigned, StopLog], Coroutine[Any, Any, None]]
@@ -213,7 +214,7 @@ class OwnedPartitions:
         self._owner.on_given_up(number)
 
     async def _stop(self, number: int, state: Assigned, lines: StopLog) -> None:
-        """End all that there is of a partition, within a timeout."""
+        """Stop whatever runs for a partition, within a timeout."""
         stopping = asyncio.create_task(_stopped(number, state, lines), name=f"stop-{number}")
         _, late = await asyncio.wait([stopping], timeout=STOP_TIMEOUT_S)
         if not late:
@@ -224,7 +225,7 @@ class OwnedPartitions:
             lines.cut_short += 1
 
     async def all_owned(self) -> None:
-        """Wait until every partition that is retried is owned, or released."""
+        """Wait until every partition that is being retried is owned or released."""
         while attempts := [state.attempt for state in self.states.values() if isinstance(state, TakingOver)]:
             await asyncio.wait(attempts)
             await asyncio.sleep(0)
@@ -250,7 +251,7 @@ class OwnedPartitions:
         was_served = self._taking_over(number).is_read
         try:
             await self.outage.retry_until_available(partial(self._take_over, number), number, was_served=was_served)
-        except Exception as error:  # noqa: BLE001 -- a bug of ours, too: nothing awaits this task
+        except Exception as error:  # noqa: BLE001 -- also bugs of ours, since nothing awaits this task
             if isinstance(error, Deposed) and self._deposed is not None:
                 self._overtaken(number)
             else:
@@ -275,7 +276,7 @@ class OwnedPartitions:
         self._is_anothers(number)
 
     def _is_anothers(self, number: int) -> None:
-        """Tell that another process has claimed a partition."""
+        """Report that another process has claimed a partition."""
         assert self._deposed is not None
         self._owner.on_given_up(number)
         self.outage.available_again(number)
@@ -284,7 +285,7 @@ class OwnedPartitions:
     # ---- losing --------------------------------------------------------------------------------------
 
     def lost(self, number: int, error: Exception) -> None:
-        """Close a partition that is lost to this process; by the error, retake it, leave it, or end the process."""
+        """Close a partition that was lost. Depending on the error, retake it, leave it, or end the process."""
         state = self.states.get(number)
         if not isinstance(state, Serving):
             return  # it was closed already
@@ -330,7 +331,7 @@ class OwnedPartitions:
         if not isinstance(error, Deposed):
             log.error("partition lost", partition=number, error=str(error))
             self._give_up(error)
-        elif self._finding_successor is None:  # the others are lost to the same one
+        elif self._finding_successor is None:  # the others are lost to the same process
             self._finding_successor = asyncio.create_task(
                 ownership.report_successor(error, shares=False), name="name-successor"
             )
@@ -351,7 +352,7 @@ def _attempt(number: int, steps: Coroutine[Any, Any, None]) -> asyncio.Task[None
 
 
 async def _stopped(number: int, state: Assigned, lines: StopLog) -> None:
-    """End all that there is of a partition: what is served writes CoordinatorStopped, an attempt was cancelled."""
+    """Stop whatever runs for a partition: if it is served, write CoordinatorStopped. Attempts were cancelled before."""
     match state:
         case Serving(ownership=ownership):
             try:

@@ -1,7 +1,4 @@
-"""The partitions that this process owns, for its status: asked in another thread than the loop's, from copies.
-
-What belongs here: reading. What it must not know: how it is shown.
-"""
+"""Status of the partitions that this process owns. Built outside the event loop's thread, from copies."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -25,7 +22,7 @@ BEING_READ: Final = "it is being taken over"
 
 
 def ownership_status(owner: Owner, partitions: OwnedPartitions, figures: GroupFigures) -> OwnershipStatus:
-    """Return the partitions and groups that are owned. Thread-safe; the log is open."""
+    """Return the owned partitions and groups. Thread-safe; the log must be open."""
     states = dict(sorted(partitions.states.copy().items()))
     owned = {number: state.ownership for number, state in states.items() if isinstance(state, Serving)}
     being_read = partitions.outage.reason or BEING_READ

@@ -1,7 +1,6 @@
-"""Log lines about many partitions at once: taken over side by side, lost together, stopped together.
+"""Log lines about many partitions at once: taken over concurrently, lost together, stopped together.
 
-What belongs here: what is collected for a line, and when it is written. What it must not know: how a partition is
-taken over or closed.
+Collects the partitions for a line and decides when it is written.
 """
 
 import asyncio
@@ -18,31 +17,31 @@ from muster.events.records import BrokenRecord
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LOST_REPORT_DELAY_S: Final = 1.0
-"""The delay of the log line about lost partitions, which names all that are lost within it."""
+"""Delay of the log line about lost partitions, which lists all that are lost within that time."""
 
 
 class ReadyLog:
-    """The partitions that are served since the last line."""
+    """The partitions that became served since the last line."""
 
     def __init__(self) -> None:
         self._ready: list[CoordinatorReady] = []
         self._offsets_read = 0
 
     def note(self, ready: CoordinatorReady, *, offsets_read: int) -> None:
-        """A partition is served from now on; so many records of offsets were read for it."""
+        """Note that a partition is served now, after reading this many offset records."""
         self._ready.append(ready)
         self._offsets_read += offsets_read
         log.debug("partition ready", partition=ready.partition, epoch=ready.owner_epoch, took_ms=ready.took_ms)
 
     def write(self) -> None:
-        """Write the line, if there is something to say."""
+        """Write the line if there is anything to report."""
         ready, self._ready = self._ready, []
         offsets_read, self._offsets_read = self._offsets_read, 0
         if ready:
             log.info(
                 "partitions ready",
                 partitions=sorted(each.partition for each in ready),
-                took_ms=max(each.took_ms for each in ready),  # they were read side by side
+                took_ms=max(each.took_ms for each in ready),  # they were read concurrently
                 events=sum(each.events_read for each in ready),
                 offsets=offsets_read,
                 groups=sum(each.groups for each in ready),
@@ -52,13 +51,13 @@ class ReadyLog:
 
 
 class LostLog:
-    """The partitions that were lost within a second, and are taken over again."""
+    """The partitions that were lost within a second and are being taken over again."""
 
     def __init__(self) -> None:
         self._lost: dict[int, str] = {}
 
     def note(self, number: int, error: Exception) -> None:
-        """A partition is lost; the line is written soon."""
+        """Note a lost partition; the line is written soon."""
         if not self._lost:
             asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._write)
         self._lost[number] = str(error)
@@ -69,16 +68,16 @@ class LostLog:
 
 
 class StopLog:
-    """The partitions that are stopped together, and have no CoordinatorStopped."""
+    """The partitions that were stopped together and have no CoordinatorStopped."""
 
     def __init__(self) -> None:
         self.failed: dict[int, str] = {}
-        """The errors of those in which it could not be written."""
+        """Errors of those in which it could not be written."""
         self.cut_short = 0
-        """The number of those whose writing took too long."""
+        """Number of those where writing it took too long."""
 
     def write(self) -> None:
-        """Write the lines, if there is something to say."""
+        """Write the lines if there is anything to report."""
         if self.failed:
             error = next(iter(self.failed.values()))
             log.warning("could not write CoordinatorStopped", partitions=sorted(self.failed), error=error)
@@ -87,7 +86,7 @@ class StopLog:
 
 
 def log_unreadable(owner: Owner, number: int, broken: BrokenRecord) -> str:
-    """Log that a partition is not served for a record that cannot be read; returns that in a sentence, for people."""
+    """Log that a partition is not served because of an unreadable record. Returns the same as a sentence."""
     location = owner.event_log.location
     helps = way_out(broken, owner.log_url)
     log.error(
@@ -102,9 +101,9 @@ def log_unreadable(owner: Owner, number: int, broken: BrokenRecord) -> str:
 
 
 def _former_owners(ready: Sequence[CoordinatorReady]) -> dict[str, dict[str, str]]:
-    """Why former owners owned the partitions no more, by their names, where that is known.
+    """How the former owners' ownership ended, by owner name, where known.
 
-    It may differ by partition: one that ends has let some go, and lost the others.
+    It can differ by partition: a process that ends may have released some partitions and lost others.
     """
     causes: dict[str, set[str]] = {}
     for each in ready:

@@ -3,8 +3,8 @@
     from            by               to
     NotAssigned     assigned         TakingOver
     TakingOver      served           Serving
-                    not_available    TakingOver     the log is not available: tried again
-                    unreadable       NotReadable    an owner's record in it cannot be read: served by nobody
+                    not_available    TakingOver     the log is not available: retried
+                    unreadable       NotReadable    an owner's record in it is unreadable: no process serves it
                     overtaken        NotAssigned    another process has claimed it
                     failed           Failed         the process ends, or the assignment was cancelled
     Serving         lost_for_now     TakingOver     the log is not available
@@ -15,8 +15,8 @@
     Closing         closed           NotAssigned
                     assigned         TakingOver     which waits until it is closed
 
-A transition is a method of the states that have it: mypy rejects any other. What belongs here: values. What it must
-not know: how a partition is taken over or closed. `OwnedPartitions` makes the tasks.
+A transition is a method of the states that have it: mypy rejects any other. States are plain values;
+`OwnedPartitions` creates the tasks.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ class NotAssigned(msgspec.Struct, frozen=True):
 
     @property
     def is_read(self) -> bool:
-        """Whether this process has read the partition, and was not told since that it is another's."""
+        """Whether this process has read the partition, and has not learned since that another process owns it."""
         return False
 
     def assigned(self, attempt: Task) -> "TakingOver":
-        """Take it over by this task."""
+        """Take it over with this task."""
         return TakingOver(attempt=attempt, is_read=False)
 
 
@@ -46,13 +46,13 @@ NOT_ASSIGNED: Final = NotAssigned()
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True):
-    """Not assigned any more, and not closed yet. A partition that is handed over is read until then."""
+    """No longer assigned, but not closed yet. A partition that is handed over counts as read until it is closed."""
 
     closing: Task
     is_read: bool
 
     def assigned(self, attempt: Task) -> "TakingOver":
-        """Take it over by this task, which waits for `closing` first."""
+        """Take it over with this task, which waits for `closing` first."""
         return TakingOver(attempt=attempt, closing=self.closing, is_read=False)
 
     def closed(self) -> NotAssigned:
@@ -61,22 +61,22 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assigned(msgspec.Struct, frozen=True, kw_only=True):
-    """Each state of a partition that this process is to serve."""
+    """Base of the states of a partition that this process is to serve."""
 
     @property
     def is_read(self) -> bool:
-        """As in NotAssigned."""
+        """See NotAssigned."""
         raise NotImplementedError
 
     def released(self, closing: Task) -> Closing:
-        """Give it up: it is assigned to another process, or this one stops."""
+        """Release it: it is assigned to another process, or this one stops."""
         return Closing(closing=closing, is_read=self.is_read)
 
 
 class TakingOver(Assigned, frozen=True, kw_only=True):
-    """Being taken over. `attempt`: the first attempt, or those that follow until one succeeds.
+    """Being taken over. `attempt`: the first attempt, or the retries after it.
 
-    `closing`: the end of the ownership before, for which an attempt waits.
+    `closing`: the end of the previous ownership, which the attempt waits for.
     """
 
     attempt: Task
@@ -84,15 +84,15 @@ class TakingOver(Assigned, frozen=True, kw_only=True):
     is_read: bool
 
     def served(self, ownership: OwnedPartition) -> "Serving":
-        """Serve it: it was taken over."""
+        """Serve it: the takeover succeeded."""
         return Serving(ownership=ownership)
 
     def not_available(self, attempts: Task) -> "TakingOver":
-        """Try again by this task: the log was not available."""
+        """Retry with this task: the log was not available."""
         return TakingOver(attempt=attempts, is_read=self.is_read)
 
     def unreadable(self, reason: str) -> "NotReadable":
-        """Leave it: a record of an owner cannot be read."""
+        """Leave it unserved: a record of an owner is unreadable."""
         return NotReadable(reason=reason, is_read=self.is_read)
 
     def overtaken(self) -> NotAssigned:
@@ -100,7 +100,7 @@ class TakingOver(Assigned, frozen=True, kw_only=True):
         return NOT_ASSIGNED
 
     def failed(self, reason: str) -> "Failed":
-        """Try no more."""
+        """Stop trying."""
         return Failed(reason=reason, is_read=self.is_read)
 
 
@@ -114,7 +114,7 @@ class Serving(Assigned, frozen=True, kw_only=True):
         return True
 
     def lost_for_now(self, attempts: Task, closing: Task) -> TakingOver:
-        """Close it, and take it over again: the log is not available."""
+        """Close it, and take it over again when the log is available."""
         return TakingOver(attempt=attempts, closing=closing, is_read=True)
 
     def deposed(self, closing: Task) -> Closing:
@@ -122,19 +122,19 @@ class Serving(Assigned, frozen=True, kw_only=True):
         return Closing(closing=closing, is_read=False)
 
     def failed(self, reason: str) -> "Failed":
-        """Serve it no more, as the process has to end."""
+        """Stop serving it because the process has to end."""
         return Failed(reason=reason, ownership=self.ownership, is_read=True)
 
 
 class NotReadable(Assigned, frozen=True, kw_only=True):
-    """Assigned, and served by nobody: a record of an owner cannot be read. `reason` is for people."""
+    """Assigned, but no process serves it: a record of an owner is unreadable. `reason` is human-readable."""
 
     reason: str
     is_read: bool
 
 
 class Failed(Assigned, frozen=True, kw_only=True):
-    """Served and taken over no more, as the process ends. `ownership`: to be closed yet. `reason` is for people."""
+    """Neither served nor retried: the process ends. `ownership`: still to be closed. `reason` is human-readable."""
 
     reason: str
     ownership: OwnedPartition | None = None

@@ -1,9 +1,9 @@
-"""Signs of life: a note every five seconds, beside the events, from which the next owner learns when this one ended.
+"""Signs of life: a record every five seconds, apart from the events, that tells the next owner when this one ended.
 
-What belongs here: writing this process's own, and finding the last one of another owner. There is one for the process,
-not for each partition; the log decides where it is kept. Signs must neither delay nor stop anything: each attempt has a
-timeout, and failures are counted, and logged once. While the log itself is away its outage is logged first; so there is
-a line only when no sign could be written for a minute.
+Writes this process's own signs and finds the last one of another owner. There is one per process, not per partition;
+the log decides where it is kept. Signs must neither delay nor stop anything: each attempt has a timeout, and failures
+are counted, and logged once. An outage of the log itself is logged earlier than that, so failures are logged only when
+no sign could be written for a minute.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class SignsOfLife:
         self._serves = serves
         self._left_ms: int | None = None
         self._found: Mapping[str, int] = {}
-        """The last signs of other owners, and of a former process of this one's name, as they were read last."""
+        """The last signs read: those of other owners, and of a former process with the name of this one."""
         self._found_ms: int | None = None
         self._reading = asyncio.Lock()
         self._not_read_before_ms = 0
@@ -48,13 +48,12 @@ class SignsOfLife:
         self._is_said = False
 
     def begin(self) -> None:
-        """Leave signs from now on, in the background; the former owners' signs were read before."""
+        """Write signs in the background from now on. The former owners' signs have been read by now."""
         if self._leaving is None and self._log.format_level >= SIGNS_OF_LIFE_FROM_LEVEL:
             self._leaving = asyncio.create_task(self._leave(), name="signs-of-life")
             self._leaving.add_done_callback(_report_bug)
 
     async def stop(self) -> None:
-        """Stop leaving signs."""
         tasks = [task for task in (self._leaving, self._reading_ahead) if task is not None]
         for task in tasks:
             task.cancel()
@@ -62,13 +61,13 @@ class SignsOfLife:
             await asyncio.wait(tasks)
 
     def read_ahead(self) -> None:
-        """Begin to read the signs of other owners, for which takeovers that begin now are going to ask."""
+        """Start reading the signs of other owners, which the takeovers that start now will need."""
         if self._reading_ahead is None or self._reading_ahead.done():
             self._reading_ahead = asyncio.create_task(self._read_unless_new(), name="read-signs-of-life")
             self._reading_ahead.add_done_callback(_report_bug)
 
     async def last_of(self, owner: str) -> int | None:
-        """Return the wall time (ms) of the owner's last sign; None: none is known. Raises nothing of the log's."""
+        """Return the wall time (ms) of the owner's last sign; None if unknown. Never raises errors of the log."""
         if owner == self._owner and self._left_ms is not None:
             return self._left_ms
         await self._read_unless_new()
@@ -127,7 +126,7 @@ class SignsOfLife:
 
 
 def _report_bug(task: "asyncio.Task[None]") -> None:
-    """Report a bug of ours; the groups are served all the same."""
+    """Log an internal error; the groups are served all the same."""
     with contextlib.suppress(asyncio.CancelledError):
         bug = task.exception()
         if bug is not None:

@@ -1,6 +1,6 @@
-"""Slow appends: those that have not been answered for long, by partition, and what they wait for.
+"""Slow appends: those not acknowledged for a long time, by partition, and what they wait for.
 
-What belongs here: reporting them in /readyz and in log lines until they are answered, or fail.
+They are reported in /readyz and in log lines until they are acknowledged or fail.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ from muster.events.log.base import EventLog
 log = structlog.get_logger(__name__)
 
 SLOW_APPEND_S: Final = 10.0
-"""An append that has waited for so long is reported; the log's own timeout is longer."""
+"""An append is reported after this time; the log's own timeout is longer."""
 CHECK_INTERVAL_S: Final = 1.0
 
 
 class _Slow(msgspec.Struct):
-    """The partitions whose appends wait for the same, and the longest wait."""
+    """Partitions whose appends wait for the same broker or file, and the longest wait."""
 
     partitions: list[int]
     waited_s: float
 
 
 class SlowAppends:
-    """Reports appends of the `owned` partitions that have been unanswered for long."""
+    """Reports slow appends of the `owned` partitions."""
 
     def __init__(self, event_log: EventLog, owned: Callable[[], Mapping[int, OwnedPartition]]) -> None:
         self._log = event_log
         self._owned = owned
         self._reported: dict[int, float] = {}
-        """The partitions that were reported, and when their appends began, on the loop's clock."""
+        """The reported partitions and when their appends started, by the event loop's clock."""
 
     @property
     def reason(self) -> str | None:
-        """The slow appends, for people; None without any. Thread-safe."""
+        """Human-readable description of the slow appends; None if there are none. Thread-safe."""
         reasons = [
             f"an append to the event log {waits_for.log} has waited for {int(slow.waited_s)} s (partition "
             f"{', '.join(map(str, slow.partitions))}): {waits_for.whom} has not answered"
@@ -47,9 +47,9 @@ class SlowAppends:
         return "; ".join(reasons) or None
 
     async def watch(self) -> None:
-        """Log a line when an append is slow, and one when it is answered after all; runs for ever.
+        """Log a line when an append is slow, and another when it is acknowledged after all; runs for ever.
 
-        A disk that does not answer, and an append that fails, are reported elsewhere.
+        An unresponsive disk and failed appends are reported elsewhere.
         """
         now_s = asyncio.get_running_loop().time
         while True:

@@ -1,11 +1,11 @@
-"""Snapshots of all partitions in a folder, so that a process that starts again reads what is new, and no history.
+"""Snapshots of all partitions in a folder, so that a process that restarts only reads what is new.
 
-What belongs here: when a partition is saved, its file, and what is said of one that cannot be used. What it must not
-know: the bytes (events/snapshot.py), and what is read behind them.
+Decides when a partition is saved and to which file, and logs snapshots that cannot be used. The format is in
+events/snapshot.py.
 
-Each minute every partition is saved: one that is followed as it was read (followed_topic.py), one that is owned as it
-is durable between two writes. It is written in slices, and to the disk by a thread: a file beside the last one, which
-it replaces when all of it is there. A snapshot says the same whoever wrote it, so processes may share a folder.
+Every partition is saved once a minute: a followed one as it was read (followed_topic.py), an owned one as it is durable
+between two writes. A snapshot is built in slices and written to disk by a thread: to a new file that replaces the last
+one when it is complete. Its content does not depend on the process that wrote it, so processes may share a folder.
 """
 
 import asyncio
@@ -40,28 +40,28 @@ from muster.events.snapshot import (
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CUT_TIMEOUT_S: Final = 5.0
-"""How long a partition may take to come to a moment between two writes; if it does not, it is saved the next time."""
+"""How long to wait for a partition to be between two writes; after that it is saved the next time."""
 REST_TIMES: Final = 20
-"""A pause is so many times as long as saving took, where that is longer than the interval."""
+"""The pause is this many times the duration of saving, if that is longer than the interval."""
 
 InThread = Callable[..., Awaitable[Any]]
 
 
 class SnapshotFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Where snapshots are, and how often they are written."""
+    """The folder of the snapshots, and how often they are written."""
 
     folder: Path
     interval_ms: int
 
     def prepare(self) -> None:
-        """Make the folder if it is missing, and see that it can be written in. Raises OSError."""
+        """Create the folder if it is missing, and check that it is writable. Raises OSError."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self.folder):
             pass
 
 
 class Snapshots:
-    """Saves and loads snapshots of the `owned` partitions. `in_thread` runs what waits for the disk."""
+    """Saves and loads snapshots of the `owned` partitions. `in_thread` runs blocking disk I/O."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Snapshots:
         self._in_thread = in_thread
         self._throttle = LogThrottle(owner.clock.monotonic_ms)
         self.standbys: Standbys[Loading] | None = None
-        """The partitions that are followed, if there are any."""
+        """The partitions that are followed, if any."""
 
     def file_of(self, number: int) -> Path:
         """The file of a partition's snapshot."""
         return self._at.folder / f"{self._owner.event_log.location}-{number}.snapshot"
 
     async def load(self, number: int) -> Standby[Loading] | None:
-        """Return the state of a partition by its snapshot, to read on from there; None: there is none to be used."""
+        """Return the state in a partition's snapshot, to continue reading from there; None: there is no usable one."""
         try:
             data = await self._in_thread(_read, self.file_of(number))
             if data is None:
@@ -101,7 +101,7 @@ class Snapshots:
         return None
 
     async def keep(self) -> None:
-        """Save all partitions again and again, for ever."""
+        """Save all partitions repeatedly, for ever."""
         interval_s, now_s = self._at.interval_ms / 1000, asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(interval_s)
@@ -110,7 +110,7 @@ class Snapshots:
             await asyncio.sleep(max(0.0, REST_TIMES * (now_s() - since_s) - interval_s))
 
     async def save_all(self) -> None:
-        """Save each partition that can be saved at the moment; what fails is said, and tried again the next time."""
+        """Save each partition that can be saved now; failures are logged, and retried the next time."""
         for number in range(self._owner.event_log.partitions):
             try:
                 await self._save(number)
@@ -184,7 +184,7 @@ class Snapshots:
                     await self._write(number, standby.loading, at_end_ms, is_still=lambda: still(number, standby))
 
     async def _cut(self, ownership: OwnedPartition) -> Loading | None:
-        """Take the state of an owned partition between two writes, and find the record that stands before it."""
+        """Take the state of an owned partition between two writes, and find the record before it."""
         async with asyncio.timeout(CUT_TIMEOUT_S):
             projector = await ownership.durable_state()
         if projector is None:
@@ -217,7 +217,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _replace(file: Path, pieces: Sequence[bytes]) -> None:
-    """Write a file that is there wholly or not at all, also when the machine ends meanwhile."""
+    """Replace a file atomically, so that it is complete even after a crash of the machine."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".new")  # of mode 0600
     try:
         with open(descriptor, "wb") as beside:  # noqa: PTH123 -- a descriptor

@@ -1,1 +1,1 @@
-"""One owned partition: its groups, requests to them, their deadlines, what it appends."""
+"""One owned partition: its groups, requests to them, their deadlines, its appends."""

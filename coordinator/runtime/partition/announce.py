@@ -1,4 +1,4 @@
-"""Metrics and log lines for operators, for events that have just become durable."""
+"""Metrics and log lines for events that have just become durable."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,6 @@ log = structlog.get_logger(__name__)
 
 
 def announce(events: Iterable[AnyEvent]) -> None:
-    """Count, and log, events that have just become durable."""
     for event in events:
         if isinstance(event, RebalanceStarted):
             REBALANCES.labels(event.why.cause.value).inc()

@@ -1,12 +1,11 @@
-"""The lease under which a partition's answers leave: a deposed owner must not answer from memory for long.
+"""The lease under which a partition's responses are sent: a deposed owner must not respond from memory for long.
 
-What belongs here: until when answers may leave, and those that wait for the next proof. What it must not know: how
-ownership is proven.
+Keeps the time until which responses may be sent, and the responses that wait for the next proof of ownership.
 
-An owner learns that it was deposed when it appends, and most answers append nothing. So each proof, an append or a
-repeated one, gives it a lease, which counts from the moment when the proof was *sent*: another owner can have claimed
-the partition only after that. The clock runs on while the machine is suspended. A new owner changes nothing until the
-leases of former owners must be over (old_leases.py).
+An owner learns that it was deposed when it appends, and most responses append nothing. So each proof, an append or a
+repeated one, gives it a lease, which starts when the proof was *sent*: another owner can have claimed the partition
+only after that. The clock keeps running while the machine is suspended. A new owner changes nothing until the leases of
+former owners must be over (former_owners.py).
 """
 
 import asyncio
@@ -15,18 +14,18 @@ from collections.abc import Callable
 from typing import Final
 
 HELD_MS: Final = 1_000
-"""The longest that an answer waits for a proof; then it is COORDINATOR_NOT_AVAILABLE."""
+"""How long a response waits for a proof; after that it is COORDINATOR_NOT_AVAILABLE."""
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_clock_ms() -> int:
-    """The time since the machine was started, with the time that it was suspended, where there is such a clock."""
+    """Time since boot, including the time suspended, where the platform has such a clock."""
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
 class AnswerLease:
-    """Holds back answers while ownership is unproven. Calls `want_proof` when answers wait for a proof."""
+    """Delays responses while ownership is unproven. Calls `want_proof` when responses wait for a proof."""
 
     def __init__(self, lease_ms: int, boot_ms: Callable[[], int]) -> None:
         self.lease_ms = lease_ms
@@ -36,7 +35,7 @@ class AnswerLease:
         self._held: dict[Callable[[bool], None], asyncio.TimerHandle] = {}
         self._is_over = False
         self.reading_ms: int | None = None
-        """The reading of the loop's clock under which it was looked at last: then it covered, or this is None."""
+        """The event loop's clock reading of the last check; None unless the lease covered it."""
 
     @property
     def is_over(self) -> bool:
@@ -45,17 +44,17 @@ class AnswerLease:
 
     @property
     def covers(self) -> bool:
-        """Whether an answer may leave now."""
+        """Whether a response may be sent now."""
         return self.now_ms() < self._until_ms
 
     @property
     def left_ms(self) -> int:
-        """How long answers may leave without another proof. Thread-safe."""
+        """How long responses may be sent without another proof. Thread-safe."""
         return max(0, self._until_ms - self.now_ms())
 
     def covers_at(self, reading_ms: int) -> bool:
-        """The same, computed once for all answers under one reading of the loop's clock, as of 64 heartbeats."""
-        if reading_ms is not self.reading_ms:  # the number itself: another reading may give an equal one
+        """Like `covers`, but computed once per clock reading of the event loop, e.g. for 64 heartbeats."""
+        if reading_ms is not self.reading_ms:  # the identical object: another reading may give an equal number
             self.reading_ms = reading_ms if self.now_ms() < self._until_ms else None
         return self.reading_ms is not None
 
@@ -65,15 +64,15 @@ class AnswerLease:
         return self.now_ms() >= self._until_ms - self.lease_ms // 2
 
     def proven(self, sent_ms: int) -> None:
-        """Note a proof that was sent at that time; what waits may leave if that is recent enough."""
+        """Note a proof that was sent at this time; if it is recent enough, waiting responses are sent."""
         self._until_ms = max(self._until_ms, sent_ms + self.lease_ms)
         if self._held and self.covers and not self._is_over:
             self._give_held(is_covered=True)
 
     def when_covered(self, give: Callable[[bool], None]) -> None:
-        """Call `give` with True when an answer may leave, now or later, or with False if that takes too long."""
+        """Call `give` with True when a response may be sent, now or later, or with False if that takes too long."""
         if self._is_over:
-            give(False)  # noqa: FBT003 -- it says which of the two it is
+            give(False)  # noqa: FBT003 -- the only argument
         elif self.covers:
             give(True)  # noqa: FBT003 -- as above
         else:
@@ -81,7 +80,7 @@ class AnswerLease:
             self.want_proof()
 
     def end(self) -> None:
-        """Let no more answers leave: the partition is given up."""
+        """Send no more responses: the partition was given up."""
         self._is_over = True
         self._until_ms = 0
         self.reading_ms = None

@@ -1,16 +1,17 @@
-"""Processing of a group's commands, a slice at a time.
+"""Processing of a group's commands, in slices.
 
     queue -> decided in order, on the state as decided so far
           -> nothing to write: effective at once
           -> something to write: added to a batch for the outbox, effective when it is durable
-          -> the replies leave, in order
+          -> the replies are sent, in order
 
-After a slice of some milliseconds other groups and connections have their turn, then the group goes on. While a batch
-is stored the group's next commands queue, and share the next batch: many joins of one group cost one append. A batch
-that is too large for the log is decided again, command by command, so that only the culprit fails.
+After a slice of some milliseconds other groups and connections get their turn before the group continues. While a
+batch is being stored, the group's next commands are queued and share the next batch: many joins of one group cost one
+append. If a batch is too large for the log, its commands are decided again one by one, so that only the one that is
+too large fails.
 
-A member's session runs from the moment that its answer can leave (see `group/extensions.py`). A deadline that has
-passed is decided behind all commands that were queued in the group before.
+A member's session starts when its response can be sent (see `group/extensions.py`). An expired deadline is decided
+after all commands that were queued in the group before it.
 
 Nothing here awaits: between reading a group and changing it no other code runs.
 """
@@ -59,21 +60,23 @@ log = structlog.get_logger(__name__)
 
 BATCH_COMMANDS_MAX = 1_000
 BATCH_EVENTS_MAX = 10_000
-"""The limits of a batch; further commands wait for the next one."""
+"""Limits of a batch; further commands wait for the next one."""
 
 ENCODED_AT_ONCE = 50
-"""Events encoded in one step; each takes some 10 to 20 µs."""
+"""Events encoded in one step; each takes 10 to 20 µs."""
 
 RETRY_DEADLINE_MS = 1_000
-"""The pause after a failed decision of a deadline, so that it is not tried again at once and for ever."""
+"""Pause after a failed decision about a deadline, so that it is not retried in a tight loop."""
 
 
 class CommandProcessor:
     """Decides the commands of all groups of one partition. `epoch`: the owner epoch of new decisions.
 
-    Callbacks: `lost` with an error of ours after which a group cannot go on; `schedule` with a group and a time when
-    its deadlines are to be looked at; `changed` when a group has changed, before anybody is answered; `idle` when its
-    queue is empty.
+    Callbacks: `lost` receives an internal error after which a group cannot continue; `schedule` receives a group and
+    the
+    time of its next deadline check; `changed` is called when a group has changed, before any response is sent; `idle`
+    is
+    called when the group's queue is empty.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class CommandProcessor:
         self._rebalance_lines = RebalanceLines(clock.monotonic_ms)
         self._is_closed = False
         self.puts_off = False
-        """Whether commands that would change something are put off: a former owner may still answer from memory."""
+        """Whether writes are deferred, because a former owner may still respond from memory."""
 
     def close(self) -> None:
         """Stop deciding; a batch that is being stored takes no effect here."""
@@ -122,20 +125,20 @@ class CommandProcessor:
         self._rebalance_lines.end_minute()
 
     def enqueue(self, context: GroupContext, command: AnyCommand | CheckDeadlines) -> None:
-        """Queue a command behind those of the group."""
+        """Queue a command behind the group's other commands."""
         context.queue.append(command)
         if not context.busy:
             self.work(context)
 
     def decide_put_off(self, context: GroupContext) -> None:
-        """Decide what was put off, in its order, before what has come since."""
+        """Decide the deferred commands in order, before later ones."""
         context.queue.extendleft(reversed(context.put_off))
         context.put_off.clear()
         if not context.busy:
             self.work(context)
 
     def work(self, context: GroupContext) -> None:
-        """Process the group's queue, for a slice at most; the rest follows when others have had their turn."""
+        """Process the group's queue for at most one slice; the rest follows after other work has had its turn."""
         context.busy = True
         ends_ms = self._clock.monotonic_ms() + SLICE_MS
         try:
@@ -152,7 +155,7 @@ class CommandProcessor:
             yield 1
 
     def moment(self) -> Moment:
-        """Return the present moment, for a query."""
+        """Return the current time and counters, for a query."""
         wall_ms = self._clock.wall_ms()
         return Moment(
             now_ms=self._clock.monotonic_ms(),
@@ -163,16 +166,17 @@ class CommandProcessor:
         )
 
     def note_moment(self) -> Moment:
-        """Return the present moment, for a decision, and note it for the retention.
+        """Return the current time and counters, for a decision, and note the time for offset retention.
 
-        A clock that is behind between two sweeps would go unnoticed, with what is recorded by it.
+        Otherwise a clock that jumps back between two sweeps would go unnoticed, and so would the timestamps recorded
+        with it.
         """
         moment = self.moment()
         self._retention_clock.note(moment.now_ms, moment.wall_ms)
         return moment
 
     def know_incarnation(self, incarnation: int) -> None:
-        """Note the incarnation of a group that was created by something else than a decision."""
+        """Note the incarnation of a group that was created by something other than a decision."""
         self.incarnation_max = max(self.incarnation_max, incarnation)
 
     # ---- a step --------------------------------------------------------------------------------------
@@ -183,7 +187,7 @@ class CommandProcessor:
         if context.replies:
             self._waiting.release(context.replies.popleft())
         elif batch is None and context.expiry_due and not self._puts_off(context):
-            # Nothing of the group is under way, so these are all its offsets.
+            # The group has no work in progress, so these are all its offsets.
             context.expiry_due = False
             offsets, wall_ms = self._committed(context.group_id), self._retention_clock.observe()
             self._decide(context, ExpireOffsets(group_id=context.group_id, offsets=offsets, wall_ms=wall_ms))
@@ -207,7 +211,7 @@ class CommandProcessor:
             soft = context.soft if context.batch is None else context.batch.soft
             passed = due(context.group_id, soft, command.at_ms)
             context.queue.extendleft(reversed(passed))
-            if not passed:  # else what they change is scheduled, or when the queue is empty
+            if not passed:  # otherwise their decisions reschedule it, or the empty queue does
                 self._schedule(context.group_id, soft.next_deadline_ms())
         else:
             self._decide(context, command)
@@ -220,8 +224,9 @@ class CommandProcessor:
         try:
             decision = decide(command, group, soft, moment, self._settings)
         except Exception:
-            # A bug of ours. Rules change nothing but the decision they were about to return, so nothing is half
-            # done: the sender gets UNKNOWN_SERVER_ERROR and everybody else is served on, as in Kafka (G24).
+            # A bug of ours. Rules change nothing but the decision they were about to return, so nothing is half done:
+            # the
+            # sender gets UNKNOWN_SERVER_ERROR and all other requests are still served, as in Kafka (G24).
             log.exception("a rule failed", group_id=command.group_id, command=repr(command))
             self._fail(context, command)
             return
@@ -235,7 +240,7 @@ class CommandProcessor:
         if decision.refreshed_session is not None and isinstance(command, Request):
             caller = command.caller
             decision.refreshed_session.refresh(caller.arrived_ms, caller.connection, answered_ms=moment.now_ms)
-            # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).
+            # A restarted member may have asked for a shorter session than the old process did: it ends earlier (ST8).
             self._schedule(context.group_id, decision.refreshed_session.deadline_ms)
         if batch is None and not decision.events and not _change_of_offsets(decision):
             self._take_effect(context, (command,), (decision,), moment.now_ms)
@@ -244,8 +249,9 @@ class CommandProcessor:
             batch = Batch(group=group, soft=soft, began_ms=moment.now_ms, is_alone=is_alone, events=deque())
             context.batch = batch
             context.invalidate_tickets()
-        # A group that is made anew waits until the offsets of the former one are gone: they are written after the
-        # events, and whoever takes over in between has to see that the group is not there.
+        # A group that is created again waits until the offsets of the deleted one are gone: offsets are written after
+        # the
+        # events, and a process that takes over in between must see that the group was deleted.
         batch.is_alone |= decision.group is None
         batch.group, batch.soft = decision.group, decision.soft
         batch.commands.append(command)
@@ -253,15 +259,15 @@ class CommandProcessor:
         batch.events.extend(decision.events)
 
     def _puts_off(self, context: GroupContext) -> bool:
-        return self.puts_off or bool(context.put_off)  # what was put off comes before what has come since
+        return self.puts_off or bool(context.put_off)  # deferred commands come before later ones
 
     def _fail(self, context: GroupContext, command: AnyCommand) -> None:
-        """Answer a command that failed through our fault with UNKNOWN_SERVER_ERROR; nothing else changes."""
+        """Answer a command that failed because of a bug with UNKNOWN_SERVER_ERROR; nothing else changes."""
         if isinstance(command, Deadline):
             context.no_deadline_before_ms = self._clock.monotonic_ms() + RETRY_DEADLINE_MS
         context.replies.extend(error_replies(command, ErrorCode.unknown_server_error))
 
-    # ---- what has to be durable first ----------------------------------------------------------------
+    # ---- appends -------------------------------------------------------------------------------------
 
     def _encode_some(self, context: GroupContext, batch: Batch) -> None:
         try:
@@ -269,7 +275,7 @@ class CommandProcessor:
             batch.records += records_of(some, self._format_level)
         except Exception:
             context.batch = None
-            if len(batch.commands) > 1:  # one by one, so that the culprit is named, and fails alone
+            if len(batch.commands) > 1:  # one by one, so that the faulty command is logged, and fails alone
                 _decide_again(context, batch)
             else:
                 (command,) = batch.commands
@@ -342,7 +348,7 @@ class CommandProcessor:
 
 
 def _has_room(context: GroupContext, batch: Batch) -> bool:
-    """Whether the batch may take another command."""
+    """Return whether the batch has room for another command."""
     if batch.is_alone or context.one_by_one or context.expiry_due:
         return False
     decided, events = len(batch.commands), len(batch.records) + len(batch.events)

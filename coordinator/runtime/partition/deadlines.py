@@ -1,11 +1,11 @@
 """The deadlines of a partition: one heap, one timer.
 
-There is no timer per member. A group has one entry in the heap, for the earliest of its deadlines; a heartbeat moves a
-deadline in place, which is noticed when the entry comes up. Stale entries, as of deleted groups, are removed when they
-are most of the heap: they may be due in half an hour only, and have ids of 32 kB. `due` is called with the group of an
-entry that has come up, after all requests that had arrived by then were processed (`when_caught_up`), so that no member
-expires while its heartbeat waits behind other requests. If the timer is so late that the machine must have stood still,
-`paused` is called instead, and nothing is due until `begin` is called again.
+There is no timer per member. A group has one entry in the heap, for its earliest deadline; a heartbeat moves a deadline
+in place, which is noticed when the entry is due. Stale entries, e.g. of deleted groups, are removed once they are the
+majority: they may not be due for half an hour, and their group ids can have 32 kB. `due` is called with the group of an
+entry that is due, after all requests that had arrived by then were processed (`when_caught_up`), so that no member
+expires while its heartbeat waits behind other requests. If the timer is so late that the machine must have been
+suspended or stalled, `paused` is called instead, and nothing is due until `begin` is called again.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from muster.coordinator.load.slices import SLICE_MS
 from muster.events.ids import GroupId
 
 PAUSE_MS = 1_000
-"""A timer that is later than this means that the machine stood still, so no session expires for it."""
+"""A timer later than this means that the machine stalled, so no session expires because of it."""
 
 GRACE_S = 0.005
-"""The delay before deadlines are decided, in which requests that have arrived are read."""
+"""Delay before deadlines are decided, in which requests that have already arrived are read."""
 
 STALE_MIN = 64
-"""Stale entries are not removed while there are fewer."""
+"""Stale entries are kept while there are fewer than this."""
 
 
 class Deadlines:
@@ -56,7 +56,7 @@ class Deadlines:
             self._set_timer(self._heap[0][0])
 
     def schedule(self, group_id: GroupId, deadline_ms: float) -> None:
-        """Schedule a check of the group's deadlines; an earlier one stays."""
+        """Schedule a check of the group's deadlines, unless an earlier one is scheduled."""
         if deadline_ms == math.inf or deadline_ms >= self._scheduled.get(group_id, math.inf):
             return
         self._scheduled[group_id] = deadline_ms
@@ -77,7 +77,7 @@ class Deadlines:
         self._heap.clear()
 
     def _throw_out_stale(self) -> None:
-        """Keep one entry for each group, if the others are more."""
+        """Keep only one entry per group, once most entries are stale."""
         if len(self._heap) > 2 * len(self._scheduled) + STALE_MIN:
             self._heap = [(deadline_ms, group_id) for group_id, deadline_ms in self._scheduled.items()]
             heapq.heapify(self._heap)
@@ -85,7 +85,7 @@ class Deadlines:
     def _set_timer(self, due_ms: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # What is overdue when it is scheduled is not late because of the machine.
+        # A deadline that is already overdue when it is scheduled does not mean that the machine stalled.
         now_ms = self._clock.monotonic_ms()
         self._timer_due_ms = max(due_ms, now_ms)
         delay_s = (self._timer_due_ms - now_ms) / 1000
@@ -114,7 +114,7 @@ class Deadlines:
             return
         now_ms = self._clock.monotonic_ms()
         try:
-            # For a slice; then others have their turn.
+            # For one slice; then other work has its turn.
             while self._heap and self._heap[0][0] <= now_ms and self._clock.monotonic_ms() < now_ms + SLICE_MS:
                 deadline_ms, group_id = heapq.heappop(self._heap)
                 if self._scheduled.get(group_id) == deadline_ms:

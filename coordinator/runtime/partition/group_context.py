@@ -1,8 +1,4 @@
-"""The runtime's context of a group: its queue of commands, its batch that is not yet durable, and heartbeat tickets.
-
-What belongs here: what a partition keeps for each group beside the group itself. What it must not know: how a command
-is decided, and how events become durable.
-"""
+"""The runtime's context of a group: its queue of commands, its batch that is not yet durable, and heartbeat tickets."""
 
 from collections import deque
 from collections.abc import Callable
@@ -23,36 +19,36 @@ from muster.events.records import Record
 from muster.events.state import Group, GroupState
 
 GenerationListener = Callable[[GroupId, int, bool], None]
-"""Called with a group's id, its generation, and whether it is in use: by members, pending members, or a join phase.
+"""Called with a group's id, its generation, and whether it has members, pending members, or a join phase.
 
-It is called when one of them has changed and is durable, before anybody is answered; for a deleted group: 0, False.
+It is called when one of these has changed and is durable, before any response is sent; for a deleted group: 0, False.
 """
 
 
 def ignore_generations(_group_id: GroupId, _generation_id: int, _is_in_use: bool) -> None:
-    """Do nothing: the default, where no cluster upstream has to know of the groups."""
+    """Do nothing: the default, where no cluster upstream needs to know of the groups."""
 
 
 AskAboutSilence = Callable[[GroupId, Callable[[Unheard | None], None]], None]
-"""Called before sessions of a group expire; calls back, now or later, with when its members could not be heard the
-last time; None: never.
+"""Called before sessions of a group expire. Calls back, now or later, with the time of the last outage in which its
+members could not reach us; None if there was none.
 """
 
 
 def members_reachable(_group_id: GroupId, explain: Callable[[Unheard | None], None]) -> None:
-    """Expire silent members at once: the default, where clients are connected to this process directly."""
+    """Let silent members expire immediately: the default, where clients connect directly to this process."""
     explain(None)
 
 
 class CheckDeadlines(Command, frozen=True, kw_only=True):
-    """Decide the deadlines that had passed at `at_ms`, after all commands queued before are answered."""
+    """Decide the deadlines that had passed at `at_ms`, after all commands that were queued before."""
 
     at_ms: int
     """The time of queueing (monotonic). A member whose deadline passed later may have a request behind this command."""
 
 
 class Batch(msgspec.Struct, kw_only=True, eq=False):
-    """The decisions of a group that are not durable yet, all or none of which take effect; Kafka's CoordinatorBatch.
+    """The decisions of a group that are not durable yet, which take effect together; like Kafka's CoordinatorBatch.
 
     `group` and `soft` are as decided so far. `began_ms`: when the first of `commands` was decided (monotonic).
     `is_alone`: no further command may share the batch.
@@ -65,17 +61,18 @@ class Batch(msgspec.Struct, kw_only=True, eq=False):
     decisions: list[Decision] = []
     is_alone: bool = False
     events: deque[AnyEvent]
-    """The events that are not encoded into `records` yet."""
+    """Events that are not encoded into `records` yet."""
     records: list[Record] = []
 
 
 class GroupContext(msgspec.Struct, kw_only=True, eq=False):
     """The runtime's state of one group. `version` grows with each possible change, which invalidates heartbeat tickets.
 
-    `busy`: the group is worked on, or its batch is being stored, and new commands queue. `replies` leave next.
-    `one_by_one`: so many of the next commands have a batch of their own. `no_deadline_before_ms`: see
-    `RETRY_DEADLINE_MS`. `deadline_check_queued`: a CheckDeadlines is in the queue. `expiry_due`: the sweep has come to
-    the group, and ExpireOffsets is not decided yet. `last_notified`: the arguments of the last call of the listener.
+    `busy`: the group is being processed, or its batch is being stored, and new commands queue. `replies` are sent next.
+    `one_by_one`: this many of the next commands get a batch of their own. `no_deadline_before_ms`: see
+    `RETRY_DEADLINE_MS`.
+    `deadline_check_queued`: a CheckDeadlines is in the queue. `expiry_due`: the sweep has reached the group, and
+    ExpireOffsets is not decided yet. `last_notified`: the arguments of the listener's last call.
     """
 
     group_id: GroupId
@@ -94,7 +91,7 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
     rebalance: UnderWay | None = None
     """The rebalance that has not ended, for the log and the metrics."""
     put_off: list[AnyCommand] = []
-    """Commands that would change something, and wait until no former owner may answer from memory."""
+    """Deferred commands: they would change something while a former owner may still respond from memory."""
     when_changed: list[Callable[[], None]] = []
     """Called once, when the version grows."""
 
@@ -107,11 +104,12 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
                 changed()
 
     def notify(self, on_generation: GenerationListener) -> None:
-        """Call the listener if the generation, or whether the group is in use, has changed."""
+        """Call the listener if the generation has changed, or whether the group is in use."""
         current = (0, False)
         if self.group is not None:
-            # Joins are parked by members, and held beside members, so these count. A join phase that has lost all its
-            # members is not over: until it is, the group refuses commits that an Empty one accepts (OC8).
+            # Joins are parked by members, and held only beside members, so members cover both. A join phase that has
+            # lost all
+            # its members is not over: until it is, the group refuses commits that an Empty one accepts (OC8).
             is_over = self.group.state is not GroupState.PREPARING_REBALANCE
             current = (self.group.generation_id, bool(self.group.members or self.soft.pending_members) or not is_over)
         elif self.last_notified is None:
@@ -141,7 +139,7 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
         lease = self.lease
         if lease is not None and lease.reading_ms is not now_ms and not lease.covers_at(now_ms):
             return False
-        if now_ms >= self.session.last_seen_ms:  # another process may tell late that it has answered
+        if now_ms >= self.session.last_seen_ms:  # another process may report late that it has answered
             self.session.refresh(now_ms, self.connection)
         return True
 

@@ -1,8 +1,7 @@
-"""Static members that come back with another subscription: nobody rebalances, as in Kafka, so a line says so.
+"""Logs static members that rejoin with another subscription: as in Kafka, this causes no rebalance.
 
-They are given the assignment that they had, and what they subscribe beside that has no consumer until the next
-rebalance.
-In each group ten members have lines of their own, one a minute; its others share one.
+They get the assignment that they had, and newly subscribed topics have no consumer until the next rebalance. In each
+group ten members get their own log lines, one a minute; the others share one.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +28,7 @@ class KeptAssignments:
         self._throttle = NamesThrottle(monotonic_ms)
 
     def note(self, events: Iterable[AnyEvent], before: Group | None) -> None:
-        """Report those of these events, which are durable. `before`: the group as it stood before them."""
+        """Report those among these durable events. `before`: the group before the events."""
         for event in events:
             if isinstance(event, StaticMemberReplaced) and event.why.cause is Cause.STATIC_RESTART_ABSORBED:
                 replaced = None if before is None else before.members.get(event.replaced_member_id)
@@ -56,7 +55,7 @@ class KeptAssignments:
 
 
 def _named(**topics: frozenset[str]) -> dict[str, list[str]]:
-    """The fields that have a topic."""
+    """Return the fields that have a topic."""
     return {field: sorted(named)[:NAMES_MAX] for field, named in topics.items() if named}
 
 

@@ -1,16 +1,14 @@
-"""The outbox makes events and offsets durable, so that the replies that wait for them may leave.
+"""The outbox makes events and offsets durable, so that the replies that wait for them can be sent.
 
 A *write unit* is the batch of one group: the events of one or more decisions, and changes of its offsets. Units of many
-groups that are submitted while an append is under way share the next one. A unit's offsets are written after its
-events, so that no offset is durable for a group that is not. Between two appends a step may run, which switches to
-another writer of the same owner.
+groups that are submitted during an append share the next one. A unit's offsets are written after its events, so that no
+offset is durable for a group that is not. Between two appends a step may run, e.g. one that switches to another writer
+of the same owner.
 
     submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
                  -> Deposed, LogUnavailable: lost(error), and no unit is settled any more
 
 A coroutine that waits for an append or for its step gets OutboxEnded then, and also after `close`.
-
-What it must not know: groups, and replies.
 """
 
 import asyncio
@@ -40,7 +38,7 @@ UNITS_PER_APPEND_MAX = 1_000
 
 
 class WriteUnit(msgspec.Struct, kw_only=True, eq=False):
-    """One group's batch. `settled` is called once: with None when all is durable, or with why it can never be."""
+    """One group's batch. `settled` is called once: with None when all is durable, or with why it never can be."""
 
     transition: Transition
     offsets: tuple[OffsetsChange, ...]
@@ -48,7 +46,7 @@ class WriteUnit(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """The write in progress, of offsets or of events; `began_s` is by the clock of the loop."""
+    """The write in progress, of offsets or of events; `began_s` is by the event loop's clock."""
 
     of_offsets: bool
     began_s: float
@@ -72,11 +70,11 @@ class Outbox:
         self._writer = writer
         self._lease = lease
         self.appended_ms = 0 if lease is None else lease.now_ms()
-        """When the last append was sent, by the clock of the lease."""
+        """When the last append was sent, by the lease's clock."""
         self._offsets = offsets
         self._lost = lost
         self.strangers_noticed: Callable[[range], None] | None = None
-        """Called with a range of offsets among which somebody else has appended."""
+        """Called with a range of offsets that contains foreign records."""
         self._waiting: list[WriteUnit] = []
         self._steps: list[tuple[Callable[[], Awaitable[None]], bool, asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
@@ -89,7 +87,7 @@ class Outbox:
 
     @property
     def writer(self) -> LogWriter:
-        """The present writer."""
+        """The current writer."""
         return self._writer
 
     def submit(self, unit: WriteUnit) -> None:
@@ -124,7 +122,7 @@ class Outbox:
         return done.result()
 
     def switch_to(self, writer: LogWriter) -> None:
-        """Switch to another writer, which has written its fence record; to be called in a step."""
+        """Switch to another writer, which has written its fence record; must be called in a step."""
         self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
         self._writer = writer
 
@@ -138,7 +136,7 @@ class Outbox:
         self._write_now = Write(of_offsets=of_offsets, began_s=self._loop.time())
 
     async def drained(self) -> None:
-        """Wait until nothing is under way, or the outbox is lost."""
+        """Wait until nothing is being written, or the outbox is lost."""
         idle = asyncio.create_task(self._idle.wait())
         try:
             await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +144,7 @@ class Outbox:
             idle.cancel()
 
     async def close(self) -> None:
-        """Stop at once, whatever is still queued."""
+        """Stop immediately; queued units are dropped."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -163,7 +161,7 @@ class Outbox:
             self._idle.set()
 
     def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
-        """Report strangers' records if there are more records between two offsets than we have appended."""
+        """Report foreign records if there are more records between two offsets than we have appended."""
         gap = gap_between(before, after, appended)
         if self.strangers_noticed is not None and gap is not None:
             self.strangers_noticed(gap)
@@ -206,7 +204,7 @@ class Outbox:
             answers = await self._offsets.write([change for _, change in stored])
             for (unit, _), answer in zip(stored, answers, strict=True):
                 if answer is not None and unit.transition:
-                    # Its events are there and its offsets never will be: what is stored has to be read again.
+                    # Its events are stored and its offsets never will be: the stored state has to be read again.
                     raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
                 verdicts[id(unit)] = verdicts.get(id(unit)) or answer
         yielder = Yielder()

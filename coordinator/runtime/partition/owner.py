@@ -1,7 +1,4 @@
-"""This process as the owner of partitions: its logs, its settings, what all partitions share.
-
-What belongs here: what is the same for every partition. What it must not know: partitions.
-"""
+"""This process as the owner of partitions: its logs, its settings, and everything that all partitions share."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,14 +25,14 @@ from muster.events.log.base import EventLog
 
 
 def ignore_partition(_number: int) -> None:
-    """Do nothing: the default, where nothing outside is kept for a partition."""
+    """Do nothing: the default, where nothing else depends on the partition."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """This process as the owner of partitions: its name, its logs, its settings; the same for all partitions."""
 
     name: str
-    """`host:pid`, as events and log lines name the owner."""
+    """`host:pid`, the owner's name in events and log lines."""
     version: str
     event_log: EventLog
     offsets: OffsetStore
@@ -46,15 +43,15 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     retention_clock: RetentionClock
     refused_joins: RefusedJoins
     log_url: str = "URL"
-    """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
+    """The value of --log, used in commands that log lines recommend, like `bootstrap`, the address for clients."""
     bootstrap: str = "ADDRESS"
     answer_lease_ms: int | None = None
-    """The lease of answers; of a log that others can take over. None: there is none."""
+    """The answer lease, for logs that other processes can take over; otherwise None."""
     boot_ms: Callable[[], int] = boot_clock_ms
-    """The clock of leases."""
+    """The leases' clock."""
     on_generation: GenerationListener = ignore_generations
     on_given_up: Callable[[int], None] = ignore_partition
-    """Called with each partition that is another process's from now on."""
+    """Called with each partition that another process owns from now on."""
     ask_about_silence: AskAboutSilence = members_reachable
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
     old_leases: OldLeases = msgspec.field(default_factory=OldLeases)
@@ -64,6 +61,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The process's turns, shared with its connections."""
 
     async def give_up_offsets(self, number: int) -> None:
-        """Have the store forget the offsets of a partition, which this process does not own."""
+        """Make the offset store forget a partition that this process does not own."""
         if isinstance(self.offsets, FollowedOffsets):
             await self.offsets.give_up(number)

@@ -1,7 +1,6 @@
-"""One owned partition: its groups, the requests to them, their deadlines, and the sweep.
+"""One owned partition: routes commands, deadlines and the offset-expiry sweep to its groups.
 
-What belongs here: routing commands, deadlines and the sweep to groups. What it must not know: how commands are
-processed (`command_processor.py`), how answers find their requests (`waiting.py`).
+Commands are processed in `command_processor.py`; `waiting.py` matches responses with their requests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,11 +51,11 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupConfig
 log = structlog.get_logger(__name__)
 
 REWRITTEN_AT_ONCE = 500
-"""Entities of one group that are rewritten in one decision; 5 µs for each."""
+"""Entities of one group that are rewritten in one decision; each takes about 5 µs."""
 
 
 class Partition:
-    """Routes commands, deadlines and sweeps of one partition. Made after its log was read, ended by `close`."""
+    """Routes the commands, deadlines and sweeps of one partition. Created after its log was read, ended by `close`."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Partition:
         lease: AnswerLease | None = None,
         puts_off: bool = False,
     ) -> None:
-        """`puts_off`: whatever would change something, until `stop_putting_off`."""
+        """`puts_off`: defer every command that would change something, until `stop_putting_off`."""
         self.number = number
         self._owner = owner
         self._outbox = outbox
@@ -120,11 +119,11 @@ class Partition:
         self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._contexts.keys, check=self._check_expiry)
         self._closed_with: ErrorCode | None = None
         self._rewriting: set[GroupId] = set()
-        """Groups of which entities were to be rewritten, and may not be yet."""
+        """Groups with entities to rewrite, some of which may not be rewritten yet."""
 
     @property
     def epoch(self) -> int:
-        """The owner epoch of new decisions; a decision made before a renewal keeps the older one."""
+        """The owner epoch of new decisions; a decision made before a renewal keeps the older epoch."""
         return self._processor.epoch
 
     @epoch.setter
@@ -134,9 +133,9 @@ class Partition:
     # ---- requests ----------------------------------------------------------------------------------
 
     async def add_loaded_groups(self, groups: Iterable[Group]) -> None:
-        """Add the groups that were read from the log, with new sessions, in slices.
+        """Add the groups read from the log, with new sessions, in slices.
 
-        No request and no deadline reaches them before all are added.
+        Requests and deadlines reach them only after all have been added.
         """
         began_ms, pace = self._clock.monotonic_ms(), self._slices.pace()
         for group in groups:
@@ -154,7 +153,7 @@ class Partition:
             self._check_capacity(context)
 
     async def stop_putting_off(self) -> None:
-        """Decide what was put off, and let deadlines come: sessions and phases have their full time from now on."""
+        """Decide the deferred commands and start the deadlines; sessions and phases restart with their full time."""
         if not self._processor.puts_off or self._closed_with is not None:
             return
         pace = self._slices.pace()
@@ -196,13 +195,13 @@ class Partition:
             self._processor.enqueue(context, command)
 
     def rebalance_unassigned(self, command: RebalanceUnassigned) -> None:
-        """Have it decided behind what is queued in the group."""
+        """Queue the command behind the group's other commands."""
         context = self._contexts.get(command.group_id)
         if context is not None and self._closed_with is None:
             self._processor.enqueue(context, command)
 
     def rewrite(self, entities: Iterable[RecordKey]) -> None:
-        """Rewrite the entities that exist, since the last records of their keys are strangers'."""
+        """Rewrite those of the entities that exist, because the last records with their keys are foreign."""
         by_group: dict[GroupId, list[RecordKey]] = {}
         for entity in entities:
             by_group.setdefault(GroupId(entity.group_id), []).append(entity)
@@ -216,29 +215,29 @@ class Partition:
                     self._processor.enqueue(context, RewriteEntities(group_id=group_id, entities=some))
 
     def groups(self) -> Sequence[Group]:
-        """The groups, as far as they are durable."""
+        """The durable state of each group."""
         return [context.group for context in list(self._contexts.values()) if context.group is not None]
 
     @property
     def incarnation_max(self) -> int:
-        """The highest incarnation that a group of the partition has had, or will have by what is decided."""
+        """The highest incarnation of any group of this partition, decisions that are not durable yet included."""
         return self._processor.incarnation_max
 
     @property
     def is_told_by_its_groups(self) -> bool:
-        """Whether `groups` is all that the log says so far: nobody is quarantined, and nothing is to be rewritten."""
+        """Whether `groups` equals the state in the log: no group is quarantined, and no rewrite is pending."""
         contexts = [(group_id, self._contexts.get(group_id)) for group_id in self._rewriting]
         self._rewriting = {each for each, context in contexts if context and (context.busy or context.put_off)}
         return self._closed_with is None and not self._quarantine and not self._rewriting
 
     def would_refuse(self, command: JoinGroup) -> bool:
-        """Whether this join would now be answered with an error at once, without any change."""
+        """Return whether this join would be answered with an error immediately, without changing anything."""
         context = self._contexts.get(command.group_id)
         group, soft = (None, SoftState()) if context is None else (context.group, context.soft)
         return would_refuse(command, group, soft, self._processor.moment(), self._settings) is not ErrorCode.none
 
     def is_member(self, command: JoinGroup | SyncGroup) -> bool:
-        """Whether a member of the durable group sent it, or a static one that has restarted."""
+        """Return whether the sender is a member of the durable group, or a static member that has restarted."""
         context = self._contexts.get(command.group_id)
         group = None if context is None else context.group
         return group is not None and (
@@ -246,12 +245,12 @@ class Partition:
         )
 
     def has_group(self, group_id: GroupId) -> bool:
-        """Whether the group exists, durably."""
+        """Return whether the group exists in the log."""
         context = self._contexts.get(group_id)
         return context is not None and context.group is not None
 
     def config_of(self, group_id: GroupId) -> GroupConfig:
-        """The group's configs, as far as they are durable."""
+        """The durable configs of the group."""
         context = self._contexts.get(group_id)
         return NOT_CONFIGURED if context is None or context.group is None else context.group.config
 
@@ -266,15 +265,15 @@ class Partition:
 
     @property
     def puts_off(self) -> bool:
-        """Whether it changes nothing for now, as a former owner may still answer."""
+        """Whether writes are deferred because a former owner may still respond."""
         return self._processor.puts_off
 
     def parked(self) -> tuple[int, int, tuple[int, GroupId] | None]:
-        """As of WaitingRequests. Thread-safe."""
+        """See WaitingRequests. Thread-safe."""
         return self._waiting.parked()
 
     def ticket(self, command: Heartbeat) -> Ticket | None:
-        """Return a ticket if this heartbeat would now be answered with NONE."""
+        """Return a ticket if this heartbeat would be answered with NONE now."""
         context = self._contexts.get(command.group_id)
         if context is None or context.group is None or context.batch is not None or self._closed_with is not None:
             return None
@@ -295,14 +294,14 @@ class Partition:
             self._waiting.release_each(context.replies)  # their events are durable
             self._waiting.release_each(fail_parked_requests(context.soft, error))
         self._contexts.clear()
-        # Queued, or decided and not known to be durable: in both cases the client has to retry.
+        # Queued, or decided but not known to be durable: in both cases the client has to retry.
         self._waiting.release_all(lambda command: error_replies(command, error))
         if self._lease is not None:
             self._lease.end()
 
     @property
     def may_answer(self) -> bool:
-        """Whether answers from memory may leave now."""
+        """Whether responses from memory may be sent now."""
         return self._lease is None or self._lease.covers
 
     def _repaired(self, group: Group) -> None:
@@ -325,11 +324,11 @@ class Partition:
             self._contexts.pop(context.group_id, None)
             self._deadlines.forget(context.group_id)
         else:
-            # A session that was refreshed while a check of the deadlines was queued has a later deadline now.
+            # If a session was refreshed while a deadline check was queued, its deadline is later now.
             self._schedule(context)
 
     def _deadline_came(self, group_id: GroupId) -> None:
-        """Have the group's deadlines checked, once it is known whether its members could be heard."""
+        """Check the group's deadlines, but first find out whether its members' requests could reach us."""
         context = self._contexts.get(group_id)
         if context is None or context.deadline_check_queued:
             return
@@ -344,16 +343,16 @@ class Partition:
         if unheard is not None and self._contexts.get(context.group_id) is context:
             for group, soft in versions(context):
                 rearm(group, soft, unheard.until_ms, late_ms=unheard.until_ms - unheard.since_ms)
-        # Requests that arrived meanwhile come first. Only sessions that had ended before the question may expire.
+        # Requests that arrived meanwhile come first. Only sessions that had expired before the query may end.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
 
     def _queue_deadline_check(self, context: GroupContext, at_ms: int) -> None:
-        """Queue a check of the group's deadlines behind its requests, so that the queue expires no member."""
+        """Queue a deadline check behind the group's requests, so that no member expires while its request is queued."""
         if self._contexts.get(context.group_id) is context:
             self._processor.enqueue(context, CheckDeadlines(group_id=context.group_id, at_ms=at_ms))
 
     def _check_expiry(self, group_id: GroupId) -> int:
-        """Have ExpireOffsets decided, at once or when the batch under way is durable; returns the number of offsets."""
+        """Queue ExpireOffsets, immediately or once the current batch is durable. Returns the number of offsets."""
         context = self._contexts.get(group_id)
         if context is None:
             return 0

@@ -1,7 +1,4 @@
-"""Pauses of this process or its machine: sessions and phases last longer then, and the log says so.
-
-What belongs here: the groups' deadlines after a pause, and its event. What it must not know: how a pause is found out.
-"""
+"""Pauses of this process or its machine: they extend sessions and phases, and are recorded in the log."""
 
 from collections.abc import Iterable
 
@@ -18,14 +15,14 @@ from muster.events.steps import Steps
 
 
 def versions(context: GroupContext) -> Iterable[tuple[Group | None, SoftState]]:
-    """Yield the group as it is durable, and as it is decided if a batch is under way."""
+    """Yield the group as it is durable, and as it is decided if a batch is in progress."""
     yield context.group, context.soft
     if context.batch is not None:
         yield context.batch.group, context.batch.soft
 
 
 def rearm_all(contexts: Iterable[GroupContext], clock: Clock, late_ms: int) -> Steps[tuple[int, int]]:
-    """Re-arm all groups; returns how many sessions have their full time, and how many are longer by `late_ms`."""
+    """Re-arm all groups. Returns the number of sessions with their full time, and of those extended by `late_ms`."""
     in_full = sessions = 0
     for context in contexts:
         now_ms = clock.monotonic_ms()
@@ -37,7 +34,7 @@ def rearm_all(contexts: Iterable[GroupContext], clock: Clock, late_ms: int) -> S
 
 
 def pause_record(owner: Owner, number: int, epoch: int, *, late_ms: int, sessions: int) -> Transition:
-    """Make the record of a pause. `sessions`: how many have their full time again."""
+    """Make the record of a pause. `sessions`: how many restart with their full time."""
     paused = CoordinatorPaused(
         partition=number,
         owner_epoch=epoch,

@@ -1,7 +1,7 @@
-"""Quarantined groups: a record of theirs cannot be read, so they are not served until they are repaired.
+"""Quarantined groups: they have a record that cannot be read, so they are not served until they are repaired.
 
-What belongs here: the requests of a quarantined group that are answered with something else than
-COORDINATOR_LOAD_IN_PROGRESS, and a repair's way to durability. `group/repair.py` decides what a repair keeps.
+Answers the requests of quarantined groups, most of them with COORDINATOR_LOAD_IN_PROGRESS, and makes repairs durable.
+`group/repair.py` decides what a repair keeps.
 """
 
 import shlex
@@ -28,14 +28,14 @@ log = structlog.get_logger(__name__)
 
 
 def way_out(group_id: GroupId, bootstrap: str) -> str:
-    """The command that says what a repair would keep, and makes it."""
+    """The command that shows what a repair would keep, and does it."""
     return f"muster groups repair {shlex.quote(group_id)} --bootstrap {bootstrap}"
 
 
 class Quarantine:
     """The quarantined groups. `repaired` is called with each group that is served again.
 
-    `puts_off`: whether nothing may be changed for the moment.
+    `puts_off`: whether writes are deferred at present.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Quarantine:
         self._is_closed = False
 
     def damages(self) -> list[Damage]:
-        """The groups that are quarantined. Thread-safe."""
+        """The quarantined groups. Thread-safe."""
         return list(self._damages.values())
 
     def __contains__(self, group_id: GroupId) -> bool:
@@ -76,7 +76,7 @@ class Quarantine:
         self._is_closed = True
 
     def submit(self, command: AnyRequest) -> None:
-        """Answer a request to a quarantined group, at once or when a repair is durable."""
+        """Answer a request to a quarantined group, immediately or when a repair is durable."""
         damage = self._damages[command.group_id]
         if isinstance(command, DescribeGroupConfig):
             error = ErrorCode.coordinator_load_in_progress

@@ -1,15 +1,13 @@
-"""One line of the log, and the durations, of each rebalance: which group, why, by whom, and how long each phase took.
+"""Logs each rebalance in one line (which group, why, triggered by which member, how long), and measures its phases.
 
     RebalanceStarted      the join phase begins; a rebalance that had not ended is superseded
     JoinPhaseCompleted    the sync phase begins
     GroupStabilized       the end: every member can have its assignment
-    GroupEmptied          the end: nobody has joined
+    GroupEmptied          the end: no member has joined
 
-A client that joins and leaves in a loop would fill the log, so in a minute a group has LINES_OF_GROUP_MAX lines, and a
-partition LINES_MAX. What is left out is counted in one line when the minute is over; the metrics count all, and the
-event log has all.
-
-What belongs here: what is told of a rebalance. What it must not know: how it is decided.
+A client that joins and leaves in a loop would fill the log, so each minute a group has at most LINES_OF_GROUP_MAX lines
+and a partition LINES_MAX. Suppressed lines are counted in one line at the end of the minute; the metrics count all
+rebalances, and the event log has all.
 """
 
 import asyncio
@@ -36,7 +34,7 @@ _JOIN, _SYNC = REBALANCE_PHASE_SECONDS.labels("join"), REBALANCE_PHASE_SECONDS.l
 
 @unique
 class Ended(StrEnum):
-    """The end of a rebalance. The values are labels of a metric."""
+    """How a rebalance ended. The values are labels of a metric."""
 
     STABLE = "stable"
     EMPTY = "empty"
@@ -60,7 +58,7 @@ BEGAN_ELSEWHERE = UnderWay()
 
 
 class RebalanceLines:
-    """The lines of one partition, bounded; on the running loop."""
+    """The rate-limited log lines of one partition; must run on the event loop."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -70,7 +68,7 @@ class RebalanceLines:
         self._timer: asyncio.TimerHandle | None = None
 
     def write(self, group_id: str, told: dict[str, object]) -> None:
-        """Write a line, unless there were too many in this minute."""
+        """Write a line, unless this minute's limit is reached."""
         now_ms = self._monotonic_ms()
         if now_ms - self._began_ms >= LINE_INTERVAL_MS:
             self.end_minute()
@@ -85,7 +83,7 @@ class RebalanceLines:
             self._timer = asyncio.get_running_loop().call_later(left_ms / 1000, self.end_minute)
 
     def end_minute(self) -> None:
-        """Say what was left out, and begin anew."""
+        """Log how many lines were suppressed, and reset the limits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,7 +101,7 @@ class RebalanceLines:
 def follow(
     under_way: UnderWay | None, events: Iterable[AnyEvent], now_ms: int, lines: RebalanceLines
 ) -> UnderWay | None:
-    """Tell what has ended with these events, which are durable; returns what is under way from now on."""
+    """Log the rebalances that ended with these durable events; return the rebalance that is under way after them."""
     for event in events:
         if isinstance(event, RebalanceStarted):
             if under_way is not None:
@@ -122,7 +120,7 @@ def follow(
 
 
 def _told(under_way: UnderWay, group: GroupImage, ended: Ended, now_ms: int) -> dict[str, object]:
-    """Count how long it took, and return what its line tells."""
+    """Record the durations, and return the fields of the log line."""
     told: dict[str, object] = {"cause": "began under a former owner"}
     if (why := under_way.why) is not None:
         told = {"cause": why.cause.value, **_who(why)}
@@ -142,7 +140,7 @@ def _told(under_way: UnderWay, group: GroupImage, ended: Ended, now_ms: int) -> 
 
 
 def _who(why: Why) -> dict[str, object]:
-    """The member behind it, as far as it is known; its client's own words too."""
+    """The member that triggered it, as far as known, and its client's own reason."""
     who = {
         "member": why.group_instance_id or why.member_id,
         "client_id": why.client_id,

@@ -1,10 +1,10 @@
-"""Joins that are refused for good: each is counted, and a log line says who was refused, why, and the way out.
+"""Permanently refused joins: each is counted, and a log line says which client was refused, why, and what to do.
 
-A client stops at such an error, or tries the same again for ever. For each reason ten groups have lines of their own,
-one a minute; all others share one, since group ids may be many, or made up. Ten client hosts have such lines each, and
-each host has a share of the records, so that a client that makes up group ids hides no other client's refusal. The
-limits are those of the process, however many partitions its groups fall into. What clients get over by themselves (an
-unknown member id, a rebalance) is not refused here; a fenced instance id is in `announce.py`.
+After such an error a client stops, or retries the same join for ever. For each reason ten groups get their own log
+lines, one a minute; all others share one, because group ids can be many, or made up. The same holds for ten client
+hosts, and each host has a share of the records, so that a client that makes up group ids hides no other client's
+refusal. The limits apply to the process, not to each partition. Errors that clients recover from by themselves (an
+unknown member id, a rebalance) are not refusals; a fenced instance id is handled in `announce.py`.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class RefusedFor(StrEnum):
     """Why a join was refused. The values are labels of a metric."""
 
     PROTOCOL = "protocol"
-    """It has another protocol type than the group, or no protocol that all members offer."""
+    """Its protocol type differs from the group's, or it has no protocol that all members support."""
     GROUP_FULL = "group-full"
     SESSION_TIMEOUT = "session-timeout"
     METADATA_SIZE = "metadata-size"
@@ -51,16 +51,16 @@ REFUSALS: Final = {
 }
 
 RECORDS_WITHOUT_GROUP_MAX: Final = 100
-"""The refusals of groups that are not there that are written in a minute."""
+"""Refusals written to the event log per minute for groups that do not exist."""
 HOST_SHARE: Final = 5
-"""A client host may cause a fifth of those that the other hosts have left, and one in any case, while any are left."""
+"""A client host may cause a fifth of the refusals left over by other hosts, but at least one while any are left."""
 
 for _reason in RefusedFor:
-    JOINS_REFUSED.labels(_reason.value)  # each is there from the start, so that the first one is an increase
+    JOINS_REFUSED.labels(_reason.value)  # each exists from the start, so that the first one counts as an increase
 
 
 class RefusedJoins:
-    """Counts, logs and limits the records of joins that a retry cannot make succeed. One for the whole process."""
+    """Counts, logs and limits the records of permanently refused joins. One for the whole process."""
 
     def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -69,15 +69,15 @@ class RefusedJoins:
         self._records = LogThrottle(monotonic_ms)
         self._began_ms = monotonic_ms()
         self._written: Counter[str] = Counter()
-        """The records since then, by the client's host."""
+        """The records since `_began_ms`, by client host."""
 
     def recorded(self, decision: Decision, client_host: str) -> Decision:
-        """Return the decision with what is written of a refusal for a group that is not there: one a minute.
+        """Return the decision with the event to write for a refusal in a group that does not exist: one a minute.
 
-        Such a group keeps no soft state, so the limit is here; of made-up groups it is one for all of them together.
+        Such a group keeps no soft state, so the limit is here; made-up groups share one limit.
         """
         group_id, suppressed = decision.events[0].group_id, None
-        if self._has_room_for(client_host):  # asked first, so that made-up groups push out no other's count
+        if self._has_room_for(client_host):  # checked first, so that made-up groups push out no other's count
             suppressed = self._records.due(group_id)
         else:
             self._records.suppress(group_id)
@@ -100,7 +100,7 @@ class RefusedJoins:
         return left > 0 and of_host < max(1, (left + of_host) // HOST_SHARE)
 
     def note(self, join: JoinGroup, replies: Iterable[Reply], group: Group | None) -> None:
-        """Count and report the join if its answer refuses it. `group`: as it is now."""
+        """Count and report the join if its response refuses it. `group`: its current state."""
         refused_for = _refused_for(join, replies, self._settings)
         if refused_for is None:
             return
@@ -120,7 +120,7 @@ class RefusedJoins:
         )
 
     def _told(self, refused_for: RefusedFor, join: JoinGroup, group: Group | None) -> tuple[str, dict[str, object]]:
-        """Return the line's event, and what it says of this reason."""
+        """Return the message of the log line and the fields for this reason."""
         settings = self._settings
         match refused_for:
             case RefusedFor.PROTOCOL:
@@ -149,13 +149,13 @@ class RefusedJoins:
 
 
 def _refused_for(join: JoinGroup, replies: Iterable[Reply], settings: GroupSettings) -> RefusedFor | None:
-    """Return why the join's own reply refuses it; None if it does not, or for something that passes by itself."""
+    """Return why the join's own response refuses it; None if it does not, or only temporarily."""
     for reply in replies:
         if reply.request_id != join.caller.request_id or not isinstance(reply.outcome, JoinGroupOutcome):
             continue
         refused_for = REFUSALS.get(reply.outcome.error)
         if refused_for is RefusedFor.METADATA_SIZE and metadata_bytes(join) <= settings.member_metadata_max_bytes:
-            return None  # the same error has other reasons
+            return None  # the same error has other causes
         return refused_for
     return None
 

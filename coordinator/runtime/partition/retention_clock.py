@@ -1,15 +1,14 @@
-"""The clock by which offsets and history expire: it follows the wall clock, but believes a jump ahead late.
+"""The clock by which offsets and history expire: it follows the wall clock, but delays jumps ahead.
 
-What expires is deleted for good, and a clock may be put ahead by mistake for a while. So the retention's time runs with
-the monotonic clock, and follows the wall clock: back at once, ahead by up to a minute between two readings, further
-only when the wall clock has stayed ahead for a day, and for as long as offsets are kept; and only as far as it was all
-that time, so a second jump waits for a time of its own. Until then expiry goes on by the former time, which deletes
-less.
-
-A clock that was put back and is put right again jumps ahead, too. What was committed while it was behind looks older
-than it is, and would expire early if the jump were believed sooner; when it is believed, that has been kept for its
-time. A machine that was suspended looks the same, since its monotonic clock stood still: its offsets expire late.
-A clock that is wrong when the process starts is believed, as nothing shows it.
+What expires is deleted for good, and a clock may be set ahead by mistake for a while. So the retention time advances
+with the monotonic clock, and follows the wall clock: back immediately; ahead by up to a minute between two readings;
+further ahead only when the wall clock has stayed ahead for a day and for the offsets' retention time, and only by the
+smallest lead of that time, so a second jump waits its own time. Until then expiry continues by the old time, which
+deletes less.
+A clock that was set back and then corrected jumps ahead, too. Offsets committed while it was behind look older than
+they are, and would expire early if the jump were accepted sooner; once it is accepted, they have been kept for their
+time. A suspended machine looks the same, because its monotonic clock stood still: its offsets expire late.
+A clock that is wrong when the process starts is accepted, because nothing shows the error.
 """
 
 import structlog
@@ -19,10 +18,10 @@ from muster.coordinator.clock import Clock
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 JUMP_MS = 60_000
-"""How much further than the monotonic clock the wall clock may run between two readings, and be believed at once."""
+"""How far the wall clock may get ahead of the monotonic clock between two readings and be followed immediately."""
 
 BELIEVED_AFTER_MS = 24 * 3_600_000
-"""How long the wall clock must stay ahead, at least, to be believed."""
+"""How long the wall clock must stay ahead, at least, to be followed."""
 
 
 class RetentionClock:
@@ -35,10 +34,10 @@ class RetentionClock:
         self._clock = clock
         self._believed_after_ms = max(BELIEVED_AFTER_MS, kept_ms)
         self._lead_ms = clock.wall_ms() - clock.monotonic_ms()
-        """The believed difference between the clocks."""
+        """The accepted difference between the clocks."""
         self._ahead_since_ms: int | None = None
         self._lasting_lead_ms = self._lead_ms
-        """The least difference since then: what is believed when it has lasted."""
+        """The smallest difference since then, which is accepted after the waiting time."""
 
     def observe(self) -> int:
         """Note the clocks; return the time by which offsets expire, and by which the audit window of a file ends."""
@@ -47,7 +46,7 @@ class RetentionClock:
         return now_ms + self._lead_ms
 
     def note(self, now_ms: int, wall_ms: int) -> None:
-        """Note what the clocks have just shown."""
+        """Note a reading of both clocks."""
         lead_ms = wall_ms - now_ms
         ahead_ms = lead_ms - self._lead_ms
         if ahead_ms <= JUMP_MS:

@@ -1,8 +1,7 @@
-"""The sweep of a partition, which checks every group for expired offsets at an interval (EX1, TM4).
+"""The sweep of a partition: checks every group for expired offsets at an interval (EX1, TM4).
 
-What belongs here: the time of a sweep, and its pauses, so that it never holds the loop, however many groups and offsets
-there are. What it must not know: what expires. As in Kafka the interval runs from the end of the last sweep; the first
-one is due an interval after the takeover.
+Pauses between steps, so that it never blocks the event loop, however many groups and offsets there are. As in Kafka,
+the interval starts at the end of the last sweep; the first sweep starts an interval after the takeover.
 """
 
 import asyncio
@@ -11,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from muster.events.ids import GroupId
 
 WORK_PER_STEP = 1_000
-"""Offsets that are checked in one step, which takes about a millisecond."""
+"""Offsets checked in one step, which takes about a millisecond."""
 
 WORK_OF_A_GROUP = 50
-"""The cost of a group beside its offsets, in offsets; most of it arises when the group expires."""
+"""Cost of a group besides its offsets, in offsets; most of it arises when the group expires."""
 
 PAUSE_S = 0.01
-"""The pause between two steps, which leaves nine tenths of the loop to others, and lets the log keep up."""
+"""Pause between two steps: leaves nine tenths of the loop to other work, and lets the log keep up."""
 
 
 class Sweep:
@@ -37,7 +36,7 @@ class Sweep:
         self._timer = self._call_later(self._interval_s, self._begin)
 
     def close(self) -> None:
-        """Stop, also in the middle of a sweep."""
+        """Stop, even in the middle of a sweep."""
         self._timer.cancel()
 
     def _begin(self) -> None:

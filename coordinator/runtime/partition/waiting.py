@@ -1,7 +1,6 @@
-"""The requests of a partition that are not answered yet, and where their answers go.
+"""The unanswered requests of a partition, and the callbacks for their responses.
 
-What belongs here: one answer for each request, and forgetting those that will never be answered. What it must not know:
-how a request is decided.
+Each request gets one response. Requests that will never be answered are forgotten.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from muster.coordinator.service import ReplyTo
 from muster.events.ids import GroupId, MemberId
 
 LEASELESS: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
-"""Errors that say nothing of the group, so they may be answered without a lease."""
+"""Errors that reveal nothing about the group, so they may be sent without a lease."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,14 +31,14 @@ ParkingKey = tuple[type[JoinGroup | SyncGroup], GroupId, MemberId]
 
 
 class Waiting(msgspec.Struct, frozen=True, eq=False):
-    """A request that is not answered yet, and where its answer goes."""
+    """An unanswered request, and the callback for its response."""
 
     command: AnyRequest
     reply_to: ReplyTo
 
 
 class WaitingRequests:
-    """Maps each unanswered request to the callback that sends its answer."""
+    """Maps each unanswered request to the callback that sends its response."""
 
     def __init__(self, lease: AnswerLease | None = None) -> None:
         self._lease = lease
@@ -50,7 +49,8 @@ class WaitingRequests:
         return len(self._waiting)
 
     def parked(self) -> tuple[int, int, tuple[int, GroupId] | None]:
-        """The joins and the syncs that wait in a rebalance, when the oldest arrived (monotonic), and of which group.
+        """Return the number of joins and of syncs parked in a rebalance, and the arrival (monotonic) and group of the
+        oldest.
 
         Thread-safe.
         """
@@ -68,10 +68,11 @@ class WaitingRequests:
         self._waiting[command.caller.request_id] = Waiting(command, reply_to)
 
     def answer_without_lease(self, heartbeat: Heartbeat) -> None:
-        """Have a heartbeat that waits for an append of its group answered, if the lease ends before the append does.
+        """If the lease ends before the append that a heartbeat waits for, answer the heartbeat with an error.
 
-        Its sender then looks for the coordinator, which may be another process. The session is refreshed all the same,
-        from the heartbeat's arrival, if the append succeeds after all.
+        Its sender then looks for the coordinator, which may be another process. The session is still refreshed, from
+        the
+        heartbeat's arrival, if the append succeeds after all.
         """
         if self._lease is not None:
             asyncio.get_running_loop().call_later(HELD_MS / 1000, self._still_waits, heartbeat.caller.request_id)
@@ -97,8 +98,9 @@ class WaitingRequests:
     def decided(self, command: AnyCommand, replies: Sequence[Reply], soft: SoftState) -> None:
         """Note that a command is decided: `replies` are about to be released; a request without a reply is parked.
 
-        `soft`: what it left. The rules never answer a parked request that was sent again (J13, SG17), so its sender
-        learns that here, whether or not the later one is answered at once.
+        `soft`: the state after it. The rules never answer a parked request that was sent again (J13, SG17), so its
+        sender gets
+        Superseded here, even if the later request is not answered immediately.
         """
         for reply in replies:
             self._unpark(reply.request_id)
@@ -156,7 +158,7 @@ def _deliver_if(waiting: Waiting, outcome: Outcome, is_covered: bool) -> None:
 
 
 def deliver(waiting: Waiting, outcome: Outcome) -> None:
-    """Deliver an outcome. A bug in turning an outcome into bytes harms that client alone."""
+    """Deliver an outcome. A bug in encoding an outcome only affects that client."""
     try:
         waiting.reply_to(outcome)
     except Exception:
@@ -170,7 +172,7 @@ def _without_content(command: JoinGroup | SyncGroup) -> JoinGroup | SyncGroup:
 
 
 def _is_parked(soft: SoftState, parking: ParkingKey, request_id: int) -> bool:
-    """Whether the rules still know the request as parked."""
+    """Return whether the rules still have the request parked."""
     kind, _, member_id = parking
     held = soft.held_joins.get(member_id)
     if kind is SyncGroup:

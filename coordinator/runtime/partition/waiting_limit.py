@@ -1,9 +1,9 @@
-"""Limits the joins and syncs of each principal that wait at a time.
+"""Limits the number of waiting joins and syncs per principal.
 
-What belongs here: a layer in front of the groups that counts joins and syncs that are not answered yet, by principal,
-or by group where clients do not authenticate. Beyond the limit they are answered as while a group is loading, on which
-all clients retry. Members of the group are counted and never refused: a member's join may end the rebalance, and a
-group parks only one join and one sync of each. What it must not know: what happens to a request behind it.
+A layer in front of the groups counts joins and syncs that are not answered yet, by principal, or by group where clients
+do not authenticate. Beyond the limit they get the response of a group that is loading, on which all clients retry.
+Requests of members are counted but never refused: a member's join may end the rebalance, and a group parks only one
+join and one sync of each member.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class WaitingQuota:
-    """The waiting requests by id. One is released when it is answered or superseded, or its client has disconnected."""
+    """The waiting requests, by id; released when answered or superseded, or when the client has disconnected."""
 
     def __init__(self, *, each_max: int, metrics: ServerMetrics) -> None:
         self._metrics = metrics
@@ -34,7 +34,7 @@ class WaitingQuota:
         return len(self._whose)
 
     def acquire(self, request_id: int, whose: str, *, is_members: bool) -> bool:
-        """Count a request, and return True; False if the limit is reached, which does not apply to members."""
+        """Count a request and return True, or return False at the limit, which does not apply to members."""
         if not self._quota.acquire(whose, beyond=is_members):
             self._metrics.waiting_refused += 1
             return False

@@ -1,6 +1,6 @@
 """Step 3 of a takeover: claim the committed offsets, and handle those of groups that the events do not have.
 
-Input: the claim, the groups, what was read of the offsets before. Result: `OffsetsClaim`.
+Input: the claim, the groups, and the part of the offsets that was read before. Result: `OffsetsClaim`.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from muster.events.projector import Projector
 
 
 class OffsetsClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """How many groups were recreated for offsets without one, and how many records of offsets were read."""
+    """Number of groups recreated because they had offsets but no events, and of offset records read."""
 
     groups_recreated: int
     records_read: int
@@ -25,9 +25,9 @@ class OffsetsClaim(msgspec.Struct, frozen=True, kw_only=True):
 async def claim_offsets(
     owner: Owner, claim: PartitionClaim, projector: Projector, read_before: ReadBefore
 ) -> OffsetsClaim:
-    """Claim the offsets, which are this process's from then on. Raises LogError; LogMismatch if their topic is gone.
+    """Claim the offsets, which this process owns from then on. Raises LogError; LogMismatch if their topic is gone.
 
-    `projector` has the groups that are recreated, too.
+    Recreated groups are added to `projector`.
     """
     number, offsets = claim.writer.partition, owner.offsets
     if not claim.offsets_were_owned and (projector.groups or projector.quarantined):
@@ -39,7 +39,7 @@ async def claim_offsets(
     orphans = await find_orphans(claimed.groups, projector, number, owner.event_log.partitions, owner.slices)
     unknown = set[GroupId]() if offsets.own_log is None else orphans.difference(projector.deleted)
     if orphans:
-        read_before.spend()  # what is written now changes it, and it has not read that
+        read_before.spend()  # the standby has not read what is written now, and this changes it
     await finish_deletions(offsets, number, orphans - unknown)
     if offsets.own_log is not None:
         settings, clock, events = owner.settings, owner.clock, owner.event_log

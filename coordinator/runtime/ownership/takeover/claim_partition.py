@@ -13,18 +13,18 @@ from muster.events.log.base import LogWriter
 
 
 class PartitionClaim(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A partition that nobody else can append to. `fenced_ms`: since when, by the clock of leases."""
+    """A partition that no other process can append to. `fenced_ms`: since when, by the leases' clock."""
 
     writer: LogWriter
     lease: AnswerLease | None
-    """The lease of answers; it counts from an append. None where no other process can take the log over."""
+    """The answer lease, which starts at an append. None if no other process can take the log over."""
     fenced_ms: int
     offsets_were_owned: bool | None
     """Whether the offsets had an owner before; None: the store does not know."""
 
 
 async def claim_partition(owner: Owner, number: int) -> PartitionClaim:
-    """Claim the partition. Raises LogError; LogMismatch if its event topic was deleted, and its offsets are there."""
+    """Claim the partition. Raises LogError; LogMismatch if its event topic was deleted but its offsets exist."""
     lease = None if owner.answer_lease_ms is None else AnswerLease(owner.answer_lease_ms, owner.boot_ms)
     offsets_were_owned = await owner.offsets.begin_claim(number)
     writer = await owner.event_log.claim(number)

@@ -1,9 +1,9 @@
 """Orphans: committed offsets without a group, which a takeover finds in the offsets topic.
 
-Offsets are written after the events of their group, so a deletion may have been cut short between the two: the takeover
-finishes it. A group that the events do not even know as deleted is recreated, Empty as a simple consumer's (OC1), so
-that it is listed, expires and can be deleted: the two topics may have been restored from backups of different times. A
-SQLite file has both, and no orphans.
+Offsets are written after the events of their group, so a crash may have interrupted a deletion between the two: the
+takeover finishes it. If the events have no trace of the group, not even its deletion, the group is recreated: Empty,
+like that of a simple consumer (OC1), so that it is listed, expires and can be deleted. The two topics may have been
+restored from backups of different times. A SQLite file has both events and offsets, so it has no orphans.
 """
 
 from collections.abc import Iterable
@@ -27,13 +27,13 @@ from muster.events.projector import Projector
 log = structlog.get_logger(__name__)
 
 MADE_AT_ONCE = 100
-"""Groups recreated in one append; each takes some 50 µs."""
+"""Groups recreated in one append; each takes about 50 µs."""
 
 
 async def find_orphans(
     with_offsets: Iterable[GroupId], projector: Projector, number: int, partitions: int, slices: Slices
 ) -> set[GroupId]:
-    """The groups of this partition that have offsets and no events."""
+    """Return the groups of this partition that have offsets but no events."""
     orphans, pace = set[GroupId](), slices.pace()
     for group_id in with_offsets:
         if (

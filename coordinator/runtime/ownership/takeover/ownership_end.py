@@ -1,7 +1,7 @@
-"""Step 4 of a takeover: the owner before: how long it may still answer, when it was last seen, how its ownership ended.
+"""Step 4 of a takeover: the former owner: until when it may respond, when it was last alive, why its ownership ended.
 
-Input: the claim, and what the log says of owners. Result: `FormerOwner`. What it must not know: which processes share
-the log. Nothing is guessed: what is not known is None.
+Input: the claim, and the owners recorded in the log. Result: `FormerOwner`. Nothing is guessed: unknown values are
+None.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,14 +15,14 @@ from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 from muster.events.projector import Projector
 
 LastSignOf = Callable[[str], Awaitable[int | None]]
-"""Finds the wall time (ms) of an owner's last sign of life; None: none is known."""
+"""Finds the wall time (ms) of an owner's last sign of life; None if unknown."""
 
 EndOf = Callable[[int, str], OwnershipEnd | None]
-"""Tells why this former owner of this partition owned it no more; None: it is not known."""
+"""Returns why this former owner of this partition lost it; None if unknown."""
 
 
 class FormerOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """When the owner before was last seen (wall, in ms), and why its ownership ended; None: not known, or no owner."""
+    """When the former owner was last alive (wall time, ms), and why its ownership ended; None: unknown, or no owner."""
 
     seen_ms: int | None
     end: OwnershipEnd | None
@@ -31,7 +31,7 @@ class FormerOwner(msgspec.Struct, frozen=True, kw_only=True):
 async def note_former_owner(
     owner: Owner, claim: PartitionClaim, projector: Projector, last_sign_of: LastSignOf, end_of: EndOf
 ) -> FormerOwner:
-    """Find out about the owner before, and note the lease under which it may still answer."""
+    """Find out about the former owner, and note the lease under which it may still respond."""
     number = claim.writer.partition
     seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
     if claim.lease is not None:
@@ -41,7 +41,7 @@ async def note_former_owner(
 
 
 def warn_unless_stopped(owner: Owner, number: int, last_event: AnyPartitionEvent | None) -> None:
-    """Warn of an owner before that was not stopped; `last_event`: the last one before our fence record."""
+    """Warn if the former owner did not shut down cleanly. `last_event`: the last one before our fence record."""
     if not owner.old_leases.is_ours(number, last_event):
         owner.former_owners.warn_unless_stopped(
             last_event, by=owner.name, location=owner.event_log.location, now_ms=owner.clock.monotonic_ms()
@@ -49,17 +49,17 @@ def warn_unless_stopped(owner: Owner, number: int, last_event: AnyPartitionEvent
 
 
 def nobody_knows(_number: int, _owner_before: str) -> OwnershipEnd | None:
-    """Tell nothing: the default, where no processes share the log."""
+    """Return None: the default where processes do not share the log."""
     return None
 
 
 def end_of_former_owner(owner: Owner, number: int, projector: Projector, end_of: EndOf) -> OwnershipEnd | None:
-    """Return why the last owner that was ready owned the partition no more; None: there is none, or it is not known."""
+    """Return why the last owner that was ready lost the partition; None: there is none, or the cause is unknown."""
     before, owner_before = projector.before_election, projector.served_by
     if before is None or owner_before is None:
         return None
     if isinstance(before, CoordinatorStopped) and before.owner == owner_before:
         return OwnershipEnd(cause=OwnershipEndCause.STOPPED)
-    if owner_before == owner.name and owner.old_leases.has_served(number):  # else another process of that name
+    if owner_before == owner.name and owner.old_leases.has_served(number):  # else another process had this name
         return OwnershipEnd(cause=OwnershipEndCause.TAKEN_BACK) if before.owner == owner_before else None
     return end_of(number, owner_before)

@@ -2,11 +2,10 @@
 
 The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
 event log's contract); only a reading up to the fence record is complete. A process that has followed the partition
-reads on from where it is (followed_topic.py). While the old owner may still answer from memory, the new one answers
-too, and defers every change (`CommandProcessor`).
+continues from there (followed_topic.py). While the old owner may still respond from memory, the new one responds too,
+but defers every change (`CommandProcessor`).
 
-What belongs here: the order of the steps, and what a failed takeover leaves behind. What it must not know: when a
-partition is taken over (owned_partitions.py).
+Runs the steps in order and handles failures; owned_partitions.py decides when a partition is taken over.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from muster.coordinator.runtime.partition.owner import Owner
 
 
 class Takeovers:
-    """The takeovers of this process: `standbys` and `snapshots` have what was read before."""
+    """The takeovers of this process. `standbys` and `snapshots` have what was read before."""
 
     def __init__(
         self,
@@ -52,9 +51,9 @@ class Takeovers:
         self._snapshots = snapshots
 
     async def take_over(self, number: int, lost: OnLost) -> OwnedPartition:
-        """Take the partition over. Raises LogError, and EventsError for a history that cannot be served.
+        """Take over the partition. Raises LogError, and EventsError for a history that cannot be served.
 
-        A failed takeover leaves what was read before to the next one, unless it was found to be of no use.
+        A failed takeover leaves what was read before to the next one, unless it turned out to be unusable.
         """
         read_before = await self._read_before(number)
         try:
@@ -92,14 +91,14 @@ class Takeovers:
 
 
 class PhaseTimer:
-    """The phases of one takeover, each from the end of the one before."""
+    """Times the phases of one takeover; each starts where the last one ended."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
         self.began_ms = self._since_ms = monotonic_ms()
 
     def end(self, phase: TakeoverPhase) -> None:
-        """Note that a phase is over; with the last one the takeover is."""
+        """Note the end of a phase; the last one ends the takeover."""
         now_ms = self._monotonic_ms()
         TAKEOVER_PHASE_SECONDS.labels(phase.value).observe((now_ms - self._since_ms) / 1000)
         self._since_ms = now_ms

@@ -1,6 +1,6 @@
-"""Step 2 of a takeover: read the groups up to the fence record; on from a standby, or from the beginning.
+"""Step 2 of a takeover: read the groups up to the fence record, from where a standby is, or from the beginning.
 
-Input: the writer of the claim, and the standby if there is one. Result: `GroupsRead`.
+Input: the writer of the claim, and the standby if any. Result: `GroupsRead`.
 """
 
 import msgspec
@@ -13,14 +13,14 @@ from muster.events.projector import Projector
 
 
 class GroupsRead(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The groups of a partition, and how many events were read for them in this takeover."""
+    """The groups of a partition, and the number of events read for them in this takeover."""
 
     loading: Loading
     events_read: int
 
     @property
     def projector(self) -> Projector:
-        """The groups, and what the log says of its owners."""
+        """The groups, and the owners recorded in the log."""
         return self.loading.projector
 
 

@@ -1,4 +1,4 @@
-"""Step 6 of a takeover: serve the groups, which have new sessions, and watch for what others append.
+"""Step 6 of a takeover: serve the groups, with new sessions, and watch for foreign records.
 
 Input: the claim, the groups, the damages of quarantined ones. Result: the `OwnedPartition`.
 """
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 async def survey_damages(owner: Owner, number: int, projector: Projector) -> dict[GroupId, Damage]:
-    """Survey the damage of quarantined groups, in another reading of the log if there are any. Raises LogError."""
+    """Find the damage of quarantined groups; reads the log again if there are any. Raises LogError."""
     if not projector.quarantined:
         return {}
     survey = DamageSurvey(projector)
@@ -54,7 +54,7 @@ async def resume_groups(
     *,
     groups_recreated: int,
 ) -> OwnedPartition:
-    """Serve the groups that are not quarantined. `lost` is called when the partition is lost to this process."""
+    """Serve the groups that are not quarantined. `lost` is called when this process loses the partition."""
     writer, projector, number = claim.writer, read.projector, claim.writer.partition
     outbox = Outbox(writer, owner.offsets, lost, claim.lease)
     partition = Partition(

@@ -1,4 +1,4 @@
-"""Step 5 of a takeover: write CoordinatorReady, the event that says who serves from now on, and what it took.
+"""Step 5 of a takeover: write CoordinatorReady, the event that records the new owner and the takeover's duration.
 
 Input: the claim, the groups, the former owner. Result: the event, which is durable.
 """
@@ -15,7 +15,7 @@ from muster.events.events import CoordinatorReady
 async def write_ready(
     owner: Owner, claim: PartitionClaim, read: GroupsRead, former: FormerOwner, *, began_ms: int
 ) -> CoordinatorReady:
-    """Write the event. Raises LogError. `began_ms`: when the takeover began, by the monotonic clock."""
+    """Write the event. Raises LogError. `began_ms`: start of the takeover, by the monotonic clock."""
     ready = _ready(owner, claim, read, former, began_ms)
     sent_ms = owner.boot_ms()
     await append_one(claim.writer, records_of([ready], owner.event_log.format_level))
