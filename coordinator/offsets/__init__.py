@@ -1,1 +1,1 @@
-"""Stores of committed offsets. Offsets are no events: only the last one of each partition matters."""
+"""Stores of committed offsets. Offsets are not events: only the last commit for each partition matters."""

@@ -14,7 +14,7 @@ TopicPartition = tuple[str, int]
 class StoredOffset(CommittedOffset, frozen=True, kw_only=True):
     """The last committed offset of one partition.
 
-    Times: wall clock ms; `expire_ms` is None unless the commit gave a retention (v2 to v4).
+    Times: wall clock, ms; `expire_ms` is None unless the commit had a retention (v2 to v4).
     """
 
     commit_ms: int
@@ -22,7 +22,7 @@ class StoredOffset(CommittedOffset, frozen=True, kw_only=True):
 
 
 class BetweenWrites(Protocol):
-    """Runs a step while no `write` of this owner is under way, and returns when it is done."""
+    """Runs a step while no `write` of this owner is in progress; returns when the step is done."""
 
     async def __call__(self, step: Callable[[], Awaitable[None]]) -> None: ...
 
@@ -42,7 +42,7 @@ class OffsetStore(Protocol):
     async def close(self) -> None: ...
 
     async def begin_claim(self, partition: int) -> bool | None:
-        """Begin a claim, and write nothing yet: returns whether the partition's offsets ever had an owner.
+        """Begin a claim without writing; returns whether the partition's offsets ever had an owner.
 
         None: they have no topic of their own. Raises LogError.
         """
@@ -51,12 +51,12 @@ class OffsetStore(Protocol):
     async def claim(self, partition: int) -> Iterable[GroupId]:
         """Claim the offsets of a partition's groups, and read them. Raises LogError.
 
-        Returns the groups that have offsets, those of other partitions too where the store does not tell them apart.
+        Returns the groups that have offsets, including those of other partitions if the store does not separate them.
         """
         ...
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
-        """Renew the claim of an owned partition, without reading it again unless others wrote. Raises LogError."""
+        """Renew the claim of an owned partition; reads it again only if others wrote. Raises LogError."""
         ...
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
@@ -67,7 +67,7 @@ class OffsetStore(Protocol):
         ...
 
     def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:
-        """The durable offsets of a group; empty for one without."""
+        """The durable offsets of a group; empty if it has none."""
         ...
 
     def group_ids(self) -> frozenset[GroupId]:

@@ -1,7 +1,7 @@
-"""A committed offset as a record of the offsets topic: its bytes, and what a record does to the offsets in memory.
+"""Encodes a committed offset as a record of the offsets topic, and applies records to the offsets in memory.
 
-A record's key is the partition that a commit is for, its value the commit, both JSON with a version, so that any tool
-can read them; a tombstone is a deleted offset. The fence records of owners are among them.
+A record's key is the partition that was committed, its value the commit, both as versioned JSON that any tool can read;
+a tombstone is a deleted offset. The topic also contains the fence records of owners.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +18,11 @@ from muster.events.records import BrokenRecord, Record, StoredRecord, Transition
 VERSION = 1
 
 _NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError)
-"""The errors of decoding a key or a value that is none of ours."""
+"""Errors of decoding a key or a value that is not ours."""
 
 
 class _Key(msgspec.Struct, frozen=True, kw_only=True):
-    """The key of an offset. Never change the fields or their order, since compaction compares the bytes."""
+    """The key of an offset. Never change the fields or their order: compaction compares the bytes."""
 
     version: int = VERSION
     group: str
@@ -61,7 +61,7 @@ def take(cache: OffsetCache, record: StoredRecord, location: str) -> None:
 
 
 def unreadable_offset(record: StoredRecord, location: str) -> BrokenRecord | None:
-    """Return the error if the record stops its partition; None if it does not."""
+    """Return the error if the record makes its partition unreadable; None if it does not."""
     try:
         take(OffsetCache(), record, location)
     except BrokenRecord as broken:
@@ -76,7 +76,7 @@ def fence(partition: int) -> Record:
 
 
 def records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterator[Record]:
-    """Yield the records of a change, those of what is deleted by it first."""
+    """Yield the records of a change, its deletions first."""
     for topic, partition in deleted:
         yield Record(_key(change.group_id, topic, partition), None)
     for commit in change.committed:
@@ -84,7 +84,7 @@ def records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterato
 
 
 def records_again(keys: Iterable[bytes], cache: OffsetCache) -> Iterator[Transition]:
-    """Yield the records of these keys as they have to stand in the topic; nothing for what is not there."""
+    """Yield the records that these keys must have in the topic; nothing for keys that do not exist."""
     for key in keys:
         kept = offset_at(key, cache)
         if kept is not None:
@@ -92,7 +92,7 @@ def records_again(keys: Iterable[bytes], cache: OffsetCache) -> Iterator[Transit
 
 
 def offset_at(key: bytes, cache: OffsetCache) -> StoredOffset | None:
-    """The offset that has exactly this key; None for any other bytes."""
+    """Return the offset with exactly this key; None for any other bytes."""
     try:
         name = msgspec.json.decode(key, type=_Key)
     except _NOT_OURS:

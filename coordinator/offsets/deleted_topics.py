@@ -1,13 +1,12 @@
-"""Refusing to start when one of two topics was lost: the event topic, or the offsets topic.
+"""Refuses to start if one of two topics was lost: the event topic, or the offsets topic.
 
-What belongs here: finding that out from the other topic before anything is written. Otherwise offsets without groups
-would be taken for those of deleted groups, and removed; and without offsets every consumer would begin where
-`auto.offset.reset` says.
+Detects that from the other topic before anything is written. Otherwise offsets without groups would be taken for those
+of deleted groups and removed; and without offsets every consumer would start according to `auto.offset.reset`.
 
-An owner claims a partition of the event topic first, then that of the offsets topic, each with a record that stays, and
-creates groups only after both. So, whatever strangers have written:
+An owner claims a partition of the event topic first, then that of the offsets topic, each with a record that is never
+compacted away, and creates groups only after both. So, regardless of foreign records:
 
-    the events' partition has none      the offsets' has none, too
+    the events' partition has none      the offsets' has none either
     the events' partition has groups    the offsets' has one
 """
 
@@ -18,10 +17,9 @@ from muster.events.log.base import EventLog, LogMismatch, LogWriter
 def refuse_if_event_topic_deleted(
     events: EventLog, store: OffsetStore, writer: LogWriter, *, offsets_were_owned: bool | None
 ) -> None:
-    """Check the event topic when a partition is claimed, and nothing was written yet. Raises LogMismatch.
+    """Check the event topic when a partition is claimed, before anything is written. Raises LogMismatch.
 
-    `offsets_were_owned`: looked up before the claim, as another process that is the first to claim both may do so
-    meanwhile.
+    `offsets_were_owned`: looked up before the claim, because another process may be the first to claim both meanwhile.
     """
     offsets = store.own_log
     if offsets is not None and offsets_were_owned and not writer.was_owned:

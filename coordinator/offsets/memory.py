@@ -1,4 +1,4 @@
-"""Offsets in memory: the cache that every store reads from, and a whole store for a memory log."""
+"""Offsets in memory: the cache that every store reads from, and a complete store for a memory log."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -34,7 +34,7 @@ class OffsetCache:
             self._groups.pop(group_id, None)
 
     def apply(self, change: OffsetsChange) -> None:
-        """Make a change visible; call it when it is durable."""
+        """Make a durable change visible."""
         if change.all_deleted:
             self._groups.pop(change.group_id, None)
         for partition in change.deleted:
@@ -43,7 +43,7 @@ class OffsetCache:
             self.put(change.group_id, (commit.topic, commit.partition), stored(commit))
 
     async def apply_each(self, changes: Sequence[OffsetsChange], refused: Sequence[AppendRefused | None]) -> None:
-        """Apply the changes that are not refused, yielding to the loop in between."""
+        """Apply the changes that are not refused, yielding to the event loop in between."""
         yielder = Yielder()
         for change, verdict in zip(changes, refused, strict=True):
             if verdict is None:
@@ -69,7 +69,7 @@ def stored(commit: OffsetToCommit) -> StoredOffset:
 
 
 class MemoryOffsetStore(OffsetCache):
-    """A store that ends with the process, as the memory log does."""
+    """A store that is lost when the process ends, like the memory log."""
 
     async def open(self) -> None:
         """Do nothing: there is nothing to read."""

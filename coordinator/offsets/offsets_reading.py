@@ -1,13 +1,13 @@
-"""One reading of a partition of the offsets topic, which may go on, and the store that takes over by it.
+"""One reading of a partition of the offsets topic, which can be continued, and the protocol of a store that uses it.
 
-What belongs here: what records say together. What it must not know: their bytes (codec.py), and who reads.
+Tracks the state across records; codec.py decodes them.
 
-Unlike that of events (`events/loading.py`) it applies each record as it comes, since offsets are decoded in no time: it
-is the same before and after `fold`, but for records that cannot be read. In a first reading such a record counts if it
-is the last one of its key; behind that, at once: who follows a partition throws the reading away then.
+Unlike the reading of events (`events/loading.py`) it applies each record immediately, because offsets are cheap to
+decode; `fold` only reports records that cannot be read. In a first reading such a record only counts if it is the last
+one of its key; after that it counts at once, and a standby discards the reading.
 
-Records of strangers say nothing. But of an offset whose last record is a stranger's, compaction may drop the owner's:
-`overwritten` says which those are; they must be written again.
+Foreign records are ignored. But if the last record with an offset's key is foreign, compaction may remove the owner's:
+`overwritten` has these keys; their offsets must be written again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ class OffsetsReading:
     """Reads one partition of the offsets topic into `offsets`. Errors name the topic by `location`."""
 
     records_at_once: Final = 100
-    """Some 1 ms of work."""
+    """About 1 ms of work."""
     is_being_folded: Final = False
 
     def __init__(self, location: str, strangers: ForeignRecords) -> None:
@@ -36,7 +36,7 @@ class OffsetsReading:
         self.strangers = strangers
         self.offsets = OffsetCache()
         self.last: LastRead | None = None
-        """The last record that was read, whoever wrote it."""
+        """The last record read, including foreign ones."""
         self.records_read = 0
         self._overwritten: set[bytes] = set()
         self._broken: dict[bytes, BrokenRecord] = {}
@@ -46,17 +46,17 @@ class OffsetsReading:
 
     @property
     def next_offset(self) -> int:
-        """The offset from which the reading goes on."""
+        """The offset from which reading continues."""
         return self._next_offset
 
     @property
     def is_folded(self) -> bool:
-        """Whether it was known once that nothing stands there that cannot be read."""
+        """Whether the first reading is complete, without unreadable records."""
         return self._is_folded
 
     @property
     def overwritten(self) -> Collection[bytes]:
-        """The keys of the offsets whose last record is a stranger's."""
+        """The keys of the offsets whose last record is foreign."""
         return self._overwritten
 
     def nothing_before(self, offset: int) -> None:
@@ -64,7 +64,7 @@ class OffsetsReading:
         self._next_offset = max(self._next_offset, offset)
 
     def read(self, chunk: Sequence[StoredRecord]) -> None:
-        """Take in the next records, in offset order. Raises BrokenRecord, once folded."""
+        """Apply the next records, in offset order. Raises BrokenRecord, once folded."""
         for record in chunk:
             self._take(record)
             self._next_offset = record.offset + 1
@@ -91,7 +91,7 @@ class OffsetsReading:
             self._broken[key] = broken
 
     def fold(self) -> Iterator[None]:
-        """Note that a reading has come to its end. Raises BrokenRecord."""
+        """Note that a reading has reached its end. Raises BrokenRecord."""
         for broken in self._broken.values():
             raise broken
         self._is_folded = True
@@ -99,7 +99,7 @@ class OffsetsReading:
 
 
 class ClaimedOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups that have offsets, and how many records of the topic were read for the claim."""
+    """The groups that have offsets, and the number of topic records read for the claim."""
 
     groups: Iterable[GroupId]
     records_read: int
@@ -110,17 +110,17 @@ class FollowedOffsets(OffsetStore, Protocol):
     """A store whose partitions can be followed by a process that does not own them."""
 
     def new_reading(self, partition: int) -> OffsetsReading:
-        """Make a reading of the partition's records, from the first on. The store is open."""
+        """Make a reading of the partition that starts at its first record. The store must be open."""
         ...
 
     async def claim_by(self, partition: int, standby: Standby[OffsetsReading] | None) -> ClaimedOffsets:
-        """Claim as in `claim`, and read on from there, up to the claim; from then on the offsets are the store's.
+        """Like `claim`, but continue a standby's reading up to the claim; from then on the store has the offsets.
 
-        All is read if the standby cannot be used, or there is none. Unless it is spent then, it can be used again if
-        this fails.
+        Everything is read if there is no usable standby. The standby can be used again if this fails, unless it is
+        spent.
         """
         ...
 
     async def give_up(self, partition: int) -> None:
-        """Forget the partition's offsets, as it is not owned any more; nothing is written for it from now on."""
+        """Forget the partition's offsets because it is no longer owned; nothing is written for it from now on."""
         ...

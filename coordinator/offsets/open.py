@@ -27,7 +27,7 @@ def offset_store_for(
     if isinstance(event_log, SqliteEventLog):
         return SqliteOffsetStore(event_log.file)
     if url.startswith("kafka:"):
-        # Of an offset only the last commit counts, so this topic keeps no history.
+        # Only the last commit of an offset matters, so this topic keeps no history.
         return TopicOffsetStore(
             lambda: open_log(
                 url + OFFSETS_SUFFIX,

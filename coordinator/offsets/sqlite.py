@@ -24,14 +24,14 @@ _DELETE_ALL = "DELETE FROM offsets WHERE group_id = ?"
 
 
 class SqliteOffsetStore(OffsetCache):
-    """`file` is opened and closed by the event log."""
+    """The event log opens and closes `file`."""
 
     def __init__(self, file: SqliteFile) -> None:
         super().__init__()
         self._file = file
 
     async def open(self) -> None:
-        """Make the table when it is missing, and read it."""
+        """Create the table if it is missing, and read it."""
         await self._file.write(lambda connection: connection.execute(_TABLE))
         for row in await self._file.read(lambda connection: connection.execute(_ALL).fetchall()):
             group_id, topic, partition, offset, leader_epoch, metadata, commit_ms, expire_ms = row
@@ -45,14 +45,14 @@ class SqliteOffsetStore(OffsetCache):
             self.put(GroupId(group_id), (topic, partition), kept)
 
     async def close(self) -> None:
-        """The file is the event log's to close."""
+        """Do nothing: the event log closes the file."""
 
     async def claim(self, _partition: int) -> Iterable[GroupId]:
-        """The file is claimed with the event log; a write that failed was taken back wholly."""
+        """Return the groups with offsets. The file is claimed with the event log, and failed writes are rolled back."""
         return self.group_ids()
 
     async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
-        """The claim of a file stands for ever."""
+        """Do nothing: the claim of a file never expires."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         await self._file.write(lambda connection: _write(connection, changes))

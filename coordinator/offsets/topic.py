@@ -1,9 +1,10 @@
 """Offsets in a compacted topic of their own, beside the event topic, written with the same fencing.
 
-The topic is an `EventLog` of its own, so that a deposed owner can commit no offset either. What stands in it: codec.py.
-The offsets of a partition are in memory while it is owned; a process that follows it has read them
-(offsets_reading.py), and its claim goes on from there. Offsets that strangers overwrote are rewritten, as in the event
-topic (`coordinator/strangers_watch.py`).
+The topic is an `EventLog` of its own, so a deposed owner cannot commit offsets either. Its records are defined in
+codec.py. The offsets of a partition are in memory while it is owned; a standby has read them before
+(offsets_reading.py),
+and its claim continues from there. Offsets that foreign records overwrote are rewritten, as in the event topic
+(`coordinator/strangers_watch.py`).
 """
 
 import asyncio
@@ -27,13 +28,13 @@ from muster.events.partitioner import partition_for
 from muster.events.records import Transition
 
 REWRITTEN_AT_ONCE = 1_000
-"""The offsets that are rewritten in one append; others may append before the next one."""
+"""Offsets rewritten in one append; others may append before the next one."""
 
 
 class TopicOffsetStore:
     """Stores offsets in their own topic. `new_log` makes its log, with as many partitions as the event log has.
 
-    It is called in `open`, when their number is known.
+    It is called in `open`, when that number is known.
     """
 
     def __init__(self, new_log: Callable[[], EventLog]) -> None:
@@ -96,7 +97,7 @@ class TopicOffsetStore:
             await owned.close()
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
-        """Claim a new writer, and switch to it; its fence must come right behind the former writer's last record."""
+        """Claim a new writer and switch to it; its fence record must directly follow the former one's last record."""
         writer = await self._log.claim(partition)
         await between_writes(lambda: self._owned[partition].switch_to(writer))
 
@@ -116,7 +117,7 @@ class TopicOffsetStore:
 
 
 class _Owned:
-    """An owned partition: its offsets, its writer, with one append at a time, and its watch for strangers.
+    """An owned partition: its offsets, its writer (one append at a time), and its watch for foreign records.
 
     `kept`: the durable offsets.
     """
@@ -130,7 +131,7 @@ class _Owned:
         self._watch = StrangersWatch(log, writer.partition, seen, rewrite=self._rewrite, failed=self._failed)
 
     async def close(self) -> None:
-        """Stop watching for strangers."""
+        """Stop watching for foreign records."""
         await self._watch.close()
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
@@ -157,7 +158,7 @@ class _Owned:
             yield tuple(transition)
 
     async def switch_to(self, writer: LogWriter) -> None:
-        """Switch to a newer writer; its fence must come right behind the former writer's last record."""
+        """Switch to a newer writer; its fence record must directly follow the former writer's last record."""
         async with self._appending:
             await writer.append([(fence(writer.partition),)])
             await check_nobody_else_wrote(self._log, self._writer, writer)
@@ -165,7 +166,7 @@ class _Owned:
             self._writer = writer
 
     async def rewrite(self, keys: Iterable[bytes]) -> None:
-        """Rewrite offsets whose last records are strangers', which compaction would keep."""
+        """Rewrite offsets whose last record is foreign, because compaction would keep that record."""
         left, yielder = iter(keys), Yielder()
         while some := list(islice(left, REWRITTEN_AT_ONCE)):
             async with self._appending:

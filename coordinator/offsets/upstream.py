@@ -25,11 +25,11 @@ class UpstreamOffsetStore:
         return None
 
     async def claim(self, _partition: int) -> Iterable[GroupId]:
-        """Upstream has its own fencing: the shadow's."""
+        """Return no groups. Upstream has its own fencing, by the shadow."""
         return ()
 
     async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
-        """Upstream has its own fencing: the shadow's."""
+        """Do nothing: upstream has its own fencing, by the shadow."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         """Ignore the changes: offsets upstream are deleted, or expire, there."""

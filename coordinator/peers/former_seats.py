@@ -1,10 +1,10 @@
-"""The former owners of partitions, as the ownership group has told of them: why each owns its partitions no more.
+"""Former owners of partitions, as known from the ownership group: why the ownership of each ended.
 
-Pure. What belongs here: who had which partition, by the decisions, and what processes have seen of each other's ends.
-What it must not know: the event log, which has the first word (runtime/ownership/takeover/ownership_end.py).
+Pure. Knows from the decisions which process had which partition, and what processes observed of each other's ends. The
+event log takes precedence (runtime/ownership/takeover/ownership_end.py).
 
-Who sees another one's end says so in the metadata of its next join, and the leader tells all with its decision: that
-costs no request, and who takes over knows of it in time. What nobody has seen is not guessed.
+A process that observes the end of another reports it in the metadata of its next join, and the leader distributes it
+with its decision: that costs no request, and the new owner knows it in time. Nothing is guessed.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from muster.coordinator.peers.sharing import NOTHING_SHARED, Seat, SeenGone, Sha
 from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 
 SEEN_MAX: Final = 64
-"""How many ends are remembered, the latest ones."""
+"""How many ends are remembered; the latest ones are kept."""
 
 
 class FormerSeats:
@@ -26,17 +26,17 @@ class FormerSeats:
         self._held_before: dict[int, Seat] = {}
         """The seat of the owner before."""
         self._seen: dict[str, SeenGone] = {}
-        """The ends that were seen, here or elsewhere, by member id."""
+        """The observed ends, from here and elsewhere, by member id."""
         self._to_tell: dict[str, SeenGone] = {}
-        """Those that were seen here, until a decision tells of them."""
+        """Those observed here, until a decision includes them."""
 
     @property
     def to_tell(self) -> tuple[SeenGone, ...]:
-        """The ends that this process has seen, and is to tell the others."""
+        """The ends that this process observed and still has to report to the others."""
         return tuple(self._to_tell.values())
 
     def told(self, sharing: Sharing) -> None:
-        """Take in a decision."""
+        """Apply a decision."""
         self._newest = sharing
         for number, node_id in sharing.owners.items():
             if (seat := sharing.seats.get(node_id)) is not None:
@@ -48,15 +48,15 @@ class FormerSeats:
                 del self._to_tell[each.member_id]
 
     def saw(self, seen: SeenGone) -> None:
-        """Take in what this process has seen, or has done since."""
+        """Note an end that this process observed, or that it removed the member."""
         self._note(seen)
         self._to_tell[seen.member_id] = seen
         _forget_all_but_the_latest(self._to_tell)
 
     def end_of(self, number: int, process: str, own: Seat) -> OwnershipEnd | None:
-        """Return why the process owns the partition no more; None: by the decisions it was not the owner before.
+        """Return why the process lost the partition; None if the decisions do not show it as the former owner.
 
-        `own`: this process's seat, now.
+        `own`: this process's current seat.
         """
         seat = self._seat_of(number, process, own)
         if seat is None:
@@ -79,7 +79,7 @@ class FormerSeats:
         return OwnershipEnd(cause=OwnershipEndCause.NO_MEMBER)
 
     def _seat_of(self, number: int, process: str, own: Seat) -> Seat | None:
-        """The seat from which the process owned the partition; in a container its name may be this process's, too."""
+        """The seat from which the process owned the partition. In containers, this process may have the same name."""
         for held in (self._held.get(number), self._held_before.get(number)):
             if held is not None and held.process == process and held.member_id != own.member_id:
                 return held

@@ -1,17 +1,15 @@
 """This process as a static member of the ownership group, the consumer group of the processes of one event log.
 
-What belongs here: joining, syncing, heartbeats, leaving. What it must not know: what is done with what was decided.
+Joins, syncs, sends heartbeats and leaves; decisions are acted on elsewhere.
+An owner serves its partitions until they are assigned to another process, not until the group rebalances: while the
+group's coordinator upstream is unreachable, or this process has lost its session, nothing changes here. A process that
+still serves a partition after another one has claimed it learns that from the log. Nor does anything change when a
+foreign client leads the group, or a process of another version or in front of another cluster; as members they get no
+partitions. Only a process that has never taken part ends if it meets any of these in the group.
 
-An owner serves its partitions until they are another one's, not until the group rebalances: while the group's
-coordinator upstream is away, or this process has lost its session, nothing changes here. Who then serves what is
-another one's already is told so by the log. Nor does anything change when a stranger leads the group, or a process of
-another version, or one that is in front of another cluster; as members they get nothing. A process that has never
-taken part ends instead, if others are of another version or in front of another cluster, or the group is somebody
-else's.
-
-The instance id is made of the log's identity and the node id, so a process that is started again within its session is
-the same member, and owns what it owned without a rebalance (KIP-345). A second process with the node id takes the
-first one's place, which ends with FENCED_INSTANCE_ID (82).
+The instance id consists of the log's identity and the node id, so a process that restarts within its session is the
+same member, and owns what it owned without a rebalance (KIP-345). A second process with the same node id takes the
+first one's place, which then ends with FENCED_INSTANCE_ID (82).
 """
 
 import asyncio
@@ -48,13 +46,13 @@ from muster.events.log.base import LogMismatch
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 PROTOCOL_TYPE: Final = "muster-owners"
-"""Not `muster`, which is a shadow's: this group is nobody's but the processes' own."""
+"""Not `muster`, which shadows use: only Muster's own processes are in this group."""
 
 HEARTBEATS_A_SESSION: Final = 20
-"""Others wait for as long as a heartbeat takes to tell a member of a rebalance, so they are frequent."""
+"""Members only learn of a rebalance from their next heartbeat, and all others wait for that, so they are frequent."""
 
 SOON_S: Final = 0.01
-"""The pause before the next heartbeat where a rebalance is expected. It doubles up to the usual one."""
+"""Pause before the next heartbeat when a rebalance is expected; it doubles up to the usual one."""
 
 WHO_IS_IN_IT: Final = "DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
 
@@ -63,13 +61,13 @@ LEAVE_TIMEOUT_S: Final = 5.0
 
 
 class NodeIdTaken(LogMismatch):
-    """Another process with the node id of this one is in the group: started again, this one would end the other."""
+    """Another process with this node id is in the group; if this one restarted, it would fence the other."""
 
 
 class OwnershipGroup:
     """This process's membership. `candidate` makes a join's metadata from the join's number; `decide` assigns.
 
-    `told` is called with each decision, also one that was made before and holds on.
+    `told` is called with each decision, including an earlier one that is still valid.
     """
 
     def __init__(
@@ -95,27 +93,27 @@ class OwnershipGroup:
         self._throttle = LogThrottle(monotonic_ms)
         self._losses = LossThrottle(monotonic_ms)
         self.member_id = ""
-        """The id that the group's coordinator has given to this process; empty before it has."""
+        """The member id assigned by the group's coordinator; empty before that."""
         self._joins = 0
         self._is_to_join_again = False
         self._has_taken_part = False
         self._woken = asyncio.Event()
         self._interval_s = self._pause_s = session_timeout_ms / HEARTBEATS_A_SESSION / 1000
         self.trouble: str | None = None
-        """Why this process is not in the group at the moment, for people."""
+        """Human-readable reason why this process is not in the group now."""
 
     def join_again(self) -> None:
-        """Join again soon, since what this process owns has changed."""
+        """Rejoin soon, because the partitions that this process owns have changed."""
         self._is_to_join_again = True
         self._woken.set()
 
     def expect_rebalance(self) -> None:
-        """Ask often for a moment whether the group rebalances: all members are waited for, and one may be gone."""
+        """Send heartbeats frequently for a while, as a rebalance is expected: all members wait for the slowest."""
         self._pause_s = SOON_S
         self._woken.set()
 
     async def take_part(self) -> None:
-        """Be a member, for ever. Raises LogMismatch when this process must not take part, and NodeIdTaken."""
+        """Stay in the group for ever. Raises LogMismatch if this process must not take part, and NodeIdTaken."""
         opened = False
         while True:
             try:
@@ -130,7 +128,7 @@ class OwnershipGroup:
                 raise
             except (UpstreamRefused, CannotShare, LogMismatch) as error:
                 if isinstance(error, UpstreamRefused) and error.error is ErrorCode.group_authorization_failed:
-                    self._failed(self._lacks_read)  # an ACL that somebody has removed; nobody is served by our end
+                    self._failed(self._lacks_read)  # an ACL was removed; ending this process would help no client
                 elif self._has_taken_part:
                     self._failed(str(error))
                 else:
@@ -138,19 +136,20 @@ class OwnershipGroup:
                 await asyncio.sleep(RETRY_S)
 
     async def leave(self) -> None:
-        """Leave the group at once, so that the others need not wait for the session to end."""
+        """Leave the group immediately, so that the others need not wait for the session to expire."""
         if not self.member_id:
             return
         request = leave(self._who, self.member_id, reason="the process stops, and has let its partitions go")
-        with suppress(LinkError, TimeoutError):  # then the session ends by itself
+        with suppress(LinkError, TimeoutError):  # otherwise the session expires by itself
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._ask(request, lane="leave")
 
     async def remove(self, peer: Peer) -> bool:
-        """Remove a process that is gone from the group, so that nobody waits for its session to end (KIP-345).
+        """Remove a process that is gone from the group, so that its session need not expire first (KIP-345).
 
-        It is named by its member id as well: a process that was started again has another one, and stays. Returns
-        whether it was this process that has removed it.
+        The request includes its member id: a process that was restarted has another one, and stays. Returns whether
+        this
+        process was the one that removed it.
         """
         who = msgspec.structs.replace(self._who, group_instance_id=peer.seat.group_instance_id)
         at = f"{peer.node.host}:{peer.node.port}"
@@ -164,7 +163,7 @@ class OwnershipGroup:
             then = _what_then(removal)
         evidence = "its connection broke, and its address refuses new ones"
         log.warning("peer is gone", node_id=peer.node.node_id, address=at, evidence=evidence, then=then)
-        self.join_again()  # whoever has removed it, the group shares its partitions out
+        self.join_again()  # no matter which process removed it, the group reassigns its partitions
         return removal is ErrorCode.none
 
     async def _be_in_one_generation(self) -> None:
@@ -185,7 +184,7 @@ class OwnershipGroup:
         except NotUnderstood as error:
             if isinstance(error, CannotShare) and not self._has_taken_part:
                 raise
-            # Whoever leads stays the leader: what it decides next is waited for, as long as it is there.
+            # The leader stays the same until it leaves, so wait for its next decision.
             self._failed(
                 f"member {joined.leader} leads consumer group {self._who.group_id}: {error}; while it does, nobody"
                 f" takes over from a process that ends. What helps: {_way_out(error)}"
@@ -249,7 +248,7 @@ class OwnershipGroup:
         return answer if self._goes_on(error, "JoinGroup") else None
 
     async def _heartbeats(self, generation_id: int, *, is_in: bool = True) -> None:
-        """Send heartbeats until the group rebalances, or this process wants it to. `is_in`: it knows its share."""
+        """Send heartbeats until the group rebalances, or this process wants to rejoin. `is_in`: it is assigned."""
         while not self._is_to_join_again:
             self._woken.clear()
             pause_s = self._pause_s
@@ -281,12 +280,12 @@ class OwnershipGroup:
         return asked.error_of(answer), answer
 
     def _goes_on(self, error: ErrorCode, what: str) -> bool:
-        """Whether the request succeeded; else it is to be joined again. Raises TryAgain and LogMismatch."""
+        """Return whether the request succeeded; if not, rejoin. Raises TryAgain and LogMismatch."""
         match error:
             case ErrorCode.none:
                 return True
             case ErrorCode.unknown_member_id:
-                self.member_id = ""  # the session was over
+                self.member_id = ""  # the session had expired
                 return False
             case ErrorCode.member_id_required | ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
                 return False

@@ -1,4 +1,4 @@
-"""The metrics of the other processes of the log."""
+"""Metrics about the other processes of the log."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,13 +10,12 @@ from muster.coordinator.peers.sharing import Peer
 
 
 class PeerMetrics(Collector):
-    """Asks for the peers when it is asked itself, in another thread than that of the loop."""
+    """Connections to the other processes, collected at each scrape, outside the event loop's thread."""
 
     def __init__(self, states: Callable[[], list[tuple[Peer, bool]]]) -> None:
         self._states = states
 
     def collect(self) -> Iterable[Metric]:
-        """Yield them as a metric."""
         connected = [is_connected for _, is_connected in self._states()]
         peers = GaugeMetricFamily(
             "muster_peers",
@@ -29,14 +28,13 @@ class PeerMetrics(Collector):
 
 
 class LinkMetrics(Collector):
-    """The connections on which requests are forwarded, in the same way. `lost_ms`: how long no owner was reached."""
+    """The connections on which requests are forwarded, likewise. `lost_ms`: how long no owner was reachable."""
 
     def __init__(self, states: Callable[[], Sequence[LinkState]], lost_ms: Callable[[], int]) -> None:
         self._states = states
         self._lost_ms = lost_ms
 
     def collect(self) -> Iterable[Metric]:
-        """Yield them as metrics."""
         reached = [each.is_reached for each in self._states()]
         links = GaugeMetricFamily(
             "muster_peer_links",

@@ -1,4 +1,4 @@
-"""The other processes, and what they own, for the status of this one."""
+"""The other processes and their partitions, for the status of this one."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from muster.coordinator.peers.sharing import Peer
 
 
 def peers_status(states: Iterable[tuple[Peer, bool]]) -> list[PeerStatus]:
-    """The other processes by node id."""
+    """Return the other processes by node id."""
     found = [
         PeerStatus(node_id=peer.node.node_id, address=f"{peer.node.host}:{peer.node.port}", connected=is_connected)
         for peer, is_connected in states
@@ -18,7 +18,7 @@ def peers_status(states: Iterable[tuple[Peer, bool]]) -> list[PeerStatus]:
 
 
 def elsewhere_status(cluster: Cluster) -> list[ElsewhereStatus]:
-    """The partitions that other processes own, as clients are told."""
+    """Return the partitions that other processes own, as published to clients."""
     return [
         ElsewhereStatus(partition=number, node_id=owner.node_id, address=f"{owner.host}:{owner.port}")
         for number, owner in enumerate(cluster.owners or ())
@@ -27,7 +27,7 @@ def elsewhere_status(cluster: Cluster) -> list[ElsewhereStatus]:
 
 
 def links_status(states: Iterable[LinkState], lost_ms: int) -> LinksStatus:
-    """The connections on which requests are forwarded, and for how long no owner was reached."""
+    """Return the connections on which requests are forwarded, and how long no owner was reachable."""
     return LinksStatus(
         to=[
             LinkStatus(

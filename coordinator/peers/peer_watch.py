@@ -1,13 +1,12 @@
-"""Notices at once that another process is gone, by a connection to it, and not only when its session is over.
+"""Detects at once that another process is gone, by a connection to it, instead of waiting for its session to expire.
 
-What belongs here: connections to the other processes' addresses, and what is evidence of an end. What it must not know:
-what is done about it.
+Connects to the other processes' addresses and decides what is evidence of an end; others act on it.
 
-A process that ends has its connections closed by its machine, and then its address refuses new ones. Only that is
-evidence, and only where a connection stood before. A process that is stopped, a machine that is gone and a network that
-is cut refuse nothing, so their sessions decide; a full process closes connections, but lets them be made. If it is
-wrong after all, the process finds itself out of the group, joins again, and the log's fence has kept its partitions
-whole (runtime/ownership).
+When a process ends, its machine closes its connections, and then its address refuses new ones. Only that is evidence,
+and only after an established connection. A suspended process, a failed machine and a broken network refuse nothing, so
+their sessions decide; an overloaded process closes connections, but accepts new ones. If the verdict is wrong after
+all, the process finds itself out of the group and rejoins; the log's fence protects its partitions meanwhile
+(runtime/ownership).
 """
 
 import asyncio
@@ -23,14 +22,15 @@ from muster.coordinator.tasks import BackgroundTasks
 CONNECT_TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.2
 SOON_S: Final = 0.01
-"""The first pause after a connection broke: a process that is killed may accept for some milliseconds more. It doubles
-up to RETRY_S."""
+"""First pause after a connection broke, because a killed process may still accept for some milliseconds. It doubles
+up to RETRY_S.
+"""
 GONE_AGAIN_AFTER_S: Final = 30.0
-"""A process is not told as gone more often, so that a wrong sign cannot keep it from its partitions."""
+"""Minimum interval between reports of one process, so that a wrong verdict cannot keep it from its partitions."""
 
 
 class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The signs of an end, by this process's wall clock: the connection broke, and the next one was refused."""
+    """The evidence of an end, by this process's wall clock: the connection broke, and the next one was refused."""
 
     link_lost_ms: int
     refused_ms: int
@@ -62,17 +62,17 @@ class PeerWatch:
             self._watches[peer] = self._tasks.start(self._watch(peer), f"watch-node-{peer.node.node_id}")
 
     def states(self) -> list[tuple[Peer, bool]]:
-        """The other processes, and whether the connection to each stands. Thread-safe."""
+        """The other processes, and whether each is connected. Thread-safe."""
         return [(peer, peer in self._connected) for peer in list(self._watches)]
 
     async def close(self) -> None:
-        """Watch nobody any more."""
+        """Stop watching."""
         await self._tasks.close()
 
     async def _watch(self, peer: Peer) -> None:
         now_s = asyncio.get_running_loop().time
         host, port = peer.node.host, peer.node.port
-        lost_ms: int | None = None  # when the last connection that stood broke
+        lost_ms: int | None = None  # when the last established connection broke
         pause_s = RETRY_S
         while True:
             try:
@@ -83,10 +83,10 @@ class PeerWatch:
                     await self._tell(peer, EndSeen(link_lost_ms=lost_ms, refused_ms=self._wall_ms()))
                 lost_ms = None
             except (OSError, ValueError, OverflowError, TimeoutError):
-                pass  # no evidence, and so is an address that is none
+                pass  # no evidence, nor is an invalid address
             else:
-                # Later attempts go to where this process was: another address of its name would prove nothing.
-                # None: the connection is lost already, as one to a process that is killed at this moment.
+                # Later attempts go to the same IP address: another address of its name would prove nothing.
+                # None: the connection is already lost, e.g. to a process that is just being killed.
                 host, port = (writer.get_extra_info("peername") or (host, port))[:2]
                 since_s = now_s()
                 self._connected.add(peer)
@@ -110,7 +110,7 @@ class PeerWatch:
 
 
 async def _until_broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Wait until a connection is closed by its other end, or lost; nothing is said on it."""
+    """Wait until the other end closes the connection, or it is lost; no data is exchanged."""
     try:
         with suppress(OSError):
             while await reader.read(1024):

@@ -1,6 +1,6 @@
-"""Serves the partitions that this process is to own, and tells clients where the others are.
+"""Serves the partitions assigned to this process, and publishes to clients where the others are.
 
-What belongs here: what is done when the partitions are shared anew. What it must not know: how that is decided.
+Acts on the group's decisions; `sharing.py` makes them.
 """
 
 import asyncio
@@ -24,28 +24,30 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 HANDED_OVER_WITHIN_S: Final = 5.0
 CLIENTS_TOLD_S: Final = 3.5
-"""How long clients are told by who stops where its groups are now: a heartbeat comes every 3 s by default."""
+"""How long a stopping process keeps redirecting clients to the new owners: by default heartbeats come every 3 s."""
 
 
 class Ownership(Protocol):
-    """The runtime, as far as it is needed here."""
+    """The parts of the runtime that are needed here."""
 
     def claims(self) -> Mapping[int, int]:
-        """The epochs of the claims on the partitions that are assigned here; 0 of one that is being taken over."""
+        """The epochs of the claims on the assigned partitions; 0 for one that is being taken over."""
 
     async def assign(self, numbers: frozenset[int]) -> None:
-        """Take partitions over; those that are assigned already stay as they are."""
+        """Take over partitions; those that are already assigned stay as they are."""
 
     async def release(self, numbers: frozenset[int]) -> None:
-        """Give partitions up in good order."""
+        """Release partitions for other processes to take over."""
 
 
 class Sharer:
-    """Serves this process's share of the partitions. `publish` receives each change of what clients see of the cluster.
+    """Serves this process's share of the partitions. `publish` receives each change of the cluster that clients see.
 
-    `is_edge`: this process owns nothing, and only has to know who does. `peer_watch` watches the other processes; it is
-    closed apart. `failed` is called with the error of a watch that fails. `process`: this one's name in events.
-    `upstream`: as of a candidate.
+    `is_edge`: this process owns no partitions and only has to know the owners. `peer_watch` watches the other
+    processes;
+    the caller closes it. `failed` is called with the error of a watch that fails. `process`: this process's name in
+    events.
+    `upstream`: see Candidate.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Sharer:
 
     @property
     def not_ready(self) -> str | None:
-        """Why it is not known which partitions are this process's; None when it is."""
+        """Human-readable reason why this process does not know its partitions; None if it does."""
         if self._leaves:
             return "stopping"
         if self._newest is not None:
@@ -102,7 +104,7 @@ class Sharer:
         return self.group.trouble or "the processes of the event log are sharing its partitions"
 
     async def serve(self) -> None:
-        """Own what is to be owned, for ever. Raises as `Runtime.assign`."""
+        """Own the partitions that are assigned to this process, for ever. Raises the errors of `Runtime.assign`."""
         while True:
             await self._is_new.wait()
             self._is_new.clear()
@@ -115,12 +117,12 @@ class Sharer:
             await self._ownership.assign(ours)
 
     async def leave(self) -> None:
-        """Hand all partitions over to the others, if there are any, and tell clients for a while where they are.
+        """Hand all partitions over to the other processes, if any, and redirect clients for a while.
 
-        Not while `serve` runs, which would take them again.
+        Must not be called while `serve` runs, which would take them again.
         """
         self._leaves = True
-        if self._is_edge:  # it has nothing to hand over
+        if self._is_edge:  # an edge has nothing to hand over
             return
         await self._ownership.release(frozenset(self._ownership.claims()))
         self.group.join_again()
@@ -131,11 +133,11 @@ class Sharer:
             await asyncio.sleep(self._clients_told_s)
 
     def deposed(self, _number: int) -> None:
-        """Have the partitions shared again: a partition that is ours was claimed by another process."""
+        """Request a new assignment, because another process has claimed one of our partitions."""
         self.group.join_again()
 
     def end_of(self, number: int, process: str) -> OwnershipEnd | None:
-        """Return why this former owner of a partition owns it no more, as far as the group tells; None: not known."""
+        """Return why this former owner lost the partition, as far as the group knows; None if unknown."""
         own = Seat(member_id=self.group.member_id, group_instance_id=self._who.group_instance_id or "")
         return self._former_seats.end_of(number, process, own)
 
@@ -146,7 +148,7 @@ class Sharer:
             link_lost_ms=seen.link_lost_ms,
             refused_ms=seen.refused_ms,
         )
-        self._former_seats.saw(gone)  # before it is removed: our next join may come before the answer
+        self._former_seats.saw(gone)  # before the removal: our next join may come before its response
         if await self.group.remove(peer):
             self._former_seats.saw(msgspec.structs.replace(gone, removed=True))
 
@@ -155,7 +157,7 @@ class Sharer:
         return self._cluster().node
 
     def _is_seated(self, sharing: Sharing) -> bool:
-        """Whether the others know this process by the member id that it has now."""
+        """Return whether the other processes know this one by its current member id."""
         seat = sharing.seats.get(self._node.node_id)
         return seat is not None and seat.member_id == self.group.member_id
 
@@ -187,8 +189,8 @@ class Sharer:
             if self._node.node_id not in nodes_by_id and len(sharing.owners) in {0, self._partitions}:
                 self._are_elsewhere.set()
         elif not (self._is_edge or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_seated(sharing):
-            self.group.join_again()  # the others know this process as it was before it was restarted
-        if not self._is_edge:  # there may be many of those, and owners are enough to notice each other's end
+            self.group.join_again()  # the others know this process as it was before it restarted
+        if not self._is_edge:  # there may be many edges, and owners suffice to detect each other's end
             self.peer_watch.watch(sharing.peers_of(self._node.node_id))
         owners = [nodes_by_id.get(sharing.owners.get(number, -1)) for number in range(self._partitions)]
         self._publish(self._cluster().shared(sharing.nodes, owners))

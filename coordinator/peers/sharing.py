@@ -1,11 +1,11 @@
 """The partitions of the event log and their owners: the messages of the ownership group, and its leader's decision.
 
-Pure. Each member tells in its JoinGroup who it is and what it owns (`Candidate`); the leader shares the partitions out
-and sends all members the same `Sharing` in its SyncGroup.
+Pure. Each member describes itself and the partitions it owns in its JoinGroup (`Candidate`); the leader assigns the
+partitions and sends the same `Sharing` to all members in its SyncGroup.
 
-A partition moves in two steps, as in cooperative rebalancing (KIP-429). First its owner is told that it is no more to
-have it, and nobody else is; when it has let go it joins again without it, and then another one is told. So the next
-owner finds the former one's last word in the log, and nobody waits for anybody's lease to be over.
+A partition moves in two steps, as in cooperative rebalancing (KIP-429). First it is revoked from its owner and assigned
+to no process; when the owner has released it, it rejoins without it, and then the partition is assigned to another
+process. So the next owner finds the former one's CoordinatorStopped in the log, and need not wait for its lease to end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,27 +16,27 @@ import msgspec
 from muster.coordinator.cluster import Node
 
 LEVEL: Final = 1
-"""The level of these messages. Whoever leads decides for all, so a member of another level is not understood."""
+"""Version of these messages. The leader decides for all, so members with another level are not understood."""
 
 
 class NotUnderstood(Exception):
-    """Another member's message cannot be read: it is none of Muster's."""
+    """Another member's message cannot be read: it is not one of Muster's."""
 
 
 class CannotShare(NotUnderstood):
-    """It is another process's, with which this one can share no partitions."""
+    """It is from another Muster process, with which this one cannot share partitions."""
 
 
 class AnotherLevel(CannotShare):
-    """It is of another level: the other process is of another version."""
+    """It has another level: the other process has another version."""
 
 
 class AnotherUpstream(CannotShare):
-    """The other process is in front of another cluster, whose groups of the same names are others."""
+    """The other process is in front of another cluster, where the same names are other groups."""
 
 
 class SeenGone(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a process, by its member id, as the process `by` has seen it; times by that one's wall clock."""
+    """The end of a process, by its member id, as observed by the process `by`; times are of that one's wall clock."""
 
     member_id: str
     by: str
@@ -49,27 +49,27 @@ class SeenGone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as it presents itself. `owned`: the epoch of its claim, by partition."""
+    """A member's description of itself. `owned`: the epoch of its claim, by partition."""
 
     level: int = LEVEL
     node: Node
     owned: Mapping[int, int]
     leaves: bool = False
-    """Whether it is about to stop, and wants nothing; it is no node for clients any more."""
+    """Whether it is about to stop and wants no partitions; clients no longer see it as a node."""
     is_edge: bool = False
-    """Whether it only forwards requests to the others: it is to know who owns what, and to own nothing."""
+    """Whether it only forwards requests to the others: it needs to know the owners, but owns nothing."""
     joins: int = 0
-    """Counted up with each join: to Kafka a follower that tells the same as before asks for nothing new."""
+    """Incremented with each join: Kafka triggers no rebalance if a follower rejoins with unchanged metadata."""
     process: str = ""
-    """Its name as the owner of partitions, `host:pid`; empty: a version that did not tell."""
+    """Its name as an owner, `host:pid`; empty: a version that does not send it."""
     gone: tuple[SeenGone, ...] = ()
-    """The ends of others that it has seen, and no decision has told of yet."""
+    """Ends of others that it observed and that no decision has included yet."""
     upstream: str = ""
-    """The id of the cluster in front of which it is; empty: standalone, or a version that did not tell."""
+    """The id of the cluster in front of which it is; empty: standalone, or a version that does not send it."""
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
-    """A process's place in the ownership group: its ids there. `process`: as of a candidate."""
+    """A process's ids in the ownership group. `process`: see Candidate."""
 
     member_id: str
     group_instance_id: str
@@ -77,14 +77,14 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that shares the partitions, as the others know it. Started again it has another member id."""
+    """A process that shares the partitions, as known to the others. After a restart it has another member id."""
 
     node: Node
     seat: Seat
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader's decision. A partition without an owner is on its way to one."""
+    """The leader's decision. A partition without an owner is moving."""
 
     level: int = LEVEL
     nodes: Sequence[Node]
@@ -93,14 +93,14 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     seats: Mapping[int, Seat] = {}
     """Each process's ids in the group, by node id."""
     not_understood: tuple[str, ...] = ()
-    """The member ids of those that have no seat since what they tell is not understood."""
+    """Member ids without a seat, because their metadata is not understood."""
     gone: tuple[SeenGone, ...] = ()
-    """The ends of processes that members have seen, one for each."""
+    """The ends of processes that members observed, one for each process."""
     upstream: str = ""
-    """That of the leader, as of a candidate."""
+    """The leader's, see Candidate."""
 
     def owned_by(self, node_id: int) -> frozenset[int]:
-        """The partitions that this node is to own."""
+        """The partitions assigned to this node."""
         return frozenset(number for number, owner in self.owners.items() if owner == node_id)
 
     def peers_of(self, node_id: int) -> Iterator[Peer]:
@@ -116,9 +116,9 @@ NOTHING_SHARED: Final = Sharing(nodes=(), owners={})
 
 
 def share(partitions: int, candidates: Sequence[Candidate]) -> Sharing:
-    """Share the partitions out: as evenly as can be, and no more of them moved than that needs.
+    """Assign the partitions as evenly as possible, while moving as few of them as possible.
 
-    A partition that two say they own is the one's with the newer claim; the other's claim is worth nothing any more.
+    If two members report the same partition, the newer claim counts; the other one is no longer valid.
     """
     staying = sorted(
         (each for each in candidates if not (each.leaves or each.is_edge)), key=lambda each: each.node.node_id
@@ -152,7 +152,7 @@ def _owners_now(partitions: int, candidates: Sequence[Candidate]) -> dict[int, i
 
 
 def _quotas(partitions: int, node_ids: Sequence[int], now: Mapping[int, int]) -> dict[int, int]:
-    """How many partitions each is to own. One more than others has who owns most already."""
+    """Return how many partitions each node gets. The remainder goes to the nodes that own most already."""
     if not node_ids:
         return {}
     most_first = sorted(node_ids, key=lambda node_id: -sum(owner == node_id for owner in now.values()))
@@ -161,7 +161,7 @@ def _quotas(partitions: int, node_ids: Sequence[int], now: Mapping[int, int]) ->
 
 
 def seen_by_all(candidates: Iterable[Candidate]) -> tuple[SeenGone, ...]:
-    """Gather what the members tell of the ends of others: of each the best."""
+    """Combine what the members report about the ends of others: the best report for each process."""
     best: dict[str, SeenGone] = {}
     for seen in (each for candidate in candidates for each in candidate.gone):
         best[seen.member_id] = better(best.get(seen.member_id), seen)
@@ -169,14 +169,14 @@ def seen_by_all(candidates: Iterable[Candidate]) -> tuple[SeenGone, ...]:
 
 
 def better(one: SeenGone | None, other: SeenGone) -> SeenGone:
-    """The one of two that tells more of a process's end: who has removed it, else who saw it first."""
+    """Return the better of two reports of a process's end: that of the remover, else the earlier one."""
     if one is None or (other.removed, -other.refused_ms) > (one.removed, -one.refused_ms):
         return other
     return one
 
 
 def refuse_another_upstream(message: Candidate | Sharing, upstream: str) -> None:
-    """Raise AnotherUpstream if it comes from in front of another cluster than this one, as far as both are known."""
+    """Raise AnotherUpstream if the sender is in front of another cluster, as far as both clusters are known."""
     if message.upstream and upstream and message.upstream != upstream:
         raise AnotherUpstream(
             f"another process of this event log is in front of cluster {message.upstream}, and this one of {upstream}:"
@@ -185,12 +185,12 @@ def refuse_another_upstream(message: Candidate | Sharing, upstream: str) -> None
 
 
 def encode(message: Candidate | Sharing) -> bytes:
-    """Encode a message for the group's metadata, or its assignment: JSON, so that Kafka's tools show it."""
+    """Encode a message for the group's metadata or assignment: as JSON, so that Kafka's tools show it."""
     return msgspec.json.encode(message)
 
 
 def candidate_of(metadata: bytes, group_instance_id: str | None) -> Candidate:
-    """Decode what a member tells. Raises NotUnderstood, also of a member that says it is another node than it is."""
+    """Decode a member's metadata. Raises NotUnderstood, also if it claims another node id than its own."""
     candidate = _decoded(metadata, Candidate)
     if (group_instance_id or "").rpartition("-")[2] != str(candidate.node.node_id):
         raise NotUnderstood(f"it says that it is node {candidate.node.node_id}, and has not its group.instance.id")
@@ -198,7 +198,7 @@ def candidate_of(metadata: bytes, group_instance_id: str | None) -> Candidate:
 
 
 def sharing_of(assignment: bytes) -> Sharing:
-    """Decode what the leader has decided. Raises NotUnderstood."""
+    """Decode the leader's decision. Raises NotUnderstood."""
     return _decoded(assignment, Sharing)
 
 

@@ -1,10 +1,7 @@
-"""The processes of one host: which there are, and what each is started with.
+"""The processes of one host, and the arguments of each.
 
-Pure. What belongs here: the arguments. What it must not know: processes.
-
-Each is an ordinary `muster serve`, with the arguments that were given, and a few behind them that count instead: the
-owner has no clients, the edges own nothing, and listen at the same addresses; the kernel gives each of them some of the
-connections.
+Pure. Each is an ordinary `muster serve`, with the given arguments followed by a few that override them: the owner has
+no clients; the edges own nothing and listen at the same addresses, and the kernel distributes connections to them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,19 +14,19 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import EDGE, OWNER
 
 EDGE_NODE_IDS: Final = 1_000_000
-"""The node ids of edges are so far above the owner's, and from each other."""
+"""Distance between the node ids of the edges, and from the owner's."""
 LOOPBACK: Final = "127.0.0.1"
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):
-    """A process. `arguments`: those of `muster`, as they were given, and its own behind them."""
+    """A process. `arguments`: those given to `muster`, followed by its own."""
 
     name: str
     arguments: tuple[str, ...]
 
 
 def children(settings: Settings, given: Sequence[str], *, secret: Path) -> Iterator[Child]:
-    """Yield the owner, then the edges. `given`: the arguments of this process; `secret`: the file of the peers."""
+    """Yield the owner, then the edges. `given`: the arguments of this process; `secret`: the peers' secret file."""
     for number in range(1 + settings.processes):
         is_owner = number == 0
         own = {

@@ -1,11 +1,9 @@
 """The addresses at which the processes will listen: waited for at the start, and held while the supervisor runs.
 
-What belongs here: whether somebody else has them. What it must not know: processes.
-
-The edges listen with SO_REUSEPORT, so each would share its address with whoever has it, and say nothing: also with the
-edges of a second supervisor, which have another secret and another owner. So addresses must be free at first. Then
-those of the edges are bound here, on a socket that does not listen: it takes no connection from them, clients are
-refused until the first edge serves, and a second supervisor finds the address taken, also before that.
+The edges listen with SO_REUSEPORT, so each would silently share its address with any other process that uses it: also
+with the edges of a second supervisor, which have another secret and another owner. So addresses must be free at first.
+Then those of the edges are bound here, on a socket that does not listen: it takes no connections from the edges,
+clients are refused until the first edge serves, and a second supervisor finds the address taken even before that.
 """
 
 import asyncio
@@ -32,16 +30,16 @@ FREE_WITHIN_S: Final = 20.0
 LOOK_EVERY_S: Final = 0.2
 TAKEN: Final = "an address is taken, waiting: the processes of a supervisor that was killed may be stopping"
 CAN_HOLD: Final = sys.platform == "linux"
-"""Elsewhere a socket that does not listen may be given connections that are refused then."""
+"""On other systems a socket that does not listen may be given connections, which are then refused."""
 
 _Found = Mapping[str, tuple[Address, Sequence[SocketAddress]]]
 """The addresses to bind, by the setting that gave each."""
 
 
 async def hold_addresses(settings: Settings, stopping: asyncio.Event, stack: ExitStack) -> bool:
-    """Wait until nobody listens at the addresses, and hold those of the edges until the stack is left.
+    """Wait until no process listens at the addresses, and hold those of the edges until the stack is left.
 
-    False when it is to stop before. Raises CannotServe.
+    Returns False if it is stopped before that. Raises CannotServe.
     """
     found = await _found(settings)
     until_s, is_told = time.monotonic() + FREE_WITHIN_S, False
@@ -60,7 +58,7 @@ async def hold_addresses(settings: Settings, stopping: asyncio.Event, stack: Exi
     for family, host in addresses if CAN_HOLD else ():
         try:
             stack.enter_context(held(family, host, at.port))
-        except OSError as error:  # somebody was faster
+        except OSError as error:  # another process was faster
             raise _cannot(settings, "listen", at, error) from error
     return True
 
@@ -70,7 +68,7 @@ def held(family: socket.AddressFamily, host: str, port: int) -> Iterator[None]:
     """Hold an address for processes that share it (SO_REUSEPORT). Raises OSError."""
     with socket.socket(family, socket.SOCK_STREAM) as holds:
         holds.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # While it is bound alone: connections that were closed a moment ago are in nobody's way.
+        # Only while it is bound, so that recently closed connections do not prevent it.
         holds.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             holds.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -92,7 +90,7 @@ async def _found(settings: Settings) -> _Found:
 
 
 def _taken(found: _Found) -> tuple[str, Address, OSError] | None:
-    """Return the first address that cannot be bound, what gave it, and why."""
+    """Return the first address that cannot be bound, its setting, and the error."""
     for setting, (at, addresses) in found.items():
         for family, host in addresses:
             try:

@@ -1,11 +1,8 @@
-"""One process of several: started, started again when it ends, and stopped in good order.
+"""One process of several: started, restarted when it ends, and stopped gracefully.
 
-What belongs here: when it is started again, and what becomes of its listening sockets meanwhile. What it must not know:
-the other processes.
-
-A process that ends is started again at once, and takes the sockets of the one before with the connections that wait
-there. One that ends again soon has growing pauses, and its sockets are closed: clients would wait there for long, and
-the others serve them.
+Decides when it is restarted, and what happens to its listening sockets meanwhile. A process that ends is restarted
+immediately, and inherits its predecessor's sockets with the connections queued there. If it ends again soon, the pauses
+grow, and its sockets are closed: clients would wait there for a long time, while the other processes can serve them.
 """
 
 import asyncio
@@ -27,31 +24,32 @@ from muster.coordinator.processes.socket_store import SocketStore
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 UNUSABLE: Final = 2
-"""The exit code of a process that cannot use what it was given."""
+"""Exit code of a process that cannot use its arguments or files."""
 COMMAND: Final = (sys.executable, "-P", "-m", "muster")
-"""-P: as with the command `muster`, no module comes from the folder in which it was started."""
+"""-P: as with the command `muster`, no module is imported from the working directory."""
 RESTART_PAUSE_S: Final = 1.0
 RESTART_PAUSE_MAX_S: Final = 5.0
-"""The longest pause: a second of work in six, and all edges may pause at a time, while members' sessions go on."""
+"""The longest pause: all edges may pause at the same time, for five of six seconds, while members' sessions run."""
 SERVED_LONG_S: Final = 60.0
-"""A process that ends after so long does not end *again*."""
+"""If a process ended after this long, it does not count as ending *again*."""
 
 
 class RunningProcess:
     """One supervised process and its restarts."""
 
     def __init__(self, child: Child, inherited: Sequence[int] = ()) -> None:
-        """`inherited`: descriptors of this process that it has as well."""
+        """`inherited`: descriptors of this process that the child inherits."""
         self.child = child
         self._inherited = inherited
         self.sockets = SocketStore()
         self.starts = 0
-        """How often it was started: the counters of each one begin at 0."""
+        """Number of starts; the counters of each start begin at 0."""
         self.is_unusable = False
-        """Whether it has ended for good: it could not use what it was given.
+        """Whether it has ended for good, because it could not use its arguments or files.
 
-        Before it has ever served, or while it did, as when another host has its node id. One that has served before and
-        cannot start again is tried again: a file of its may be there again soon.
+        That is: before it ever served, or while it served, e.g. when another host has its node id. A process that
+        served before
+        and cannot start again is retried: a missing file may be back soon.
         """
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
@@ -62,7 +60,7 @@ class RunningProcess:
         return None if self._process is None else self._process.pid
 
     async def keep(self) -> None:
-        """Keep it running, until it is stopped, or cannot be started."""
+        """Keep it running, until it is stopped or cannot be started."""
         ended_soon = 0
         while True:
             began_s = time.monotonic()
@@ -91,19 +89,19 @@ class RunningProcess:
                 return
 
     async def _end(self) -> tuple[int | None, str]:
-        """Start it, and return its exit code and how it ended, for people."""
+        """Start it; return its exit code and a human-readable description of how it ended."""
         try:
             code = await self._run()
-        except OSError as error:  # as when no file or process is free, which may be otherwise soon
+        except OSError as error:  # e.g. out of files or processes, which may pass
             return None, f"it could not be started: {error}"
         return code, _how(code)
 
     async def _run(self) -> int:
-        """Start it, and return its exit code."""
+        """Start it and return its exit code."""
         ours, theirs = socket.socketpair()
         with theirs, ours, self.sockets.lent_to(ours):
             channel = theirs.fileno()
-            # A group of its own: Ctrl-C reaches the supervisor alone, which stops one after another.
+            # Its own process group: Ctrl-C only reaches the supervisor, which stops the processes in order.
             process = self._process = await asyncio.create_subprocess_exec(
                 *COMMAND,
                 *self.child.arguments,
@@ -113,14 +111,14 @@ class RunningProcess:
             )
             theirs.close()
             self.starts += 1
-            if self._stopping.is_set():  # while it was being started: nobody waits until it ends in good order
+            if self._stopping.is_set():  # stopped while starting: there is no graceful stop to wait for
                 process.kill()
             return await process.wait()
 
     async def stop(self, within_s: float) -> None:
-        """Stop it in good order; kill it if it has not ended in time."""
+        """Stop it gracefully; kill it if it has not ended in time."""
         self._stopping.set()
-        self.sockets.close()  # else clients would wait there for nobody
+        self.sockets.close()  # otherwise clients would wait there in vain
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -135,7 +133,7 @@ class RunningProcess:
 
 
 def pause_before_restart_s(ended_soon: int) -> float:
-    """Return the pause after so many ends in a row, each soon after its start but perhaps the first."""
+    """Return the pause after this many ends in a row, each soon after its start except perhaps the first."""
     if ended_soon == 1:
         return 0
     doubled: float = RESTART_PAUSE_S * 2 ** min(ended_soon - 2, 10)
@@ -147,5 +145,5 @@ def _how(code: int) -> str:
         return f"exit code {code}"
     try:
         return signal.Signals(-code).name
-    except ValueError:  # real-time ones have no names
+    except ValueError:  # real-time signals have no names
         return f"signal {-code}"

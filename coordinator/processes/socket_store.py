@@ -1,7 +1,6 @@
-"""The listening sockets of one process, kept over its end for its successor, and what the process tells.
+"""The listening sockets of one process, kept for its successor when it ends, and the process's reports.
 
-What belongs here: the supervisor's end of the connection (net/kept_sockets.py). What it must not know: when processes
-are started.
+This is the supervisor's end of the connection (net/kept_sockets.py).
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from muster.coordinator.net.kept_sockets import (
 )
 
 QUEUE_WAITS_S: Final = 10.0
-"""How long clients wait for a process that is being started: less than a session of theirs lasts."""
+"""How long clients wait for a process that is being started: less than their session timeout."""
 
 
 class SocketStore:
@@ -30,19 +29,19 @@ class SocketStore:
 
     def __init__(self) -> None:
         self.metrics_port: int | None = None
-        """Where the process's metrics are, once it has told."""
+        """The port of the process's metrics, once reported."""
         self.serves = False
-        """Whether the process that runs, or ran last, has said that it serves."""
+        """Whether the current (or last) process has reported that it serves."""
         self.has_served = False
-        """Whether any of the processes has ever said that it serves."""
+        """Whether any of the processes has ever reported that it serves."""
         self._kept: dict[BoundAt, socket.socket] = {}
         self._told: set[BoundAt] = set()
-        """Where the process that runs listens."""
+        """Where the current process listens."""
         self._is_closed = False
 
     @contextmanager
     def lent_to(self, channel: socket.socket) -> Iterator[None]:
-        """Hand the sockets to a process at the other end, and keep those that it tells of, while the block lasts."""
+        """Hand the sockets to the process at the other end, and keep those that it reports, while the block lasts."""
         loop = asyncio.get_running_loop()
         channel.settimeout(0)
         self._told.clear()
@@ -58,24 +57,24 @@ class SocketStore:
             yield
         finally:
             timer.cancel()
-            self._receive(channel)  # its last words
+            self._receive(channel)  # its last reports
             loop.remove_reader(channel)
             channel.close()
             self.metrics_port = None
 
     def give_up(self) -> None:
-        """Close all sockets: who is connected to nobody there connects again, to others."""
+        """Close all sockets: clients queued there reconnect, to other processes."""
         while self._kept:
             self._kept.popitem()[1].close()
 
     def _refuse_untaken(self) -> None:
-        """Have clients go to others until the process takes the sockets. It has them too, so closing does nothing."""
+        """Send clients to other processes until this one takes the sockets. It has copies: closing has no effect."""
         for at in self._kept.keys() - self._told:
-            with suppress(OSError):  # Linux alone does it
+            with suppress(OSError):  # only works on Linux
                 self._kept[at].shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
-        """Close all sockets, and keep no others."""
+        """Close all sockets, and keep no more."""
         self._is_closed = True
         self.give_up()
 

@@ -1,13 +1,10 @@
-"""The metrics of several processes as those of one: counters and histograms are added up.
+"""Combines the metrics of several processes as if of one: counters and histograms are added up.
 
-What belongs here: how samples become one. What it must not know: where they come from.
-
-Of a gauge the sum is told, which is right for connections, members and bytes. Where that would say nothing it is the
-largest: of ages, delays and times, of open files, which each has a limit of its own for, and of what is the same in all
-(`*_info`, the partitions of the log). All are ready when each is, so of `muster_ready` it is the smallest, and 0 while
-one does not answer. What a
-process has counted stays when it ends, as far as it was told: a sum that falls would be taken for counters that began
-anew, all of them.
+Gauges are added up too, which is right for connections, members and bytes. Where a sum would be meaningless the largest
+value is used: for ages, delays and times, for open files, of which each process has its own limit, and for values that
+are the same in all (`*_info`, the partitions of the log). `muster_ready` is the smallest value, and 0 while a process
+does not answer. The last known counts of an ended process are kept: if the sum fell, it would look as if all counters
+had been reset.
 """
 
 import operator
@@ -26,7 +23,7 @@ _SMALLEST: Final = (READY,)
 
 
 class ToldMetrics(msgspec.Struct, frozen=True):
-    """The text of a process's metrics. `starts`: how often it was started, as its counters begin anew each time."""
+    """The text of a process's metrics. `starts`: number of starts so far; counters restart at 0 with each."""
 
     process: str
     starts: int
@@ -34,19 +31,19 @@ class ToldMetrics(msgspec.Struct, frozen=True):
 
 
 class SummedMetrics(Collector):
-    """One exposition for all `processes`. `read` returns what each process that answers exposes."""
+    """One exposition for all `processes`. `read` returns the exposition of each process that answers."""
 
     def __init__(self, read: Callable[[], Iterable[ToldMetrics]], processes: Collection[str] = ()) -> None:
         self._read = read
         self._processes = processes
         self._last: dict[str, tuple[int, list[Metric]]] = {}
-        """The last metrics of each process, and after how many starts those were."""
+        """The last metrics of each process, and its number of starts then."""
         self._ended: list[Metric] = []
-        """The counts of those that have ended."""
+        """The counts of processes that have ended."""
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
-        """Sum what the processes tell now."""
+        """Sum the current metrics of the processes."""
         told = [(each, list(text_string_to_metric_families(each.text))) for each in self._read()]
         with self._lock:
             for each, families in told:
@@ -66,17 +63,17 @@ class SummedMetrics(Collector):
 
 
 def counted(families: Iterable[Metric]) -> list[Metric]:
-    """Return those that only grow."""
+    """Return the families that only grow."""
     return [family for family in families if family.type in {"counter", "histogram", "summary"}]
 
 
 def _not_ready() -> Metric:
-    """Return what a process that does not answer would tell."""
+    """Return the metric in place of a process that does not answer."""
     return GaugeMetricFamily(READY, "Whether /readyz says ready: 1, else 0", value=0)
 
 
 def summed(of_each: Iterable[Iterable[Metric]]) -> Iterator[Metric]:
-    """Return one family for each name, with one sample for each name and labels."""
+    """Return one family per name, with one sample per name and labels."""
     families: dict[str, Metric] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for of_one in of_each:
@@ -95,7 +92,7 @@ def summed(of_each: Iterable[Iterable[Metric]]) -> Iterator[Metric]:
 
 
 def _of_gauge(name: str) -> Callable[[float, float], float]:
-    """Return how the values of two processes become one."""
+    """Return how the gauge values of two processes are combined."""
     if name.endswith(_SMALLEST):
         return min
     return max if name.endswith(_LARGEST) else operator.add

@@ -1,12 +1,10 @@
-"""Starts the processes of one host and stops all in good order, and tells their metrics as those of one.
+"""Starts the processes of one host, stops all gracefully, and serves their combined metrics.
 
-What belongs here: all of the processes. What it must not know: what they do; when one is started again (running.py).
-
-The edges are stopped first, then the owner: so its groups go to another host while nobody asks it any more. A process
-that cannot use what it was given (exit code 2) ends all, unless it has served before and could not start again. When
-this process is killed, the others end by themselves: each has a connection to it (net/kept_sockets.py). Until they
-have, they have their addresses; whoever starts meanwhile waits for those (held_addresses.py). As the first process of
-a container it has to wait for processes that it has not started, too (reaping.py).
+The edges are stopped first, then the owner: so its groups move to another host when no edge asks it any more. If a
+process cannot use its arguments or files (exit code 2), all end, unless it served before and could not start again.
+When this process is killed, the others end by themselves: each has a connection to it (net/kept_sockets.py). Until then
+they keep their addresses, and a new supervisor waits for these (held_addresses.py). As the first process of a container
+it also reaps processes that it has not started (reaping.py). running.py decides when a process is restarted.
 """
 
 import asyncio
@@ -80,7 +78,7 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
         stopped.cancel()
         ended = await asyncio.gather(*keeping, return_exceptions=True)
         log.info("processes stopped")
-        for error in filter(None, ended):  # a bug of ours has stopped them
+        for error in filter(None, ended):  # stopped by an internal error
             raise error
         if any(each.is_unusable for each in running):
             raise CannotServe("a process could not use what it was given: its line says what")
@@ -88,9 +86,9 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
 
 @contextmanager
 def secret_of_all(settings: Settings) -> Iterator[tuple[Path, Sequence[int]]]:
-    """Yield the file of the secret, and the descriptors that the processes inherit for it.
+    """Yield the secret file, and the descriptors that the processes inherit for it.
 
-    One that is made here has no name, so whatever ends this process, nobody finds it afterwards.
+    A generated secret is in a file without a name, so nothing is left behind, however this process ends.
     """
     if settings.peer_secret_file is not None:
         yield settings.peer_secret_file, ()
@@ -131,16 +129,17 @@ def _told(running: Sequence[RunningProcess]) -> Iterator[ToldMetrics]:
 
 
 def _complaints(running: Sequence[RunningProcess], path: str) -> str | None:
-    """Tell which processes are not ready, or not well, and why; None if all are."""
+    """Return which processes are not ready, or not well, and why; None if all are."""
     told = _why_not_well if path == HEALTHZ else str
     asked = [(each.child.name, *_ask(each, path)) for each in running]
     return _joined((name, None if code == 200 else told(text.strip())) for name, code, text in asked)
 
 
 def _why_not_well(said: str) -> str | None:
-    """Return what is wrong with a process that says so, or does not answer.
+    """Return what is wrong with a process that reports a problem or does not answer.
 
-    One that is being started is not ready, and not unwell: whoever restarted all for that would begin it anew.
+    A process that is being started is not ready, but it is not unhealthy: restarting everything would only start it
+    again.
     """
     return None if said == BEING_STARTED else said
 
@@ -150,9 +149,10 @@ def _joined(complaints: Iterable[tuple[str, str | None]]) -> str | None:
 
 
 def status_of_all(settings: Settings, running: Sequence[RunningProcess]) -> bytes:
-    """Return the owner's status, with what is wrong with any of them, and how the edge reaches owners that does worst.
+    """Return the owner's status, with the problems of all processes, and the links of the edge that reaches fewest
+    owners.
 
-    While the owner does not answer the rest is told without it.
+    While the owner does not answer, the rest is returned without it.
     """
     told = {each.child.name: _status(each) for each in running}
     statuses = [each for each in told.values() if isinstance(each, ProcessStatus)]
@@ -173,7 +173,7 @@ def _badness(links: LinksStatus) -> tuple[int, int, int]:
 
 
 def _status(process: RunningProcess) -> ProcessStatus | str:
-    """Return the status of a process, or why it tells none."""
+    """Return the status of a process, or why it returns none."""
     code, text = _ask(process, "/status")
     return msgspec.json.decode(text, type=ProcessStatus) if code == 200 else text.strip()
 
@@ -194,7 +194,7 @@ def _unanswered(settings: Settings) -> ProcessStatus:
 
 
 def _ask(process: RunningProcess, path: str) -> tuple[int, str]:
-    """Ask a process's own endpoint; 503 and why, if it does not answer."""
+    """Query a process's own endpoint; 503 and the reason if it does not answer."""
     port = process.sockets.metrics_port
     if port is None:
         return 503, BEING_STARTED

@@ -1,1 +1,1 @@
-"""The link between two processes of one event log: requests go to the process that owns the group."""
+"""The link between two processes of one event log, on which requests are forwarded to the owner of the group."""

@@ -1,16 +1,16 @@
-"""One connection between two processes, either end: frames, the proof, what is written at a time.
+"""One connection between two processes, either end: frames, the handshake, batching of writes.
 
-What belongs here: bytes to messages and back, their limits, and whether the other end lives. What it must not know:
-clients, groups, who is asked.
+Converts bytes to messages and back, enforces limits, and detects a dead peer. Knows nothing of clients and groups.
 
-    written     what is sent in one turn of the loop at once. A long message goes in parts, with others between them: it
-                holds up nobody, so messages about one client keep their order only if they are short, or answer each
-                other
-    read        for a slice of time at once, and a few at most, and no more meanwhile
-    too much    whoever has more than UNSENT_BYTES_MAX to send `is_full`, and should send nothing more for a while. Who
-                accepts takes no more requests until its answers are read; who connects always reads, so both never wait
-    silence     who connects asks each TICK_S whether the other end lives. Ticks are counted, not time: a process that
-                was suspended itself has missed one, and not all
+    writing     all messages of one event-loop iteration are written at once. A long message is sent in parts, with
+                others between them, so that it delays none: messages about one client only keep their order if they
+                are short, or answer each other
+    reading     up to a few messages in one time slice; reading is paused meanwhile
+    overload    an end with more than UNSENT_BYTES_MAX to send `is_full`, and should send nothing more for a while. The
+                accepting end takes no more requests until its responses are read; the connecting end always reads, so
+                they never wait for each other
+    silence     the connecting end pings each TICK_S. Ticks are counted, not time: a process that was itself suspended
+                has missed one tick, not all
 """
 
 import asyncio
@@ -40,29 +40,29 @@ from muster.coordinator.peers.link.peer_messages import (
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 UNPROVEN_BYTES_MAX: Final = 4_096
-"""Limit of a message of who has not proven that it has the secret."""
+"""Message size limit until the other end has proven that it has the secret."""
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 MESSAGES_AT_ONCE: Final = 50
-"""In one turn of the loop: each may wake a task, whose work comes in the next one."""
+"""Per event-loop iteration: each may wake a task, which runs in the next one."""
 PART_BYTES: Final = 256 * 1024
-"""A longer message is sent in parts of so many bytes."""
+"""Longer messages are sent in parts of this size."""
 
 TICK_S: Final = 0.5
 HUNG_TICKS: Final = 4
-"""A process that answers nothing for so long, 2 s, is not reached: others may own its groups meanwhile."""
+"""A process that is silent for this long, 2 s, counts as unreachable: other processes may own its groups meanwhile."""
 GONE_TICKS: Final = 60
-"""A process that asks nothing for so long, 30 s, is gone with its machine: no break of the connection told it."""
+"""A process that sends nothing for this long, 30 s, is gone with its machine, without a TCP close."""
 CLOSE_TIMEOUT_S: Final = 5.0
-"""How long a closed connection may take to send the rest, and to end its TLS."""
+"""How long a closed connection may take to send the rest and to end TLS."""
 
 Handshake = Challenge | Proof | Welcome | Denied
 
 
 class PeerConnection(asyncio.Protocol):
-    """Either end of a peer connection. `begin` is called when it is made, `proving` with each message of the proof.
+    """Either end of a peer connection. `begin` is called when it is made, `proving` with each handshake message.
 
-    `lost` is called once, at the end, with the reason for people.
+    `lost` is called once, at the end, with a human-readable reason.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PeerConnection(asyncio.Protocol):
         self.node_id: int | None = None
         """Node id of the other end, once it is proven."""
         self.knows = 0
-        """The highest tag of the messages that the other end understands, where that is who connects."""
+        """The highest message tag that the other end understands, if the other end connected."""
         self.reason = "it was closed by the other process"
         self._message_bytes_max = message_bytes_max
         self._begin = begin
@@ -88,14 +88,14 @@ class PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._parts = bytearray()
-        """The parts of a long message that have come."""
+        """The received parts of a long message."""
         self._outgoing: list[bytes] = []
         self._long: deque[memoryview] = deque()
-        """Long messages, as far as they are not sent."""
+        """Long messages that are not completely sent."""
         self._is_flush_due = False
         self._is_writable = True
         self._is_waiting = False
-        """Whether what was received waits for the next turn of the loop, or until the other end reads."""
+        """Whether received data waits for the next iteration of the event loop, or until the other end reads."""
         self._is_handling_due = False
         self._has_backpressure = False
         self._is_heard = True
@@ -108,7 +108,7 @@ class PeerConnection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """How much waits until the other end reads."""
+        """How many bytes wait until the other end reads."""
         if self._transport is None:
             return 0
         return self._transport.get_write_buffer_size() + sum(map(len, self._long))
@@ -119,7 +119,7 @@ class PeerConnection(asyncio.Protocol):
         return self.unsent_bytes > UNSENT_BYTES_MAX
 
     def send(self, message: AnyMessage) -> None:
-        """Send a message, with all others of this turn of the loop; nothing once the connection is lost."""
+        """Send a message, with all others of this event-loop iteration; dropped once the connection is lost."""
         if self._transport is None:
             return
         encoded = encode(message)
@@ -130,7 +130,7 @@ class PeerConnection(asyncio.Protocol):
         self._flush_soon()
 
     def close(self, reason: str) -> None:
-        """Send what is to be sent, and close: at once, if that takes long."""
+        """Send what is queued, then close; abort if that takes too long."""
         if self._transport is None or self._transport.is_closing():
             return
         self.reason = reason
@@ -141,24 +141,23 @@ class PeerConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.abort, reason)
 
     def abort(self, reason: str) -> None:
-        """Close at once."""
         if self._transport is not None:
             self.reason = reason
             self._transport.abort()
 
     def answer_back(self) -> None:
-        """Be the end that accepts: take no more requests while answers are not read; close when none come for long."""
+        """Act as the accepting end: apply backpressure while responses are not read; abort after a long silence."""
         self._has_backpressure = True
         self._tick(GONE_TICKS, asks=False)
 
     def keep_alive(self) -> None:
-        """Be the end that connects: close the connection when nothing comes any more."""
+        """Act as the connecting end: send pings, and abort when nothing comes back."""
         self._tick(HUNG_TICKS, asks=True)
 
     # ---- the socket ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports are not subclasses
         self._transport.set_write_buffer_limits(high=4 * PART_BYTES, low=PART_BYTES)
         address = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{address[0]}:{address[1]}"
@@ -187,7 +186,7 @@ class PeerConnection(asyncio.Protocol):
         self._parts.clear()
         self._lost(self, str(error) if error is not None else self.reason)
 
-    # ---- what is sent --------------------------------------------------------------------------------
+    # ---- sending -------------------------------------------------------------------------------------
 
     def _flush_soon(self) -> None:
         if not self._is_flush_due:
@@ -221,7 +220,7 @@ class PeerConnection(asyncio.Protocol):
             self._transport.write(b"".join(self._outgoing))
         self._outgoing.clear()
 
-    # ---- what comes ----------------------------------------------------------------------------------
+    # ---- receiving -----------------------------------------------------------------------------------
 
     @property
     def _must_wait(self) -> bool:
@@ -233,7 +232,7 @@ class PeerConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._handle_some)
 
     def _handle_some(self) -> None:
-        """Handle messages for a slice of time; the rest with the next turn of the loop."""
+        """Handle messages for one time slice, and the rest in the next iteration of the event loop."""
         self._is_handling_due = False
         if self._transport is None or self._transport.is_closing():
             return
@@ -257,7 +256,7 @@ class PeerConnection(asyncio.Protocol):
             self._handle_soon()
 
     def _take(self, message: AnyMessage) -> None:
-        """Handle a message; an error of ours is this connection's alone."""
+        """Handle a message; an internal error only affects this connection."""
         try:
             if isinstance(message, MessagePart) and self.handle is not None:
                 whole = self._whole(message)
@@ -282,7 +281,7 @@ class PeerConnection(asyncio.Protocol):
             self.handle(message)
 
     def _whole(self, part: MessagePart) -> AnyMessage | None:
-        """The message that ends with this part. Raises BadMessage."""
+        """The message that this part completes. Raises BadMessage."""
         self._parts += part.content
         if len(self._parts) > self._message_bytes_max:
             raise BadMessage(f"more than {self._message_bytes_max} bytes")
@@ -292,7 +291,7 @@ class PeerConnection(asyncio.Protocol):
         return decode(parts)
 
     def _next(self, at: int) -> tuple[AnyMessage | None, int]:
-        """The message that begins at this byte, and where it ends; None if it has not come whole."""
+        """The message that starts at this byte, and its end; None if it is incomplete."""
         if len(self._received) - at < LENGTH.size:
             return None, at
         (length,) = LENGTH.unpack_from(self._received, at)

@@ -1,6 +1,6 @@
 """Keeps a connection to each other process of the log, on which requests for its groups are sent.
 
-What belongs here: which processes there are, and whether they are reached. What it must not know: requests.
+Tracks which processes there are and whether they are reachable. Knows nothing of requests.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Received = Callable[[Node, AnyMessage], None]
 
 
 class LinkState(msgspec.Struct, frozen=True, kw_only=True):
-    """Another process, and whether it is reached; `error`: why the last attempt failed, "" before there was one."""
+    """Another process, and whether it is reachable. `error`: why the last attempt failed, "" before the first one."""
 
     node: Node
     is_reached: bool
@@ -39,10 +39,11 @@ class LinkState(msgspec.Struct, frozen=True, kw_only=True):
 class PeerLinks:
     """One connection to each peer. `received` is called with each message.
 
-    `changed` is called when a process was reached, or lost, and when the first attempt to reach it has failed: it may
-    have ended meanwhile.
+    `changed` is called when a process becomes reachable or unreachable, and when the first attempt to reach it has
+    failed:
+    it may have ended meanwhile.
 
-    `log_identity` is known from when the log is open, before `follow` is called.
+    `log_identity` is set when the log is open, before `follow` is called.
     """
 
     def __init__(
@@ -80,27 +81,26 @@ class PeerLinks:
             self._keeping[node] = self._tasks.start(self._keep(node), f"link-node-{node.node_id}")
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._tasks.close()
 
     def is_linked(self, node: Node) -> bool:
-        """Whether there is a connection to the process."""
+        """Return whether there is a connection to the process."""
         return node in self._ready
 
     def is_reached(self, node: Node) -> bool:
-        """Whether messages can be sent to the process: it is connected, and reads."""
+        """Return whether messages can be sent to the process: it is connected, and not overloaded."""
         connection = self._ready.get(node)
         return connection is not None and not connection.is_full
 
     def states(self) -> list[LinkState]:
-        """The other processes by node id, and whether each is reached. Thread-safe."""
+        """The other processes by node id, and whether each is reachable. Thread-safe."""
         nodes = sorted(self._keeping.copy(), key=lambda each: each.node_id)
         return [
             LinkState(node=node, is_reached=node in self._ready, error=self._errors.get(node, "")) for node in nodes
         ]
 
     def send(self, node: Node, message: AnyMessage) -> None:
-        """Send a message to a process that is reached; nothing to one that is not."""
+        """Send a message to a process; dropped if there is no connection to it."""
         connection = self._ready.get(node)
         if connection is not None:
             connection.send(message)
@@ -128,13 +128,13 @@ class PeerLinks:
             retry_s = min(2 * retry_s, RETRY_MAX_S)
 
     async def _open(self, node: Node, opened: "_Opening") -> str | None:
-        """Connect, and have both ends proven; returns why it failed, for people."""
+        """Connect and complete the handshake; returns a human-readable reason if that failed."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 loop = asyncio.get_running_loop()
                 await loop.create_connection(opened.protocol, node.host, node.port, ssl=self._context)
                 return await opened.proven
-        except (OSError, ValueError, OverflowError, TimeoutError) as error:  # another process may advertise no address
+        except (OSError, ValueError, OverflowError, TimeoutError) as error:  # the advertised address may be invalid
             return str(error) or f"it has not answered within {CONNECT_TIMEOUT_S:.0f} s"
 
     def _reached(self, node: Node, connection: PeerConnection) -> None:
@@ -160,7 +160,7 @@ class PeerLinks:
     # ---- one connection ------------------------------------------------------------------------------------
 
     def claim(self, node: Node) -> Claim:
-        """Return what this process says of itself to another."""
+        """Return what this process claims about itself towards another."""
         return Claim(log=self.log_identity, node_id=self._node_id, wanted_node_id=node.node_id)
 
     def read_secret(self) -> bytes:
@@ -173,7 +173,7 @@ class PeerLinks:
 
 
 class _Opening:
-    """One attempt. `proven`: the reason why not, or None; `lost`: the reason."""
+    """One attempt. `proven`: why it failed, or None; `lost`: why the connection ended."""
 
     def __init__(self, links: PeerLinks, node: Node) -> None:
         loop = asyncio.get_running_loop()
@@ -222,4 +222,4 @@ class _Opening:
 
 
 def _too_early(_message: AnyMessage) -> None:
-    """Nothing was asked yet: whatever comes answers nothing."""
+    """Ignore messages before the first request: they answer nothing."""

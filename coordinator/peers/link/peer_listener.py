@@ -1,10 +1,8 @@
 """Accepts connections of the other processes of the log, and has each prove that it has the secret.
 
-What belongs here: who may connect. What it must not know: what is said then.
-
-Connections that have not proven themselves are few, and so are those whose TLS handshake has not ended: the oldest
-makes room for a new one. A process that only watches whether this one lives (peer_watch.py) opens such a connection,
-and says nothing on it; so only who connects logs a handshake that fails.
+Connections that have not proven themselves are limited, and so are unfinished TLS handshakes: the oldest makes room for
+a new one. A process that only watches this one (peer_watch.py) opens such a connection and sends nothing on it; so only
+the connecting end logs failed handshakes.
 """
 
 import secrets
@@ -33,7 +31,7 @@ LINKS_MAX: Final = 1_000
 class PeerListener:
     """Accepts peers. `secret` reads the secret for each proof; `accepted` receives each proven connection.
 
-    `log_identity` is known from when the log is open; until then nobody is welcome.
+    `log_identity` is set when the log is open; until then all peers are refused.
     """
 
     def __init__(
@@ -55,13 +53,13 @@ class PeerListener:
         self._lost_one = lost
         self._challenges: dict[PeerConnection, Challenge] = {}
         self._links: dict[int, PeerConnection] = {}
-        """The node ids of the processes, with their connections."""
+        """The proven connections, by node id."""
         self._handshakes: dict[TlsHandshake, None] = {}
-        """Those of TLS, the oldest first."""
+        """Unfinished TLS handshakes, oldest first."""
         self._listeners: list[Listener] = []
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Bind; returns the port. Raises OSError."""
+        """Bind and listen; returns the port. Raises OSError."""
         sockets = bind_each(await addresses_of(host), port, _bound)
         bound: int = sockets[0].getsockname()[1]
         turns = Turns()
@@ -84,7 +82,7 @@ class PeerListener:
         )
 
     async def close(self) -> None:
-        """Accept nobody, and close all connections."""
+        """Stop listening, and close all connections."""
         for listener in self._listeners:
             listener.close()
         for handshake in list(self._handshakes):
@@ -108,7 +106,7 @@ class PeerListener:
     def _begin(self, connection: PeerConnection) -> None:
         if len(self._challenges) >= UNPROVEN_MAX:
             oldest = next(iter(self._challenges))
-            del self._challenges[oldest]  # at once, however long its end takes
+            del self._challenges[oldest]  # immediately, however long the abort takes
             oldest.abort("too many connections without a proof")
         challenge = self._challenges[connection] = Challenge(LEVEL, secrets.token_bytes(NONCE_BYTES))
         connection.send(challenge)
@@ -134,7 +132,7 @@ class PeerListener:
         self._accepted(connection)
 
     def _read_secret(self) -> bytes | str:
-        """Return the secret, or why nobody can be let in."""
+        """Return the secret, or the reason why no peer can be admitted."""
         if self.log_identity is None:
             return "the event log is being opened"
         try:
@@ -151,7 +149,7 @@ class PeerListener:
         return refusal
 
     def _replace(self, node_id: int, connection: PeerConnection) -> None:
-        """Let a process in. Its connection before is over, also if nothing has told so."""
+        """Admit a process. Its former connection is over, even if it was not closed."""
         before = self._links.get(node_id)
         self._links[node_id] = connection
         if before is not None:

@@ -1,13 +1,13 @@
-"""The messages between two processes of one event log, and their bytes: msgpack, behind a length of four bytes.
+"""The messages between two processes of one event log, encoded as msgpack after a length of four bytes.
 
-Pure. What belongs here: the messages. What it must not know: what is done about them.
+Pure. A link is opened by the *edge*, the process that clients are connected to, to the process that owns their groups.
+On a link each client connection has a number, and at most one request in progress, as Kafka handles one request of a
+connection at a time. So messages need no correlation id, except questions to the broker, of which a request may have
+several.
 
-A link is opened by the process that clients are connected to, the *edge*, to the one that owns their groups. On it a
-client's connection has a number, and at most one request under way, as Kafka handles one request of a connection at a
-time. So no message needs another number, but for questions to the broker, of which a request may have several.
-
-Kafka's Envelope carries a request and its answer, and has no place for the rest: that a request is the broker's, a
-question to it on the client's connection, a client that has gone. One form for all is simpler than two.
+Kafka's Envelope carries a request and its response, but nothing else: not that a request must be relayed to the broker,
+a question to the broker on the client's connection, or a client that disconnected. One format for all is simpler than
+two.
 """
 
 from struct import Struct
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 LEVEL: Final = 1
-"""The level of these messages: a process of another level is refused."""
+"""Version of these messages: a process of another level is refused."""
 
 LENGTH: Final = Struct(">I")
 
@@ -25,21 +25,21 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     """Base of all messages."""
 
 
-# ---- the proof: who accepts begins -----------------------------------------------------------------------------------
+# ---- handshake: the accepting end begins -----------------------------------------------------------------------------
 
 
 class Challenge(Message, frozen=True, tag=0):
-    """`nonce`: random bytes of who accepts."""
+    """`nonce`: random bytes of the accepting end."""
 
     level: int
     nonce: bytes
 
 
 class Proof(Message, frozen=True, tag=1):
-    """`log`: the identity of the event log. `node_id`: who asks. `wanted_node_id`: who is asked for.
+    """`log`: the identity of the event log. `node_id`: the connecting end. `wanted_node_id`: the node it looks for.
 
-    `knows`: the highest tag of the messages that the sender understands. It is no part of what the MAC covers: who
-    changes it on the way makes the owner keep a message to itself, as it does for a process of a former version.
+    `knows`: the highest message tag that the sender understands. The MAC does not cover it: changing it in transit only
+    makes the owner withhold a message, as it does for a process of an older version.
     """
 
     level: int
@@ -52,13 +52,13 @@ class Proof(Message, frozen=True, tag=1):
 
 
 class Welcome(Message, frozen=True, tag=2):
-    """The proof of who accepts."""
+    """The accepting end's proof."""
 
     mac: bytes
 
 
 class Denied(Message, frozen=True, tag=3):
-    """The reason for people; the connection is closed."""
+    """A human-readable reason; the connection is closed."""
 
     reason: str
 
@@ -67,15 +67,15 @@ class Denied(Message, frozen=True, tag=3):
 
 
 class Ping(Message, frozen=True, tag=4):
-    """Does the other end live? It answers at once."""
+    """Check that the other end is alive; it answers with Pong."""
 
 
 class Pong(Message, frozen=True, tag=5):
-    """It does."""
+    """The answer to Ping."""
 
 
 class MessagePart(Message, frozen=True, tag=6):
-    """Some bytes of a long message, of one at a time in each direction."""
+    """Part of a long message; each direction sends one long message at a time."""
 
     content: bytes
     is_last: bool
@@ -85,7 +85,7 @@ class MessagePart(Message, frozen=True, tag=6):
 
 
 class Connected(Message, frozen=True, tag=10):
-    """A client's connection has a number from now on."""
+    """Assigns a number to a client's connection."""
 
     connection: int
     client_host: str
@@ -93,10 +93,10 @@ class Connected(Message, frozen=True, tag=10):
 
 
 class Disconnected(Message, frozen=True, tag=11):
-    """The client, or its broker, has gone: what it waited for is dropped.
+    """The client or its broker has disconnected: pending requests of the connection are dropped.
 
     `end`: a value of `ConnectionEnd`, and `age_ms`: how long ago that was; None: the client is still connected, or the
-    process is of a version that does not say.
+    process is of a version that does not send it.
     """
 
     connection: int
@@ -105,9 +105,10 @@ class Disconnected(Message, frozen=True, tag=11):
 
 
 class Forwarded(Message, frozen=True, tag=12):
-    """A client's request, without its length. `member_uuid`: of the member id that a JoinGroup proposes; else empty.
+    """A client's request, without its length. `member_uuid`: the uuid of the member id that a JoinGroup proposes, or
+    "".
 
-    A JoinGroup that is sent again, to the next owner, has the same: so it makes no second member.
+    A JoinGroup that is resent to the next owner has the same uuid, so it creates no second member.
     """
 
     connection: int
@@ -116,14 +117,14 @@ class Forwarded(Message, frozen=True, tag=12):
 
 
 class BrokerAnswered(Message, frozen=True, tag=13):
-    """The broker's answer to a question, from behind the correlation id; None: the client or the broker has gone."""
+    """The broker's response to a question, without the correlation id; None: the client or the broker disconnected."""
 
     question: int
     payload: bytes | None
 
 
 class ListOwned(Message, frozen=True, tag=14):
-    """Ask which groups the owner has; `question` is in the answers."""
+    """Asks which groups the owner has; `question` is repeated in the responses."""
 
     question: int
 
@@ -137,10 +138,10 @@ class HeardMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeardMembers(Message, frozen=True, tag=15):
-    """The members whose heartbeats the edge has answered since the last one; ask how long it may answer more.
+    """Members whose heartbeats the edge has answered since the last message; asks how much longer it may answer.
 
-    `sent_ms`: by the edge's clock, which comes back with the answer. It is never long (see peer_connection.py), so
-    that it comes before what is sent behind it.
+    `sent_ms`: by the edge's clock, repeated in the response. This message is never long (see peer_connection.py), so it
+    arrives before later ones.
     """
 
     sent_ms: int
@@ -151,9 +152,9 @@ class HeardMembers(Message, frozen=True, tag=15):
 
 
 class Answered(Message, frozen=True, tag=20):
-    """The answer to the connection's request, from behind the correlation id.
+    """The response to the connection's request, without the correlation id.
 
-    `is_brokers`: it is what the client's broker says of the group, so that any other owner would answer the same.
+    `is_brokers`: it is the response of the client's broker about the group, so any other owner would answer the same.
     """
 
     connection: int
@@ -162,19 +163,19 @@ class Answered(Message, frozen=True, tag=20):
 
 
 class Relay(Message, frozen=True, tag=21):
-    """The request is the broker's: relay it as it came."""
+    """The request is for the broker: relay it unchanged."""
 
     connection: int
 
 
 class NotOwned(Message, frozen=True, tag=22):
-    """The group is not this process's, any more or yet."""
+    """This process does not own the group, no longer or not yet."""
 
     connection: int
 
 
 class Closed(Message, frozen=True, tag=23):
-    """The client has broken the protocol: its connection is to be closed."""
+    """The client has violated the protocol: close its connection."""
 
     connection: int
     fault: str
@@ -182,7 +183,7 @@ class Closed(Message, frozen=True, tag=23):
 
 
 class AskBroker(Message, frozen=True, tag=24):
-    """Ask the broker this on the client's connection; `rest` begins behind the correlation id."""
+    """Ask the broker this on the client's connection; `rest` starts after the correlation id."""
 
     connection: int
     question: int
@@ -192,10 +193,11 @@ class AskBroker(Message, frozen=True, tag=24):
 
 
 class OwnedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A group of the owner's. `protocol_type`, `state`: None of one that the log does not have.
+    """A group of the owner. `protocol_type`, `state`: None if the group is not in the log.
 
-    `is_owned`: its shadow is in it upstream, or on its way in; `has_shadow`: or on its way out; `is_in`: upstream lists
-    the group because of it.
+    `is_owned`: its shadow is in the upstream group, or about to join; `has_shadow`: or about to leave; `is_in`:
+    upstream
+    lists the group because of the shadow.
     """
 
     group_id: str
@@ -207,9 +209,9 @@ class OwnedGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Owned(Message, frozen=True, tag=25):
-    """Some of the owner's groups; more follow, unless it is the last. `error`: Kafka's code for all of them.
+    """Some of the owner's groups; more follow, unless `is_last`. `error`: Kafka's error code for all of them.
 
-    It is never long (see peer_connection.py), so that the last one comes last.
+    This message is never long (see peer_connection.py), so the last one arrives last.
     """
 
     question: int
@@ -219,10 +221,10 @@ class Owned(Message, frozen=True, tag=25):
 
 
 class Granted(Message, frozen=True, tag=26):
-    """The answer to the connection's heartbeat, which the edge may give to equal ones until the group changes.
+    """The response to the connection's heartbeat, which the edge may reuse for equal ones until the group changes.
 
-    `valid_ms`: and for no longer than this since it sent the request, as the client's authorization has to be asked for
-    again; and while the owner's lease of the partition lasts (see Leases).
+    `valid_ms`: how long it may do so at most, from when it sent the request, because the client's authorization must be
+    checked again; the owner's lease of the partition limits it too (see Leases).
     """
 
     connection: int
@@ -233,20 +235,20 @@ class Granted(Message, frozen=True, tag=26):
 
 
 class Revoked(Message, frozen=True, tag=27):
-    """The group has changed: heartbeats of its members are the owner's to answer."""
+    """The group has changed: the owner answers heartbeats of its members again."""
 
     group_id: str
 
 
 class Leases(Message, frozen=True, tag=28):
-    """The answer to HeardMembers: how long answers may be given, by partition, counted from its `sent_ms`."""
+    """The response to HeardMembers: how long the edge may respond, by partition, counted from its `sent_ms`."""
 
     sent_ms: int
     left_ms: dict[int, int]
 
 
 class RequestSuperseded(Message, frozen=True, tag=29):
-    """The connection's request is never answered: the member has sent it again, perhaps on another connection."""
+    """The connection's request will never be answered: the member has sent it again, perhaps on another connection."""
 
     connection: int
 
@@ -285,16 +287,16 @@ _DECODER: Final = msgspec.msgpack.Decoder(AnyMessage)
 
 
 class BadMessage(Exception):
-    """Bytes that are no message of another process's."""
+    """Bytes that are not a valid message."""
 
 
 def encode(message: AnyMessage) -> bytes:
-    """Return the bytes behind the length."""
+    """Return the bytes after the length."""
     return _ENCODER.encode(message)
 
 
 def decode(encoded: bytes | bytearray) -> AnyMessage:
-    """Raises BadMessage."""
+    """Decode a message. Raises BadMessage."""
     try:
         message: AnyMessage = _DECODER.decode(encoded)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""Each end of a link proves that it has the secret, without sending it: an HMAC over the nonces of both.
+"""Each end of a link proves that it has the secret without sending it: by an HMAC over the nonces of both.
 
-Pure: nonces come from outside. Who accepts sends a nonce first; who connects answers with its own and a proof over
-both; then who accepts proves itself over both, too. A proof names the role, so that it cannot be sent back as the
-other's, and all that was claimed, so that nothing of it can be changed on the way.
+Pure: nonces come from the caller. The accepting end first sends a nonce; the connecting end responds with its own and a
+proof over both; then the accepting end proves itself over both, too. A proof includes the role, so that it cannot be
+replayed as the other end's, and all claims, so that they cannot be changed in transit.
 """
 
 import hmac
@@ -21,7 +21,7 @@ class BadPeerSecret(Exception):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One end's words about itself and the other: the log's identity, and both node ids."""
+    """The claims of one end about itself and the other: the log's identity, and both node ids."""
 
     log: str
     node_id: int
@@ -29,7 +29,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def proof_of(secret: bytes, claim: Claim, challenge: Challenge, nonce: bytes) -> Proof:
-    """Answer a challenge, with a nonce of one's own."""
+    """Answer a challenge, with our own nonce."""
     return Proof(
         level=LEVEL,
         log=claim.log,
@@ -42,9 +42,9 @@ def proof_of(secret: bytes, claim: Claim, challenge: Challenge, nonce: bytes) ->
 
 
 def refusal_of(secret: bytes, proof: Proof, challenge: Challenge, *, log: str, node_id: int) -> str | None:
-    """Return why who connects is refused, for people, or None. The secret comes first: a stranger learns no more.
+    """Return a human-readable reason to refuse the connecting end, or None.
 
-    `log`, `node_id`: of who accepts.
+    The secret is checked first, so that a foreign client learns nothing more. `log`, `node_id`: of the accepting end.
     """
     claim = Claim(log=proof.log, node_id=proof.node_id, wanted_node_id=proof.wanted_node_id)
     if not hmac.compare_digest(proof.mac, _mac(secret, "connects", claim, challenge.nonce, proof.nonce)):
@@ -61,13 +61,13 @@ def refusal_of(secret: bytes, proof: Proof, challenge: Challenge, *, log: str, n
 
 
 def welcome(secret: bytes, proof: Proof, challenge: Challenge) -> Welcome:
-    """Prove in turn that who accepts has the secret."""
+    """Make the accepting end's proof."""
     claim = Claim(log=proof.log, node_id=proof.node_id, wanted_node_id=proof.wanted_node_id)
     return Welcome(_mac(secret, "accepts", claim, challenge.nonce, proof.nonce))
 
 
 def is_proven(secret: bytes, claim: Claim, challenge: Challenge, nonce: bytes, welcome: Welcome) -> bool:
-    """Whether who accepts has the secret."""
+    """Return whether the accepting end has the secret."""
     return hmac.compare_digest(welcome.mac, _mac(secret, "accepts", claim, challenge.nonce, nonce))
 
 
