@@ -1,7 +1,6 @@
 """Assembly of the parts that both modes have: the event log, the runtime, the metrics endpoint.
 
-What belongs here: making each part from the settings, and undoing it when the process stops. What it must not know: the
-listeners of clients.
+Makes each part from the settings, and undoes it when the process stops. The listeners for clients are made elsewhere.
 """
 
 import asyncio
@@ -64,15 +63,15 @@ log = structlog.get_logger(__name__)
 
 TRIM_INTERVAL_S = 60.0
 TRIM_PAUSE_S = 0.2
-"""Between two pieces of a trim: appends wait while one is worked on."""
+"""Pause between two pieces of a trim: appends wait while one is processed."""
 
 
 class CannotServe(Exception):
-    """A setting cannot be used; the message names it and the way out."""
+    """A setting cannot be used; the message names it and what to do."""
 
 
 class Readiness:
-    """The reason why the process is not ready, for /readyz; None when it is. The parts set `reason` in turn."""
+    """The reason why the process is not ready, for /readyz; None if it is. The parts set `reason` in turn."""
 
     def __init__(self, clock: Clock) -> None:
         self.reason: Callable[[], str | None] = lambda: "starting"
@@ -92,7 +91,7 @@ class Readiness:
 
 
 def new_log(settings: Settings, known_brokers: KnownBrokers) -> EventLog:
-    """The event log, which is not open yet; a process that owns nothing only looks at it. Raises CannotServe."""
+    """Make the event log, not open yet; read-only in a process that owns no partitions. Raises CannotServe."""
     try:
         return open_log(
             settings.log,
@@ -117,7 +116,7 @@ async def keep_open(
 ) -> None:
     """Open the event log until the stack is left, retrying while it is unavailable. Raises any other error.
 
-    A file is watched from then on; `lost` is called when it is gone.
+    A file is watched from then on; `lost` is called if it disappears.
     """
     if isinstance(event_log, SqliteEventLog):
         stack.callback(watch_file(event_log.file, lost=lost).cancel)  # opening may have to wait for the disk, too
@@ -138,13 +137,12 @@ async def keep_open(
 
 
 def log_created(event_log: EventLog | None) -> None:
-    """Write which topics were made for a log in somebody's cluster."""
+    """Log which topics were created for a log in Kafka."""
     if isinstance(event_log, KafkaEventLog) and event_log.created:
         log.info("topics created in the cluster", topics=event_log.created, log=event_log.location)
 
 
 def new_waiting_quota(settings: Settings, metrics: ServerMetrics) -> WaitingQuota:
-    """Make the quota of waiting joins and syncs."""
     return WaitingQuota(each_max=settings.waiting_requests_each_max, metrics=metrics)
 
 
@@ -181,7 +179,7 @@ def new_owner(
 
 
 def snapshot_folder(settings: Settings) -> SnapshotFolder | None:
-    """The folder of snapshots, in which something was written for a try. Raises CannotServe."""
+    """Return the folder of snapshots, after checking that it is writable. Raises CannotServe."""
     if settings.snapshots is None:
         return None
     snapshots = SnapshotFolder(folder=settings.snapshots, interval_ms=settings.snapshot_interval_ms)
@@ -197,7 +195,7 @@ def snapshot_folder(settings: Settings) -> SnapshotFolder | None:
 def new_service(
     groups: Groups, cluster: Cluster, clock: Clock, runtime: Runtime, waiting_quota: WaitingQuota
 ) -> Service:
-    """Make the service for handlers, on the running loop."""
+    """Make the service for handlers, on the running event loop."""
     loop = asyncio.get_running_loop()
 
     def call_later(delay_ms: int, callback: Callable[[], None]) -> Cancel:
@@ -218,7 +216,7 @@ def new_service(
 
 
 async def take_over(runtime: Runtime, stack: AsyncExitStack, assigned: Iterable[int] | None = None) -> None:
-    """Serve the groups of these partitions, by default all, until the stack is left. Raises LogError, EventsError.
+    """Serve the groups of these partitions (default: all) until the stack is left. Raises LogError, EventsError.
 
     Partitions whose log is unavailable are retried.
     """
@@ -230,7 +228,7 @@ async def take_over(runtime: Runtime, stack: AsyncExitStack, assigned: Iterable[
 
 
 def keep_trimmed(owner: Owner, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
-    """Trim a log in a file to the audit window, a little at a time; brokers clean a topic."""
+    """Trim a log in a file to the audit window, in small steps; for a topic the brokers do that."""
     if isinstance(owner.event_log, SqliteEventLog):
         trimming = asyncio.create_task(_trim(owner.event_log, owner.retention_clock), name="trim")
         trimming.add_done_callback(on_failure(lost))
@@ -245,7 +243,7 @@ def watch_log_settings(
     *,
     lost: Callable[[Exception], None],
 ) -> None:
-    """Look at the settings of a topic that is served, until the stack is left; a file has none."""
+    """Check the settings of a served topic periodically, until the stack is left; a file has none."""
     if settings.role == EDGE or not isinstance(event_log, WatchedLog):
         return
     watch = LogSettingsWatch(event_log, event_log.location, event_log.warnings)
@@ -264,7 +262,7 @@ def watch_unassigned(
     *,
     lost: Callable[[Exception], None],
 ) -> None:
-    """Look for partitions that groups have assigned to nobody, until the stack is left."""
+    """Look for partitions that groups have assigned to no member, until the stack is left."""
     watch = UnassignedWatch(runtime, counts, runtime.slices, clock.monotonic_ms)
     parts.unassigned = lambda: watch.unassigned
     looking = asyncio.create_task(watch.keep_looking(), name="unassigned")
@@ -273,14 +271,14 @@ def watch_unassigned(
 
 
 def keep_certificates(stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
-    """Read renewed certificates again, until the stack is left."""
+    """Reload renewed certificates, until the stack is left."""
     looking = asyncio.create_task(Certificates(contexts_of_files).keep_checking(), name="certificates")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 
 
 def watch_files(readiness: Readiness, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
-    """Look whether a file is free, for /readyz and the log, until the stack is left."""
+    """Check that file descriptors are free, for /readyz and the log, until the stack is left."""
     looking = asyncio.create_task(readiness.free_files.keep_looking(), name="files")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
@@ -293,7 +291,7 @@ def collect(collector: Collector, stack: AsyncExitStack) -> None:
 
 
 def watch_loop(stack: AsyncExitStack) -> LoopWatch:
-    """Run the watchdog of the loop, until the stack is left."""
+    """Run the watchdog of the event loop, until the stack is left."""
     watch = LoopWatch()
     watch.start()
     stack.callback(watch.close)
@@ -309,7 +307,7 @@ def open_metrics_endpoint(
     watch: LoopWatch,
     parts: StatusParts,
 ) -> int:
-    """Serve metrics, the status, health and readiness, until the stack is left; return the port. Raises CannotServe."""
+    """Serve metrics, status, health and readiness until the stack is left; return the port. Raises CannotServe."""
     mode = "standalone" if settings.upstream is None else "sidecar"
     for collector in (*process_collectors(mode, is_ready=lambda: readiness() is None), *collectors, watch):
         collect(collector, stack)
@@ -350,7 +348,7 @@ GARBAGE_THRESHOLDS = (5_000, 5, 1_000)
 def collect_garbage_in_slices() -> None:
     """Set the garbage collector's thresholds so that a collection does not block the event loop for long.
 
-    By default it goes through all objects of a large request now and then: 70 ms for 200,000 objects. With these
+    By default a collection sometimes traverses all objects of a large request: 70 ms for 200,000 objects. With these
     thresholds it is 25,000 objects, 5 to 10 ms; a full collection comes after five million objects that survived.
     """
     gc.set_threshold(*GARBAGE_THRESHOLDS)
@@ -358,7 +356,7 @@ def collect_garbage_in_slices() -> None:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Exclude the groups that are loaded from garbage collection, now and later, since they stay."""
+    """Exclude the loaded groups from garbage collection, now and later, because they stay in memory."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The two clocks: monotonic time for deadlines, wall time for what is written. Both in ms."""
+"""The two clocks: monotonic time for deadlines, wall time for what is recorded. Both in ms."""
 
 import time
 from typing import Protocol
@@ -8,7 +8,7 @@ _BEGAN_NS = time.monotonic_ns()
 
 class Clock(Protocol):
     def monotonic_ms(self) -> int:
-        """The time since the process began, as events record it too (`uptime_ms`)."""
+        """Time since the process started; events record it too (`uptime_ms`)."""
         ...
 
     def wall_ms(self) -> int: ...

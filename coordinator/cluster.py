@@ -15,7 +15,7 @@ from muster.events.partitioner import partition_for
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, as clients see it: `host` and `port` are the advertised ones."""
+    """A node as clients see it: `host` and `port` are the advertised ones."""
 
     node_id: int
     host: str
@@ -32,30 +32,30 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Node]
     """All live nodes, by node id."""
     owners: Sequence[Node | None] | None = None
-    """The owner of each partition of the event log, which coordinates its groups; None: of every one this node."""
+    """The owner of each partition of the event log, which coordinates its groups; None: this node owns all."""
 
     def coordinator_of(self, group_id: str) -> Node | None:
-        """The node that coordinates the group; None: there is none just now."""
+        """Return the node that coordinates the group; None if there is none now."""
         if self.owners is None:
             return self.node
         partition = self.partition_of(group_id)
         return None if partition is None else self.owners[partition]
 
     def partition_of(self, group_id: str) -> int | None:
-        """The group's partition of the event log; None where the owners of partitions are not known."""
+        """Return the group's partition of the event log; None if the owners of partitions are unknown."""
         return partition_for(GroupId(group_id), len(self.owners)) if self.owners else None
 
     @property
     def controller(self) -> Node:
-        """The node that clients are told is the controller: the same one by all nodes."""
+        """The node shown to clients as the controller; all nodes return the same one."""
         return self.nodes[0]
 
     def leader_of(self, partition: int) -> Node:
-        """The node that clients are told leads a partition of a topic: the same one by all nodes."""
+        """Return the node shown to clients as the leader of a topic partition; all nodes return the same one."""
         return self.nodes[partition % len(self.nodes)]
 
     def leads(self, partition: int) -> bool:
-        """Whether this node leads a partition of a topic: whoever asks another one has old Metadata."""
+        """Return whether this node leads a topic partition: clients that ask another node have stale metadata."""
         return self.leader_of(partition).node_id == self.node.node_id
 
     def shared(self, nodes: Sequence[Node], owners: Sequence[Node | None]) -> "Cluster":
@@ -76,13 +76,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return declared.name, ErrorCode.unknown_topic_or_partition
 
     def advertised_at(self, host: str, port: int) -> "Cluster":
-        """Return the cluster with another address of this node, as when the port is known only after it was bound."""
+        """Return the cluster with another address of this node, e.g. when the port is only known after binding."""
         node = Node(node_id=self.node.node_id, host=host, port=port)
         return msgspec.structs.replace(self, node=node, nodes=(node,))
 
 
 def new_cluster(*, cluster_id: str, node_id: int, host: str, port: int, topics: Iterable[Topic]) -> Cluster:
-    """Make a cluster with these topics. Raises BadTopic when two of them have one name."""
+    """Make a cluster with these topics. Raises BadTopic if two of them have the same name."""
     by_name: dict[str, Topic] = {}
     for topic in topics:
         if topic.name in by_name:

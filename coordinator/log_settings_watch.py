@@ -1,9 +1,9 @@
-"""The settings of the event topic, looked at again and again while it is served: operators reconcile topics.
+"""Checks the event topic's settings periodically while it is served, because operators reconcile topics.
 
-A topic that was made with `cleanup.policy=compact` and is set to `delete` loses its oldest records within minutes, and
-nothing else tells of it: what is owned is in memory. The start refuses such settings; a process that serves goes on,
-since ending would lose more, and says so: in its log, in a metric, and to `muster status`. An answer that cannot be
-read is a line, too, and the next look may find another one.
+A topic that was created with `cleanup.policy=compact` and is changed to `delete` loses its oldest records within
+minutes, and nothing else shows it: the state of owned partitions is in memory. At the start such settings are refused;
+a process that already serves continues, since ending would lose more, and reports it in its log, in a metric and in
+`muster status`. If the settings cannot be read, that is logged, and the next check may succeed.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ LOOK_EVERY_S: Final = 60.0
 
 
 class LogSettingsWatch:
-    """Looks at one log. `known`: what was logged when it was opened, and is not said again."""
+    """Checks one log. `known`: flaws that were logged when it was opened, and are not logged again."""
 
     def __init__(self, event_log: WatchedLog, location: str, known: Sequence[str] = ()) -> None:
         self._log = event_log
         self._location = location
         self._known = frozenset(known)
         self.flaws: tuple[str, ...] = ()
-        """The flaws that were not there then, as of the last look. Any thread may read them."""
+        """The flaws found since then, as of the last check. Any thread may read them."""
         self._failed: str | None = None
         LOG_FLAWS.set(0)
 
     async def keep_looking(self) -> None:
-        """Look every minute, until this is cancelled."""
+        """Check every minute, until this is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             await self.look()
 
     async def look(self) -> None:
-        """Look once, and log what is new; nothing changes where nothing can be found out."""
+        """Check once, and log what is new; `flaws` stays as it is if the settings cannot be read."""
         try:
             found = tuple(flaw for flaw in await self._log.flaws() if flaw not in self._known)
         except LogError as error:

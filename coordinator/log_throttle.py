@@ -1,6 +1,6 @@
 """Throttles for repeated log lines: one when something begins, then one a minute, and one when it ends.
 
-What belongs here: whether a line is due, and how many were suppressed. What it must not know: the lines. Pure.
+Pure. Decides whether a line is due, and counts suppressed lines.
 """
 
 from collections.abc import Callable, Hashable
@@ -11,7 +11,7 @@ from cachetools import FIFOCache, TTLCache
 
 LINE_INTERVAL_MS: Final = 60_000
 KEYS_MAX: Final = 1_000
-"""The limit of keys; beyond it the oldest is forgotten, and its next line is due at once."""
+"""Limit of keys; beyond it the oldest is forgotten, and its next line is due immediately."""
 NAMES_MAX: Final = 10
 SILENT_FOR_MS: Final = 2 * LINE_INTERVAL_MS
 
@@ -38,7 +38,7 @@ class LogThrottle:
         self._ongoing: FIFOCache[Hashable, _Ongoing] = FIFOCache(KEYS_MAX)
 
     def due(self, key: Hashable) -> int | None:
-        """Return how many lines were suppressed since the last one if one is due, or None to suppress it."""
+        """If a line is due, return how many lines were suppressed since the last one; otherwise return None."""
         now_ms = self._monotonic_ms()
         ongoing = self._ongoing.get(key)
         if ongoing is None:
@@ -52,7 +52,7 @@ class LogThrottle:
         return suppressed
 
     def suppress(self, key: Hashable) -> None:
-        """Count one that has no line, whether one is due or not: the key's next line counts it, if it has had one."""
+        """Count an occurrence without a line, even if one is due: the key's next line, if any, includes it."""
         ongoing = self._ongoing.get(key)
         if ongoing is not None:
             ongoing.times += 1
@@ -67,31 +67,31 @@ class LogThrottle:
 
 
 class LossThrottle:
-    """A throttle for what is lost and comes back, perhaps many times: two lines a minute at most for each key."""
+    """A throttle for something that is lost and recovered, perhaps repeatedly: at most two lines a minute per key."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._throttle = LogThrottle(monotonic_ms)
         self._logged_as_lost: FIFOCache[Hashable, None] = FIFOCache(KEYS_MAX)
-        """The keys whose last line says that they are lost."""
+        """The keys whose last line reported a loss."""
 
     def lost(self, key: Hashable) -> int | None:
-        """Note that it is lost; returns as `LogThrottle.due` does."""
+        """Note a loss; returns the same as `LogThrottle.due`."""
         suppressed = self._throttle.due(key)
         if suppressed is not None:
             self._logged_as_lost[key] = None
         return suppressed
 
     def back(self, key: Hashable) -> bool:
-        """Note that it is back; return whether a line is due: its last one said that it was lost."""
+        """Note a recovery; return whether a line is due, that is, whether its last line reported a loss."""
         is_due = key in self._logged_as_lost
         self._logged_as_lost.pop(key, None)
         return is_due
 
 
 class NamesThrottle:
-    """A throttle for names that may be many, or made up: no name hides another, and their lines are few.
+    """A throttle for names that may be many, or made up: no name hides another, and the number of lines is limited.
 
-    `NAMES_MAX` of a kind have lines of their own, until they have been silent for a while; the others share one.
+    `NAMES_MAX` names of a kind get their own lines, until they have been silent for a while; the others share one.
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
@@ -100,7 +100,7 @@ class NamesThrottle:
         self._named: FIFOCache[Hashable, TTLCache[Hashable, None]] = FIFOCache(KEYS_MAX)
 
     def due(self, kind: Hashable, name: Hashable) -> int | None:
-        """Return as `LogThrottle.due` does, for this name or for all that share a line."""
+        """Return the same as `LogThrottle.due`, for this name or for all that share a line."""
         named = self._live(kind)
         has_line = name in named or len(named) < NAMES_MAX
         if has_line:
@@ -108,7 +108,7 @@ class NamesThrottle:
         return self._throttle.due((kind, (name,) if has_line else None))
 
     def due_of(self, owner: Hashable, kind: Hashable, name: Hashable) -> int | None:
-        """Return as `due` does. Names of one owner, such as a client's host, take no lines from those of another.
+        """Like `due`, but names of one owner, such as a client host, take no lines from those of another.
 
         `NAMES_MAX` owners have names of their own; those of all other owners share one line.
         """

@@ -1,5 +1,5 @@
-"""Answers for groups that cannot be served at the moment, on which clients retry; and the way out for the operator,
-where a record of their partition cannot be read.
+"""Responses for groups that cannot be served yet, on which clients retry; and the operator's way out if a record of
+their partition cannot be read.
 """
 
 import shlex
@@ -20,14 +20,14 @@ def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
 
 
 def retry_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """Have the client try again, by COORDINATOR_LOAD_IN_PROGRESS; a sync, where some would fail, rejoins (QK8)."""
+    """Make the client retry, with COORDINATOR_LOAD_IN_PROGRESS; a sync, where some would fail, rejoins (QK8)."""
     if isinstance(command, SyncGroup):
         return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
     return error_replies(command, ErrorCode.coordinator_load_in_progress)
 
 
 def way_out(broken: BrokenRecord, log_url: str = "URL") -> str:
-    """The way out where a record stops its partition. No client can remove a batch from the middle of a topic."""
+    """The way out if a record stops its partition. Clients cannot remove a batch from the middle of a topic."""
     if isinstance(broken, BrokenBatch):
         return (
             "another replica of the topic's partition, if that one has the batch whole: let it lead"

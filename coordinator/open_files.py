@@ -1,7 +1,7 @@
-"""Lowering the limit of connections to what the limit of open files allows, once, at the start.
+"""Lowers the connection limit to what the open-file limit allows, once, at the start.
 
-Without free files neither clients nor /healthz could connect, and nothing would say why; so the limit of connections
-has to be reached first. If files run out all the same, net/free_files.py reports it.
+Without free file descriptors neither clients nor /healthz could connect, and nothing would show why; so the connection
+limit must be reached first. If descriptors run out all the same, net/free_files.py reports it.
 """
 
 import resource
@@ -14,19 +14,19 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def reserve_of(limit: int) -> int:
-    """The files kept for other uses: the event log, brokers, the metrics endpoint, clients about to be refused."""
+    """Return the number reserved for the event log, brokers, the metrics endpoint, clients about to be refused."""
     return min(1_200, max(64, limit // 4))
 
 
 def connections_within(limit: int, *, each: int) -> int:
-    """The number of clients that fit into `limit` open files, with `each` for one of them; at least one."""
+    """Return how many clients fit into `limit` open files, if each needs `each` of them; at least one."""
     return max(1, (limit - reserve_of(limit)) // each)
 
 
 def within_open_files(settings: Settings) -> Settings:
-    """Raise the soft limit of open files; return the settings with the connections that it allows."""
+    """Raise the soft limit of open files; return the settings with the connection limit that it allows."""
     limit = _raised_limit()
-    each = 1 if settings.upstream is None else 2  # a client of a sidecar has a connection to a broker, too
+    each = 1 if settings.upstream is None else 2  # each client of a sidecar needs a connection to a broker, too
     fitting = connections_within(limit, each=each)
     if limit == resource.RLIM_INFINITY or fitting >= settings.connections_max:
         return settings
@@ -41,10 +41,10 @@ def within_open_files(settings: Settings) -> Settings:
 
 
 def _raised_limit() -> int:
-    """Raise the soft limit of open files to the hard one; returns the limit then."""
+    """Raise the soft limit of open files to the hard one; return the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError):  # where the system has another limit below an unlimited one
+    except (OSError, ValueError):  # the system may have another limit below an unlimited one
         return soft
     return hard

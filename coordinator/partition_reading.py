@@ -1,7 +1,7 @@
-"""Reading a partition in pieces, so that nobody waits for long meanwhile: from its beginning, or on from where one is.
+"""Reads a partition in small pieces, from its beginning or from where an earlier reading stopped.
 
-What belongs here: knowing the log again, and reading up to an owner's fence record. What it must not know: what records
-mean (events/loading.py, coordinator/offsets/offsets_reading.py), and who reads.
+Verifies that the log is still the one read before, and reads up to an owner's fence record. The meaning of records is
+in events/loading.py and coordinator/offsets/offsets_reading.py.
 """
 
 import asyncio
@@ -19,39 +19,39 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class PartitionReading(Protocol):
-    """One reading of a partition, which may go on behind the end of the first one.
+    """One reading of a partition, which can be continued after the end of the first one.
 
-    Between two calls it can be given up or passed on; so can a `fold` that was not gone through, whose rest another
-    call does.
+    Between two calls it can be abandoned or passed on; so can a `fold` that was not exhausted: another call of `fold`
+    does the rest.
     """
 
     @property
     def last(self) -> LastRead | None:
-        """The last record that was read, whoever wrote it."""
+        """The last record read, including foreign ones."""
         ...
 
     @property
     def next_offset(self) -> int:
-        """The offset from which the reading goes on."""
+        """The offset from which reading continues."""
         ...
 
     @property
     def records_at_once(self) -> int:
-        """How many of the next records take some 1 ms of work."""
+        """Number of the next records that take about 1 ms of work."""
         ...
 
     @property
     def is_folded(self) -> bool:
-        """Whether all that was read is complete: `fold` has ended once."""
+        """Whether all that was read is complete: `fold` has finished once."""
         ...
 
     @property
     def is_being_folded(self) -> bool:
-        """Whether a `fold` has begun and has not ended; nothing can be read before it has."""
+        """Whether a `fold` has begun but not finished; nothing can be read until it has."""
         ...
 
     def read(self, chunk: Sequence[StoredRecord]) -> None:
-        """Take in the next records, in offset order. Raises EventsError; once folded, MustReadAnew too."""
+        """Apply the next records, in offset order. Raises EventsError; once folded, MustReadAnew too."""
         ...
 
     def nothing_before(self, offset: int) -> None:
@@ -59,7 +59,7 @@ class PartitionReading(Protocol):
         ...
 
     def fold(self) -> Iterator[None]:
-        """Complete what was read, a little at a time. Raises BrokenRecord."""
+        """Complete what was read, in small steps. Raises BrokenRecord."""
         ...
 
 
@@ -67,30 +67,30 @@ R = TypeVar("R", bound=PartitionReading)
 
 
 class Standby(msgspec.Struct, Generic[R], kw_only=True, eq=False):
-    """The part of a partition that was read. `at_end_ms`: when it was known last to be all, by the clock `boot_ms`."""
+    """The part of a partition that was read. `at_end_ms`: when it was last known to be complete, by `boot_ms`."""
 
     loading: R
     at_end_ms: int
     boot_ms: Callable[[], int]
     deletions_kept_ms: int
-    """How long the log keeps deletions: one that was not read for longer may have missed one."""
+    """How long the log keeps deletions: if it was not read for longer, it may have missed one."""
     is_of_wall_clock: bool = False
-    """Whether `at_end_ms` was once told by the wall clock, which may have been set since."""
+    """Whether `at_end_ms` was derived from the wall clock, which may have been set since."""
     is_spent: bool = False
-    """Whether it cannot be used again: a takeover has found that, or has changed it."""
+    """Whether it cannot be used again, because a takeover found it unusable or has changed it."""
 
     @property
     def is_too_old(self) -> bool:
-        """Whether it was not read for longer than deletions are kept."""
+        """Whether it has not been read for longer than deletions are kept."""
         return self.boot_ms() - self.at_end_ms >= self.deletions_kept_ms
 
 
 async def read_on(
     event_log: EventLog | FollowedLog, number: int, loading: PartitionReading, *, end: int | None = None
 ) -> None:
-    """Read what is new in the partition, up to `end` (default: the end at the call).
+    """Read the new records of the partition, up to `end` (default: the end at the call).
 
-    Raises LogError; MustReadAnew when the log is not the one that was read before, or as `PartitionReading.read`.
+    Raises LogError; MustReadAnew if the log is not the one that was read before, or as `PartitionReading.read`.
     """
     last = loading.last
     async for chunk in event_log.read(number, start=loading.next_offset if last is None else last.offset, end=end):
@@ -116,10 +116,11 @@ async def folded(loading: PartitionReading) -> None:
 async def read_to_fence(
     event_log: EventLog, writer: LogWriter, standby: Standby[R] | None, new_reading: Callable[[], R]
 ) -> R:
-    """Read the partition up to the fence record that this writer has just written: what a standby has not read, or all.
+    """Read the partition up to the fence record that this writer has just written; with a standby only the rest.
 
-    A standby that cannot be used is spent then. Raises LogError, too if the reading ended before that record, and
-    EventsError.
+    A standby that turns out to be unusable is marked as spent. Raises EventsError, and LogError, also if the reading
+    ended
+    before that record.
     """
     if standby is not None:
         try:
@@ -142,9 +143,9 @@ async def read_to_fence(
 
 
 async def _read_rest(event_log: EventLog, writer: LogWriter, standby: Standby[R]) -> None:
-    """Read what a standby has not read yet. Raises MustReadAnew if that cannot be done, EventsError and LogError."""
+    """Read what a standby has not read yet. Raises MustReadAnew if that is impossible, EventsError and LogError."""
     loading, fenced = standby.loading, writer.next_offset
-    before = loading.last if loading.is_folded else None  # else the last one is of long ago
+    before = loading.last if loading.is_folded else None  # otherwise the last one is from long ago
     if fenced is None:
         raise MustReadAnew("the log does not tell where it ends")
     if loading.next_offset >= fenced:
@@ -156,18 +157,18 @@ async def _read_rest(event_log: EventLog, writer: LogWriter, standby: Standby[R]
     try:
         _check_is_all(loading, writer)
     except LogUnavailable:
-        standby.is_spent = True  # it would go on behind what it has not read
+        standby.is_spent = True  # it would continue after records that it has not read
         raise
-    # By the log's own clock only where the other may have been set: nothing may have been written for a long time.
+    # Compare the log's own timestamps only if the other clock may have been set: there may be no recent records.
     since_ms = 0 if before is None or loading.last is None else loading.last.timestamp_ms - before.timestamp_ms
     if standby.is_too_old or (standby.is_of_wall_clock and since_ms >= standby.deletions_kept_ms):
         raise MustReadAnew("it was not read for longer than the log keeps deletions")
 
 
 def _check_is_all(loading: PartitionReading, writer: LogWriter) -> None:
-    """Check that the last record that was read is the writer's fence record, or one behind it. Raises LogUnavailable.
+    """Check that the last record read is the writer's fence record, or a later one. Raises LogUnavailable.
 
-    Where the log does not tell where it ends, nothing can be said.
+    If the log does not report its end, this cannot be checked.
     """
     fenced = writer.next_offset
     if fenced is not None and (loading.last is None or loading.last.offset < fenced - 1):

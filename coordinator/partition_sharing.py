@@ -1,7 +1,7 @@
-"""A process among others that share the partitions of one event log: the assembly of what that takes, in both modes.
+"""Wires together what a process needs to share the partitions of one event log with others, in both modes.
 
-What belongs here: making the parts, and their order at the start and the end. At the end partitions are given up first,
-so that the next owner finds our last word, and then the group is left, so that there is a next owner.
+At the end, partitions are released first, so that the next owner finds our CoordinatorStopped, and then the group is
+left, so that there is a next owner.
 """
 
 from collections.abc import Callable
@@ -58,16 +58,16 @@ class PartitionSharing:
         return self._log.identity
 
     def deposed(self, number: int) -> None:
-        """Hear that another process has claimed a partition."""
+        """React to another process's claim of a partition."""
         if self._sharer is not None:
             self._sharer.deposed(number)
 
     def end_of(self, number: int, owner_before: str) -> OwnershipEnd | None:
-        """Return why this former owner of a partition owns it no more; None: not known."""
+        """Return why this former owner lost the partition; None if unknown."""
         return None if self._sharer is None else self._sharer.end_of(number, owner_before)
 
     def expect_rebalance(self) -> None:
-        """Hear that another process was lost, so that the partitions may be shared anew soon."""
+        """Prepare for a rebalance, because another process was lost."""
         if self._sharer is not None:
             self._sharer.group.expect_rebalance()
 
@@ -85,17 +85,17 @@ class PartitionSharing:
         ownership: Ownership | None = None,
         clients_told_s: float = CLIENTS_TOLD_S,
     ) -> None:
-        """Share the partitions from now on, until the stack is left. The log is open.
+        """Share the partitions until the stack is left. The log must be open.
 
-        `published` is called when `service.cluster` tells of new owners. `ownership`: the runtime, or what stands
-        before it.
+        `published` is called when `service.cluster` has new owners. `ownership`: the runtime, or a layer in front of
+        it.
         """
 
         def publish(cluster: Cluster) -> None:
             service.cluster = cluster
             published()
 
-        publish(service.cluster.shared((), ()))  # clients are told to ask again, until it is known who owns what
+        publish(service.cluster.shared((), ()))  # clients are told to retry until the owners are known
         link = self._new_link(lost)
         stack.push_async_callback(link.close)
         sharer = self._sharer = Sharer(
@@ -128,7 +128,7 @@ class PartitionSharing:
         serving.start(sharer.serve(), "serve-shared")
 
         async def leave() -> None:
-            if not member.done():  # else it is not in the group, and the process ends for that
+            if not member.done():  # otherwise it is not in the group, and the process ends because of that
                 await sharer.leave()
 
         stack.push_async_callback(taking_part.close)

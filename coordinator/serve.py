@@ -1,8 +1,8 @@
 """`muster serve`: the process from start to end, and the assembly of a standalone coordinator.
 
-The address is bound first, so that a port in use harms nobody. Then the log is opened and claimed, with retries while
-it is unavailable: /readyz and the log lines say why, and clients are answered COORDINATOR_LOAD_IN_PROGRESS. In front of
-a cluster the assembly is that of sidecar/serve.py.
+The address is bound first, so that a port in use is found before anything else is touched. Then the log is opened and
+claimed, with retries while it is unavailable: /readyz and the log lines show why, and clients are answered
+COORDINATOR_LOAD_IN_PROGRESS. In front of a cluster, sidecar/serve.py does the assembly.
 """
 
 import asyncio
@@ -68,11 +68,11 @@ _ALONE = "the supervisor of this process ended"
 
 
 class LogLost(Exception):
-    """The process cannot go on: another one has the event log, its contents cannot be served, or we have a bug."""
+    """The process cannot continue: another one has the event log, its contents cannot be served, or there is a bug."""
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, and when its node id is taken; LogLost later."""
+    """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, and if its node id is taken; LogLost later."""
     configure_logs(settings.log_level, settings.log_format)
     kept = KeptSockets.of_environment()
     for variable, meant in sets_nothing(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
@@ -116,7 +116,7 @@ def _reason(why: Exception | str) -> str:
 
 
 def _is_bug(why: Exception | str) -> bool:
-    """Whether it is a bug of ours, whose traceback is needed, and no fault of the event log."""
+    """Return whether it is a bug of ours, whose traceback is needed, rather than an error of the event log."""
     return isinstance(why, Exception) and not isinstance(why, LogError | EventsError)
 
 
@@ -127,7 +127,7 @@ def _message(loss: Exception, settings: Settings) -> str:
 
 
 def _with_replay(error: Exception) -> str:
-    """Add the hint at `muster replay`, which prints the same error without it."""
+    """Add a hint to use `muster replay`, which prints the same error without the hint."""
     return f"{error}; `muster replay` shows what can still be read" if isinstance(error, LogDamaged) else str(error)
 
 
@@ -154,7 +154,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         known_brokers=known_brokers,
     )
     load_messages_of_members()
-    watch = watch_loop(stack)  # all is imported: imports hold the loop
+    watch = watch_loop(stack)  # after the imports, which block the event loop
     clock = SystemClock()
     cluster = _cluster(settings)
     readiness, metrics, parts = Readiness(clock), ServerMetrics(APIS), StatusParts()
@@ -237,6 +237,6 @@ async def _listen(server: Server, settings: Settings) -> None:
 
 
 def _advertise(service: Service, server: Server, settings: Settings) -> None:
-    """Advertise the address that was bound; a port of 0 is known only now."""
+    """Advertise the bound address; a port of 0 is only known now."""
     if settings.advertise is None:
         service.cluster = service.cluster.advertised_at(Address(settings.listen).host, server.port)

@@ -1,4 +1,4 @@
-"""`muster serve` and `muster config check`. A skin: read the settings, run the service, choose the exit code."""
+"""`muster serve` and `muster config check`. Thin: reads settings, runs the service, chooses the exit code."""
 
 import inspect
 import sys
@@ -25,7 +25,7 @@ CONFIG_HELP = "\n\n".join(
         *(f"- `{name}`" for name in PROPERTIES),
     ]
 )
-"""The text below the options; each paragraph is a line to typer."""
+"""The text below the options; typer treats each paragraph as a line."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -109,7 +109,7 @@ def check(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
 
 
 def _signature(*others: inspect.Parameter) -> inspect.Signature:
-    """Make the signature from which typer makes the command: an option for each declared setting, by panel."""
+    """Make the signature from which typer builds the command: an option for each declared setting, by panel."""
     fields = [(name, field) for name, field in Settings.model_fields.items() if name not in KafkaSettings.model_fields]
     fields.sort(key=lambda each: PANELS.index(shown_of(each[1]).panel))
     config = typer.Option(
@@ -149,7 +149,7 @@ def _option(name: str, field: FieldInfo) -> Any:  # noqa: ANN401 -- as typer's O
 
 
 def _given_as(name: str, field: FieldInfo) -> Any:  # noqa: ANN401 -- a type
-    """Return the type for typer; what typer takes as text is parsed when the settings are loaded."""
+    """Return the type for typer; values that typer takes as text are parsed when the settings are loaded."""
     if name.endswith("_ms"):  # a duration, or a number
         return str | None
     if get_origin(field.annotation) in (list, dict):
@@ -182,14 +182,14 @@ def config_() -> None:
 
 
 def fail_each(error: Exception, code: int) -> NoReturn:
-    """Print each line of what is wrong with the settings, and exit."""
+    """Print each line of the error about the settings, and exit."""
     for line in str(error).splitlines():
         print(f"muster: {line}", file=sys.stderr)
     raise typer.Exit(code)
 
 
 def end(message: str, code: int) -> NoReturn:
-    """Say why the process ends in one line, in the form of the log, and exit."""
+    """Print why the process ends in one line, in the format of the log, and exit."""
     from muster.coordinator.observability.logs import are_json, say_last
 
     if are_json():

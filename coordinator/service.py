@@ -2,7 +2,7 @@
 
 `Groups` is implemented by the runtime: it decides commands, and knows groups and committed offsets. `Service` is all
 that a handler may use: groups, the cluster as clients see it, clocks, random ids and timers, all injected, so that a
-simulation can bring its own. Nothing here is asynchronous: an answer is a call of `reply`, at once or later.
+simulation can bring its own. Nothing here is asynchronous: an answer is a call of `reply`, immediately or later.
 """
 
 import itertools
@@ -25,7 +25,7 @@ Cancel = Callable[[], None]
 
 
 def ignore_request_id(_request_id: int) -> None:
-    """Do nothing: the default, where waiting requests have no quota."""
+    """Do nothing: the default if waiting requests have no quota."""
 
 
 def ignore_missing_topic(_topic: str, _client_id: str, _client_host: str) -> None:
@@ -33,7 +33,7 @@ def ignore_missing_topic(_topic: str, _client_id: str, _client_host: str) -> Non
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """A committed offset in OffsetFetch; `leader_epoch` is -1 when the commit named none (OC19)."""
+    """A committed offset in OffsetFetch; `leader_epoch` is -1 if the commit had none (OC19)."""
 
     offset: int
     leader_epoch: int
@@ -41,7 +41,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of ListGroups; `protocol_type` is "" when the group has none (LS1)."""
+    """An entry of ListGroups; `protocol_type` is "" if the group has none (LS1)."""
 
     group_id: GroupId
     protocol_type: str
@@ -52,36 +52,37 @@ class AcceptingTicket(Protocol):
     """A ticket to answer one member's next equal heartbeat with NONE, without another decision."""
 
     def accept(self, now_ms: int) -> bool:
-        """Refresh the member's session at `now_ms` (monotonic) and return True; False if the ticket is invalid, for
-        good.
+        """Refresh the member's session at `now_ms` (monotonic) and return True; False once the ticket is invalid.
 
-        A ticket becomes invalid when its group changes in any way, or is no longer served here.
+        A ticket becomes invalid, permanently, when its group changes in any way, or is no longer served here.
         """
 
 
 class HeartbeatTicket(AcceptingTicket, Protocol):
-    """A ticket of who decides about the group."""
+    """A ticket from the code that decides about the group."""
 
     def when_changed(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called once, when the group changes, or is no longer served here."""
+        """Call `changed` once, when the group changes or is no longer served here."""
 
 
 class Groups(Protocol):
-    """The groups that this process serves. The runtime implements it, and a small real implementation in tests."""
+    """The groups that this process serves. Implemented by the runtime, and by a small real implementation in tests."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        """Submit a command. `reply` is called once, within this call or later, on the loop's thread.
+        """Submit a command. `reply` is called once, within this call or later, on the event loop's thread.
 
-        For a parked join or sync that the same member sends again it is called with `Superseded`, which is no answer.
+        If the same member sends a parked join or sync again, the earlier one's `reply` gets `Superseded`, which is no
+        response.
 
-        The outcome's class is that of the command, also for errors without a decision (14, 15, 16). Each command has a
-        `caller.request_id` of its own, also when one request becomes many commands.
+        The outcome's class is that of the command, also for errors without a decision (14, 15, 16). Each command has
+        its own
+        `caller.request_id`, also when one request becomes many commands.
         """
 
     def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
-        """Return a ticket if the same heartbeat would be answered with NONE at this very moment, or None.
+        """Return a ticket if the same heartbeat would be answered with NONE right now, or None.
 
-        To be called from within the `reply` of a heartbeat that was answered with NONE.
+        Must be called from within the `reply` of a heartbeat that was answered with NONE.
         """
 
     def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
@@ -125,7 +126,7 @@ class Service(msgspec.Struct, kw_only=True):
     gone: Callable[[int], None] = ignore_request_id
     """Called with the request id of a join or sync whose client disconnected before it was answered."""
     missing_topic: Callable[[str, str, str], None] = ignore_missing_topic
-    """Called with a topic that is not declared, and the client's id and host that asked for it."""
+    """Called with a topic that is not declared, and the id and host of the client that asked for it."""
     turns: Turns = msgspec.field(default_factory=Turns)
     """The turns of all connections of the process."""
     slices: Slices = msgspec.field(default_factory=Slices)

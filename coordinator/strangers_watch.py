@@ -1,12 +1,12 @@
-"""Strangers' records in the event log and in the offsets topic: logged once, and what they overwrote is rewritten.
+"""Foreign records in the event log and in the offsets topic: logged once, and what they overwrote is rewritten.
 
-What belongs here: the owner's reaction. The log finds out which records are strangers' (`StoredRecord.is_foreign`);
+This is the owner's reaction. The log detects foreign records (`StoredRecord.is_foreign`);
 `coordinator/group/rewriting.py` rewrites an entity, `coordinator/offsets/topic.py` an offset.
 
-A takeover finds them all as it reads (`events/loading.py`). A partition that is served is not read; but an append
-returns its offset, so a gap before it means that somebody else has appended. That part is read then, and each key whose
-last record in it is a stranger's is rewritten: within seconds, where compaction takes days. Against a stranger that
-writes all the time there are limits, of records read and keys rewritten a minute.
+A takeover finds all of them as it reads (`events/loading.py`). A served partition is not read, but an append returns
+its offset, so a gap before it means that another producer has appended. Then that range is read, and each key whose
+last record in it is foreign is rewritten: within seconds, whereas compaction takes days. Against a producer that writes
+all the time, records read and keys rewritten are limited per minute.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ log = structlog.get_logger(__name__)
 
 PAUSE_S = 60.0
 RECORDS_MAX = 100_000
-"""The records read between two pauses."""
+"""Records read between two pauses."""
 KEYS_MAX = 5_000
-"""The keys rewritten between two pauses."""
+"""Keys rewritten between two pauses."""
 
 
 class StrangersSeen:
-    """The strangers' records of one log that were counted, each once; the first of each partition is logged."""
+    """Counts the foreign records of one log, each once, and logs the first of each partition."""
 
     def __init__(self) -> None:
         self._counted_to: dict[int, int] = {}
@@ -56,9 +56,9 @@ class StrangersSeen:
 
 
 def gap_between(before: int | None, after: int | None, appended: int) -> range | None:
-    """Return the offsets among which somebody else has appended, if there are more than the `appended` records.
+    """Return the offset range that contains foreign records, if it has more than the `appended` records.
 
-    None if nobody has, or if an offset is not known.
+    None if there are none, or if an offset is unknown.
     """
     if before is None or after is None or after - before <= appended:
         return None
@@ -66,7 +66,7 @@ def gap_between(before: int | None, after: int | None, appended: int) -> range |
 
 
 class StrangersWatch:
-    """Watches one owned partition. `rewrite` is called with the keys whose last records are strangers'."""
+    """Watches one owned partition. `rewrite` is called with the keys whose last record is foreign."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class StrangersWatch:
         self._is_closed = False
 
     def notice(self, gap: range) -> None:
-        """Have these offsets read, among which somebody else has appended."""
+        """Schedule a scan of this offset range for foreign records."""
         if self._is_closed:
             return
         self._left = range(gap.start if self._left is None else min(self._left.start, gap.start), gap.stop)
@@ -99,11 +99,10 @@ class StrangersWatch:
 
     @property
     def knows_all(self) -> bool:
-        """Whether all that somebody else has appended was read, as far as it was noticed, and could be read."""
+        """Whether all foreign records noticed so far have been read, and were readable."""
         return self._left is None and not self._is_reading and not self._found_broken
 
     async def close(self) -> None:
-        """Stop watching."""
         self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
@@ -118,7 +117,7 @@ class StrangersWatch:
             except LogUnavailable:
                 self.notice(gap)
             except BrokenRecord as broken:
-                # It stops the next takeover, if nobody repairs it; what is owned is in memory and goes on.
+                # It stops the next takeover, unless it is repaired; the owned state is in memory and remains usable.
                 self._found_broken = True
                 log.error(
                     "unreadable record in the event log: after a restart its partition would not be served",

@@ -1,4 +1,4 @@
-"""Background tasks, whose errors are reported, as nothing awaits them."""
+"""Background tasks. Their errors are reported, since nothing awaits the tasks."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def on_failure(report: Callable[[Exception], None]) -> Callable[[asyncio.Task[None]], None]:
-    """Make a done callback that passes the error of a failed task on, so that no bug goes unnoticed."""
+    """Make a done callback that passes on the error of a failed task, so that no bug goes unnoticed."""
 
     def done(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -24,7 +24,7 @@ class BackgroundTasks:
         self._failed = failed
 
     def start(self, steps: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run the steps in a task, until they end or the tasks are closed."""
+        """Run the coroutine in a task, until it ends or the tasks are closed."""
         task = asyncio.get_running_loop().create_task(steps, name=name)
         self.running[task] = None
         task.add_done_callback(self.running.pop)
@@ -32,7 +32,7 @@ class BackgroundTasks:
         return task
 
     async def close(self) -> None:
-        """Cancel all tasks, and wait for their ends."""
+        """Cancel all tasks, and wait until they have ended."""
         running = list(self.running)
         for task in running:
             task.cancel()

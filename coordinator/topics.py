@@ -1,7 +1,7 @@
-"""Declared topics: what `--topic` says.
+"""Declared topics, from `--topic`.
 
-A declared topic exists in Metadata, holds no data and can be fetched from for ever. Its topic id is derived from its
-name, so that it is the same after every restart and on every machine.
+A declared topic exists in Metadata, but holds no data: fetches from it always return nothing. Its topic id is derived
+from its name, so that it is the same after every restart and on every machine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ _PARTITIONS_MAX = 100_000
 
 
 class BadTopic(ValueError):
-    """A declaration of a topic that cannot be understood; the text says why."""
+    """An invalid declaration of a topic; the text says why."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declare_topic(text: str) -> Topic:
-    """`orders:12` as a topic of 12 partitions, `orders` as one of a single partition. Raises BadTopic."""
+    """Parse `orders:12` as a topic of 12 partitions, `orders` as one with a single partition. Raises BadTopic."""
     name, colon, count = text.strip().partition(":")
     if not is_topic_name(name):
         raise BadTopic(f"{name!r} is no topic name: 1 to {_NAME_LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'")
@@ -40,25 +40,25 @@ def declare_topic(text: str) -> Topic:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka would let a topic be called this."""
+    """Return whether Kafka allows this topic name."""
     return 0 < len(name) <= _NAME_LENGTH_MAX and name not in {".", ".."} and _NAME_CHARACTERS.issuperset(name)
 
 
 def topic_id(name: str) -> UUID:
-    """The id of a declared topic, for ever the same for one name."""
+    """Return the id of a declared topic, which is always the same for one name."""
     return uuid5(_TOPIC_IDS, name)
 
 
 class DeclaredPartitions:
-    """The numbers of partitions of declared topics, which are known without asking."""
+    """The partition counts of declared topics, which are always known."""
 
     def __init__(self, topics: Callable[[], Mapping[str, Topic]]) -> None:
         self._topics = topics
 
     def want(self, topics: Sequence[str]) -> None:
-        """All are known anyway."""
+        """Do nothing: all counts are known anyway."""
 
     def of(self, topic: str) -> int | None:
-        """Return how many partitions the topic has; None: it is not declared."""
+        """Return the partition count of the topic; None if it is not declared."""
         declared = self._topics().get(topic)
         return None if declared is None else declared.partitions

@@ -1,7 +1,7 @@
-"""The metrics of groups, members and requests that wait, which are counted when somebody asks for them.
+"""The metrics of groups, members and waiting requests, which are counted at each scrape.
 
-What belongs here: their form. They are asked for in the endpoint's thread, and made from copies of the tables of the
-loop, a little at a time (`in_slices`), so that the loop has its turn in between.
+They are collected in the endpoint's thread from copies of the event loop's tables, a few entries at a time
+(`in_slices`), so that the event loop can run in between.
 """
 
 import time
@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 NAMED_GROUPS_MAX: Final = 1_000
-"""The groups that have labels of their own (`--metrics-groups`), at most."""
+"""Limit of groups with labels of their own (`--metrics-groups`)."""
 
 HERE: Final = "muster"
 UPSTREAM: Final = "upstream"
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def in_slices(items: Iterable[T], at_once: int = _AT_ONCE) -> Iterator[T]:
-    """Yield the items, and let other threads run now and then. For threads other than the loop's."""
+    """Yield the items, letting other threads run in between. Not for the event loop's thread."""
     for number, item in enumerate(items, 1):
         yield item
         if not number % at_once:
@@ -33,14 +33,14 @@ def in_slices(items: Iterable[T], at_once: int = _AT_ONCE) -> Iterator[T]:
 
 
 class NamedGroups:
-    """Which groups have labels of their own: the first `NAMED_GROUPS_MAX` that a pattern matches. Thread-safe."""
+    """The groups with labels of their own: the first `NAMED_GROUPS_MAX` that match a pattern. Thread-safe."""
 
     def __init__(self) -> None:
         self._patterns: tuple[str, ...] = ()
         self._named: dict[str, None] = {}
 
     def match(self, patterns: Sequence[str]) -> None:
-        """Name the groups whose ids these patterns match, from now on."""
+        """From now on, name the groups whose ids match these patterns."""
         self._patterns, self._named = tuple(patterns), {}
 
     def __contains__(self, group_id: str) -> bool:
@@ -53,11 +53,11 @@ class NamedGroups:
 
 
 NAMED_GROUPS: Final = NamedGroups()
-"""Those of the process, as the registry is."""
+"""One for the process, like the registry."""
 
 
 class NamedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that has labels of its own."""
+    """A group with labels of its own."""
 
     group_id: str
     state: str
@@ -66,31 +66,30 @@ class NamedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups, members and partitions that the process coordinates at the moment."""
+    """The groups, members and partitions that the process coordinates now."""
 
     groups: Mapping[tuple[str, str], int]
-    """The number of groups by state and coordinator."""
+    """Number of groups by state and coordinator."""
     members: Mapping[tuple[str, str], int]
-    """The number of their members, by the same."""
+    """Number of their members, likewise."""
     quarantined: int
     partitions: int
     log_partitions: int
     """0 until the log is open."""
     parked: Mapping[str, int]
-    """The number of requests that wait in a rebalance, by API."""
+    """Number of requests parked in a rebalance, by API."""
     oldest_parked_ms: int
     oldest_parked_group: str = ""
     named: tuple[NamedGroup, ...] = ()
 
 
 class GroupMetrics(Collector):
-    """Asks for the figures when it is asked itself, in another thread than that of the groups."""
+    """Collects the figures at each scrape, outside the groups' thread."""
 
     def __init__(self, figures: Callable[[], GroupFigures]) -> None:
         self._figures = figures
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the figures as metrics."""
         figures = self._figures()
         labels = ("state", "coordinator")
         for name, text, counts in (

@@ -1,11 +1,10 @@
-"""Writing log lines to standard error without blocking, since it may be a pipe that nobody reads.
+"""Writes log lines to standard error without blocking, since it may be a pipe that is not read.
 
-The sender of a line never waits: the line goes into a queue of `QUEUED_BYTES_MAX`, which a thread writes. Lines that
-find the queue full, or cannot be written (the reader is gone, the disk is full), are counted, and reported when lines
-can be written again. At its end the process waits for the queue, but not for long.
+Code that logs never waits: lines go into a queue of `QUEUED_BYTES_MAX`, which a thread writes. If the queue is full or
+a line cannot be written (the reader is gone, the disk is full), it is counted, and the count is logged when lines can
+be written again. When the process ends it waits briefly for the queue.
 
-Python's own QueueListener knows only records of `logging`, has no bound on bytes, and its end waits for as long as it
-takes.
+Python's own QueueListener only handles `logging` records, does not limit bytes, and can block without limit at the end.
 """
 
 import atexit
@@ -25,7 +24,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 QUEUED_BYTES_MAX = 4 * 1024 * 1024
 CLOSE_TIMEOUT_S = 2.0
-"""The time for which the process waits for the queue at its end."""
+"""How long the process waits for the queue when it ends."""
 
 
 class LogLines(io.RawIOBase, Collector):
@@ -36,9 +35,9 @@ class LogLines(io.RawIOBase, Collector):
         self._descriptor = descriptor
         self._queued_bytes_max = queued_bytes_max
         self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0  # what is being written included
+        self._queued_bytes = 0  # including what is being written
         self._dropped = self._untold = 0
-        # Reentrant, as Condition has it by itself: an object that is collected may write a warning at any point.
+        # Reentrant, as is Condition's default lock: garbage collection may run a finalizer that logs at any point.
         self._changed = threading.Condition()
         threading.Thread(target=self._work, name="log-lines", daemon=True).start()
 
@@ -66,7 +65,7 @@ class LogLines(io.RawIOBase, Collector):
         return len(data)
 
     def wait_until_written(self, within_s: float) -> bool:
-        """Wait until the queue is empty; return whether that was within the time."""
+        """Wait until the queue is empty; return whether it became empty in time."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queued_bytes, within_s)
 
@@ -114,18 +113,18 @@ class LogLines(io.RawIOBase, Collector):
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
-            except BlockingIOError:  # whoever started us made it so
+            except BlockingIOError:  # the parent process made the descriptor non-blocking
                 select.select((), (self._descriptor,), ())
 
 
 def write_lines_beside() -> LogLines | None:
-    """Queue all that goes to `sys.stderr` from now on, Python's own tracebacks included.
+    """From now on, queue everything written to `sys.stderr`, including Python's own tracebacks.
 
-    Returns None where standard error is no file, as in some tests.
+    Returns None if standard error is not a file, as in some tests.
     """
     try:
         descriptor = sys.stderr.fileno()
-    except (OSError, AttributeError):  # AttributeError: it was closed before we began, and is None
+    except (OSError, AttributeError):  # AttributeError: it was closed before we started, and is None
         return None
     sys.stderr.flush()
     lines = LogLines(descriptor)

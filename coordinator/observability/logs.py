@@ -1,4 +1,4 @@
-"""Structured logs to standard error: for people on a terminal, JSON lines for machines."""
+"""Structured logs on standard error: human-readable on a terminal, otherwise JSON lines."""
 
 import logging
 import sys
@@ -27,17 +27,17 @@ OF_CLIENTS = frozenset(
         "TLS with a client failed",
     }
 )
-"""The events that a client can cause as often as it likes."""
+"""Events that a client can cause as often as it likes."""
 
 MISTAKES = frozenset({"connection closed", "TLS with a client failed", "records refused: declared topics hold no data"})
-"""The lines that a misconfigured client causes at each try: one line a minute for each address and kind."""
+"""Lines that a misconfigured client causes on every attempt: one a minute for each address and kind."""
 
 LINES_EACH_SECOND = 10
-"""The lines of each kind of these in a second; the next line has the number of those left out (`others_since`)."""
+"""Limit of these lines per second and kind; the next line has the number of suppressed ones (`others_since`)."""
 
 
 class _KindWindow(msgspec.Struct):
-    """Lines of one kind in the second that began at `began_s`, and those left out since the last line."""
+    """Lines of one kind in the second that began at `began_s`, and those suppressed since the last line."""
 
     began_s: float
     lines: int = 0
@@ -45,9 +45,9 @@ class _KindWindow(msgspec.Struct):
 
 
 class Few:
-    """A processor of structlog that limits the lines of each kind, and of each library, to `each_second` in a second.
+    """A structlog processor that limits the lines of each kind, and of each library, to `each_second`.
 
-    `MISTAKES` have the lower limit of one a minute.
+    For `MISTAKES` the limit is lower: one a minute.
     """
 
     def __init__(
@@ -75,7 +75,8 @@ class Few:
                 raise structlog.DropEvent
             suppressed = due
         now_s = self._now_s()
-        # What a library says may have anything in it: all its lines are of one kind, so that there are few kinds.
+        # A library's messages can contain anything, so all its lines are one kind, which keeps the number of kinds
+        # small.
         window = self._windows.setdefault((library or event, line.get("fault")), _KindWindow(now_s))
         if now_s - window.began_s >= 1:
             window.began_s, window.lines = now_s, 0
@@ -92,25 +93,25 @@ class OfLibraries(logging.Handler):
     """Passes the records of libraries that use `logging` on to structlog, with the logger's name as `library`."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        level = min(max(record.levelno // 10 * 10, logging.DEBUG), logging.CRITICAL)  # structlog knows no others
+        level = min(max(record.levelno // 10 * 10, logging.DEBUG), logging.CRITICAL)  # structlog knows no other levels
         try:
             structlog.get_logger().log(level, record.getMessage(), library=record.name, exc_info=record.exc_info)
-        except Exception:  # noqa: BLE001 -- as each handler of `logging`: what is said badly is not to end who says it
+        except Exception:  # noqa: BLE001 -- as in any `logging` handler: the code that logs must not fail
             self.handleError(record)
 
 
 def are_json() -> bool:
-    """Whether logs are set up, as JSON."""
+    """Return whether logs are configured, as JSON."""
     return isinstance(structlog.get_config()["processors"][-1], structlog.processors.JSONRenderer)
 
 
 def say_last(reason: str, exit_code: int) -> None:
-    """Write why the process ends, as its last line."""
+    """Log why the process ends, as its last line."""
     structlog.get_logger(__name__).error("muster ends", reason=reason, exit_code=exit_code)
 
 
 def _log_what_nobody_caught() -> None:
-    """Have what Python itself prints, tracebacks and warnings, in the stream of lines, too."""
+    """Also log what Python itself would print: uncaught exceptions and warnings."""
     log = structlog.get_logger(__name__)
 
     def uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -134,7 +135,7 @@ def configure_logs(level: str, form: str) -> None:
     """Set up logging. `form` is auto, console or json; auto means console on a terminal."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderer = (
-        # Rich's tracebacks would show the values of variables, and among them what clients authenticate with.
+        # Rich's tracebacks would show the values of variables, which may include clients' credentials.
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
         if console
         else structlog.processors.JSONRenderer()
@@ -152,7 +153,7 @@ def configure_logs(level: str, form: str) -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # a line is one write, so that none is torn
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # one write per line, so that none is torn
         cache_logger_on_first_use=True,
     )
     if not console:

@@ -1,16 +1,15 @@
-"""A watchdog of the event loop, which measures its lag, and reports when it is blocked, and by what.
+"""A watchdog of the event loop: measures its lag, and reports when it is blocked, and by what.
 
-What belongs here: the ticks of the loop, the thread that checks them, and the log lines. What it must not know:
-requests; the work that blocks the loop is noted in load/current_work.py.
+The work that blocks the loop is recorded in load/current_work.py.
 
-    the loop     ticks every `TICK_S`; how late a tick comes is the metric
-    the thread   looks every `LOOK_S`; it counts for how long the loop has not ticked, names what holds it, and is asked
-                 by /healthz, which answers in a thread too
+    the loop     ticks every `TICK_S`; the delay of a tick is the metric
+    the thread   checks every `LOOK_S`: measures how long the loop has not ticked and logs what blocks it. /healthz,
+                 which also runs in a thread, reads the result
 
-A process that was stopped (SIGSTOP, a suspended machine) is not one whose loop hangs. So time counts only as far as the
-thread was there to see it pass; when the thread itself could not run, as much counts as the process used its processor,
-since a call that lets no other thread run holds the thread up as well. Nor does a loop hang that is in no call of ours
-and used hardly any processor: the machine had none for it.
+A process that was stopped (SIGSTOP, a suspended machine) does not have a hanging loop. So time only counts while the
+thread could run; if the thread itself could not run, the processor time of the process counts, since a call that holds
+the GIL stops the thread as well. Nor does the loop hang if it is in no call of ours and used hardly any processor time:
+then the machine had no processor for it.
 """
 
 import asyncio
@@ -35,44 +34,44 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 TICK_S = 0.1
 LOOK_S = 0.25
 LOGGED_AFTER_S = 1.0
-"""A loop that is blocked for so long is logged, with what blocks it."""
+"""After this time a blocked loop is logged, with what blocks it."""
 UNWELL_AFTER_S = 5.0
-"""A loop that is blocked for so long makes /healthz fail."""
+"""After this time a blocked loop makes /healthz fail."""
 
 _FRAMES_LOGGED = 8
 _AT_REST = frozenset({"Runner.run", "BaseEventLoop.run_forever", "BaseEventLoop._run_once", "EpollSelector.select"})
-"""The innermost call of a loop that waits for something to happen, or for a processor."""
+"""Innermost calls of a loop that waits for events, or for a processor."""
 _DID_NOT_RUN = "the process did not run: it or its machine was stopped, or had no processor"
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """The time, and the processor time that the process has used so far, in seconds."""
+    """The time, and the processor time used by the process so far, in seconds."""
 
     at_s: float
     used_s: float
 
 
 def seen(since: Instant, now: Instant, *, expected_s: float) -> float:
-    """The part of the time between two instants in which the process ran; it sleeps `expected_s` in between."""
+    """Return how long the process ran between two instants; it sleeps `expected_s` in between."""
     passed_s = now.at_s - since.at_s
     return min(passed_s, max(2 * expected_s, now.used_s - since.used_s))
 
 
 class LoopTicks:
-    """Measures for how long the loop is blocked. The watchdog thread writes `held_s`, any thread may read it."""
+    """Measures how long the loop has been blocked. Only the watchdog thread writes `held_s`; any thread may read it."""
 
     def __init__(self, now: Instant) -> None:
         self.held_s = 0.0
         self._ticked = self._looked = self._counted_from = now
 
     def tick(self, now: Instant) -> float:
-        """Note a tick of the loop; returns how late it was, in seconds."""
+        """Note a tick of the loop; returns its delay in seconds."""
         before, self._ticked = self._ticked, now
         there_s = self.held_s + seen(before, now, expected_s=LOOK_S)
         return max(0.0, min(now.at_s - before.at_s, there_s) - TICK_S)
 
     def look(self, now: Instant) -> float:
-        """Check the loop; returns for how long the process was stopped since the last check, in seconds."""
+        """Check the loop; returns how long the process was stopped since the last check, in seconds."""
         ticked = self._ticked
         if ticked is not self._counted_from:
             self._counted_from, self.held_s = ticked, 0.0
@@ -84,7 +83,7 @@ class LoopTicks:
 
     @property
     def used_s(self) -> float:
-        """The processor time that the process has used since the last tick that was seen, until the last look."""
+        """Processor time used by the process between the last observed tick and the last check."""
         return self._looked.used_s - self._counted_from.used_s
 
 
@@ -113,14 +112,14 @@ class LoopWatch(Collector):
 
     @property
     def not_well(self) -> str | None:
-        """The reason why the process is not well, for people; None when it is. Thread-safe."""
+        """Human-readable reason why the process is not healthy; None if it is. Thread-safe."""
         held_s = self._turns.held_s
         if held_s < self._unwell_after_s or self._is_at_rest():
             return None
         return f"the event loop has not turned for {held_s:.1f} s: {_told(self._work())}"
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics beside `muster_loop_late_seconds`."""
+        """Yield the metric that is not `muster_loop_late_seconds`."""
         yield GaugeMetricFamily(
             "muster_loop_held_seconds", "For how long the event loop has not turned now", value=self._turns.held_s
         )
@@ -130,7 +129,7 @@ class LoopWatch(Collector):
         self._ticking = self._loop.call_later(TICK_S, self._tick)
 
     def _watch(self) -> None:
-        """The thread: look, and tell once when the loop is held, once when that is too long, and when it is over."""
+        """Watchdog thread: log when the event loop stalls, exceeds the limit, and recovers."""
         held_s, is_held = 0.0, False
         while not self._closed.wait(LOOK_S):
             gone_s = self._turns.look(_now())
@@ -152,13 +151,13 @@ class LoopWatch(Collector):
                 log.warning("event loop recovered", seconds=round(before_s, 1))
 
     def _is_at_rest(self) -> bool:
-        """Whether the loop is in no call of ours, and has hardly used the processor since it last turned."""
-        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the only way to ask for it
+        """Return whether the loop is in no call of ours, and has used hardly any processor time since its last tick."""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the only way to get it
         innermost = None if frame is None else frame.f_code.co_qualname
         return innermost in _AT_REST and CURRENT_WORK.note is None and self._turns.used_s < self._turns.held_s / 2
 
     def _work(self) -> dict[str, object]:
-        """Describe what the loop is doing: the work that is noted, and the running task."""
+        """Describe what the loop is doing: the recorded work, or the running task."""
         note = CURRENT_WORK.note
         work: dict[str, object] = {"work": "not noted"} if note is None else msgspec.structs.asdict(note)
         task = asyncio.current_task(self._loop)
@@ -167,8 +166,8 @@ class LoopWatch(Collector):
         return work
 
     def _stack(self) -> list[str]:
-        """The calls of the loop's thread, the innermost first."""
-        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the only way to ask for it
+        """The call stack of the loop's thread, innermost first."""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the only way to get it
         calls = islice(traceback.walk_stack(frame), _FRAMES_LOGGED) if frame is not None else ()
         return [f"{Path(f.f_code.co_filename).name}:{line} {f.f_code.co_qualname}" for f, line in calls]
 

@@ -1,7 +1,7 @@
 """The metrics of the process, for Prometheus; docs/metrics.md lists them all.
 
-With every request plain integers are counted, and the Prometheus form is made when somebody asks for it: the library's
-own counters take a lock and look up labels each time. What comes with appends and rebalances alone uses the library's.
+Each request only increments plain integers, which are converted at each scrape: the library's own counters take a lock
+and look up labels each time. Metrics of appends and rebalances, which are less frequent, use the library's.
 """
 
 from collections import Counter
@@ -162,7 +162,7 @@ LOOP_HOLDS = PrometheusCounter(
 
 
 for _cause in sorted(TRIGGERS):
-    REBALANCES.labels(_cause.value)  # each is there from the start, so that the first one is an increase
+    REBALANCES.labels(_cause.value)  # each exists from the start, so that the first one counts as an increase
 
 
 @unique
@@ -175,7 +175,7 @@ class AppendFailure(StrEnum):
     OTHER = "other"
     """The log is damaged, gone, or another one."""
     TOO_LARGE = "too-large"
-    """One transition alone is refused; its group goes on."""
+    """Only this transition is refused; its group continues."""
 
 
 @unique
@@ -183,16 +183,16 @@ class UpstreamErrorKind(StrEnum):
     """The kind of an error of Muster's own requests to brokers. The values are labels of a metric."""
 
     UNREACHABLE = "unreachable"
-    """Nothing was sent, or it had no effect: it is tried again."""
+    """Nothing was sent, or it had no effect: it is retried."""
     ANSWER_LOST = "answer-lost"
-    """It was sent, and whether it had an effect is not known."""
+    """It was sent, but it is unknown if it had an effect."""
     REFUSED = "refused"
-    """A retry cannot mend it: credentials, ACLs, versions."""
+    """A retry cannot help: credentials, ACLs, versions."""
 
 
 @unique
 class TakeoverPhase(StrEnum):
-    """The phases of taking a partition over, in their order. The values are labels of a metric."""
+    """The phases of a takeover, in order. The values are labels of a metric."""
 
     CLAIM = "claim"
     READ = "read"
@@ -209,7 +209,7 @@ for _upstream in UpstreamErrorKind:
 
 @unique
 class RefusedConnection(StrEnum):
-    """The limit that a client's connection was over. The values are labels of a metric."""
+    """The limit that a client's connection exceeded. The values are labels of a metric."""
 
     ALL = "all"
     ADDRESS = "address"
@@ -217,7 +217,7 @@ class RefusedConnection(StrEnum):
 
 
 class ServerMetrics(Collector):
-    """The counters of one server, to be registered with `REGISTRY`, or a registry of a test's own."""
+    """The counters of one server, to be registered with `REGISTRY`, or with a test's own registry."""
 
     def __init__(self, apis: Mapping[int, Offered]) -> None:
         self._apis = apis
@@ -237,25 +237,25 @@ class ServerMetrics(Collector):
         self.connections_closed_for_memory = 0
 
     def offer(self, apis: Mapping[int, Offered]) -> None:
-        """These are offered from here on."""
+        """Set the APIs that are offered from now on."""
         self._apis = apis
 
     def ask_held_bytes(self, held_bytes: Callable[[], int]) -> None:
-        """Returns the bytes that requests and answers hold. Thread-safe."""
+        """Set the function that returns the bytes held by requests and responses; it must be thread-safe."""
         self._held_bytes = held_bytes
 
     @property
     def held_bytes(self) -> int:
-        """The bytes that requests and answers hold now."""
+        """The bytes held by requests and responses now."""
         return self._held_bytes()
 
     def api_name(self, api_key: int) -> str:
-        """Kafka's name of an API, or its key where it is not offered."""
+        """Return Kafka's name of an API, or its key if it is not offered."""
         api = self._apis.get(api_key)
         return f"API key {api_key}" if api is None else api.name
 
     def count_request(self, api_key: int, api_version: int) -> None:
-        """A client may send any numbers: those that are not offered are counted as faults."""
+        """Count a request, unless its API or version is not offered: clients can send any numbers."""
         api = self._apis.get(api_key)
         if api is not None and api_version in api.versions:
             self.requests[api_key, api_version] += 1
@@ -266,7 +266,7 @@ class ServerMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the counters as metrics."""
         requests = CounterMetricFamily("muster_requests", "Requests that were decoded", labels=("api", "version"))
-        for (key, version), count in list(self.requests.items()):  # asked for in another thread
+        for (key, version), count in list(self.requests.items()):  # collected in another thread
             requests.add_metric((self._apis[key].name, str(version)), count)
         yield requests
         errors = CounterMetricFamily(

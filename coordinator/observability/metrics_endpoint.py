@@ -1,9 +1,9 @@
-"""The HTTP endpoint: /metrics for Prometheus, /status for `muster status`, /healthz (the event loop turns), /readyz
+"""The HTTP endpoint: /metrics for Prometheus, /status for `muster status`, /healthz (the event loop runs), /readyz
 (every partition is served).
 
-It has threads of its own, so that it answers while the loop is busy; it reads counters, flags and copies, nothing else.
-Each connection has a thread. Beyond `CONNECTIONS_MAX` a new connection closes the oldest one, so that clients that send
-nothing keep nobody else out.
+It has its own threads, so that it answers while the event loop is busy; it only reads counters, flags and copies. Each
+connection has a thread. Beyond `CONNECTIONS_MAX` a new connection closes the oldest one, so that idle clients lock out
+no others.
 """
 
 import sys
@@ -28,10 +28,11 @@ WSGIApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 CONNECTIONS_MAX = 32
 REQUEST_S = 10.0
-"""The time for a request, from the connection until its answer is read."""
+"""Time limit of a request, from the connection until its response is read."""
 RETRY_ACCEPT_S = 0.1
-"""The pause after an accept for which no file was free: the connection still waits, and without a pause this thread
-would retry in a loop, at the cost of the event loop."""
+"""Pause after accept failed because no file descriptor was free: the connection still waits, and without a pause this
+thread would retry in a loop, at the cost of the event loop.
+"""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -41,20 +42,20 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], app: WSGIApplication, *, request_s: float) -> None:
         self._request_s = request_s
         self._since: dict[socket, float] = {}
-        """The connections, each of which has a thread, in the order in which they came, and when."""
+        """The open connections, each with a thread, in order of arrival, and their arrival times."""
         self._changed = threading.Condition()
         self.address_family = getaddrinfo(*address, type=SOCK_STREAM, flags=AI_PASSIVE)[0][0]
         super().__init__(address, _Quiet)
         self.set_app(app)
 
     def server_bind(self) -> None:
-        """Bind; `::` is all of both families, as for clients. Raises OSError."""
+        """Bind; `::` is all addresses of both families, as for clients. Raises OSError."""
         if self.address_family is AF_INET6:
             self.socket.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, self.server_address[0] != "::")
         super().server_bind()
 
     def get_request(self) -> Any:  # noqa: ANN401 -- the library's
-        """Accept a connection. Raises OSError, on which the server goes on."""
+        """Accept a connection. Raises OSError, after which the server continues."""
         try:
             return super().get_request()
         except OSError as error:
@@ -63,11 +64,11 @@ class _Server(ThreadingMixIn, WSGIServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
-        """A connection has come."""
+        """Handle a new connection in its own thread; if there are too many, end the oldest first."""
         with self._changed:
             if not self._has_place():
                 _end(next(iter(self._since)))
-                if not self._changed.wait_for(self._has_place, timeout=1.0):  # its thread has no turn
+                if not self._changed.wait_for(self._has_place, timeout=1.0):  # its thread did not run
                     super().shutdown_request(request)
                     return
             self._since[request] = time.monotonic()
@@ -77,14 +78,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         return len(self._since) < CONNECTIONS_MAX
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 -- the library's
-        """A connection has come to its end, in its thread."""
+        """Close a connection that has ended, called in its thread."""
         with self._changed:
             super().shutdown_request(request)
             self._since.pop(request, None)
             self._changed.notify()
 
     def service_actions(self) -> None:
-        """Called after each connection that comes, and twice a second while none does."""
+        """End overdue connections. Called after each new connection, and twice a second while there are none."""
         before = time.monotonic() - self._request_s
         with self._changed:
             for connection, since in self._since.items():
@@ -92,24 +93,24 @@ class _Server(ThreadingMixIn, WSGIServer):
                     _end(connection)
 
     def handle_error(self, _request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
-        """Log nothing when a client disconnects, or is disconnected."""
+        """Log errors, except those of disconnected clients."""
         if not isinstance(sys.exception(), OSError):
             log.error("a request to --metrics failed", peer=client_address[0], exc_info=True)
 
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the library's name
-        """Say nothing: a scrape every few seconds is no news."""
+        """Log nothing: scrapes every few seconds are not interesting."""
 
 
 def _end(connection: socket) -> None:
-    """End the connection, so that its thread finds the client gone."""
+    """Shut the connection down, so that its thread sees the client as disconnected."""
     with suppress(OSError):
         connection.shutdown(SHUT_RDWR)
 
 
 class MetricsEndpoint:
-    """Listens from the start on. Raises OSError when the address is taken."""
+    """Listens as soon as it is created. Raises OSError if the address is taken."""
 
     def __init__(
         self,
@@ -153,7 +154,7 @@ class MetricsEndpoint:
 
 
 def _verdict(start_response: StartResponse, good: str, reason: str | None) -> Iterable[bytes]:
-    """`good`, or why not."""
+    """Respond with `good`, or with 503 and the reason."""
     if reason is None:
         return _answer(start_response, "200 OK", f"{good}\n")
     return _answer(start_response, "503 Service Unavailable", f"{reason}\n")

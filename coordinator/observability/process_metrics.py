@@ -1,4 +1,4 @@
-"""The metrics of the process itself: its version, whether it is ready, what it uses of the machine."""
+"""The metrics of the process itself: its version, its readiness, the machine resources that it uses."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -12,14 +12,14 @@ from muster import DISTRIBUTION
 
 
 class BuildInfo(Collector):
-    """The version that runs, and as what; and whether it is ready."""
+    """The running version and mode, and whether the process is ready."""
 
     def __init__(self, mode: str, is_ready: Callable[[], bool]) -> None:
         self._mode = mode
         self._is_ready = is_ready
 
     def collect(self) -> Iterable[Metric]:
-        """Yield a series of the value 1, and one that is 1 or 0."""
+        """Yield the info series, whose value is 1, and the readiness, 1 or 0."""
         info = GaugeMetricFamily("muster_build_info", "What runs, as labels", labels=("version", "python", "mode"))
         info.add_metric((version(DISTRIBUTION), sys.version.partition(" ")[0], self._mode), 1)
         yield info
@@ -27,8 +27,8 @@ class BuildInfo(Collector):
 
 
 def process_collectors(mode: str, is_ready: Callable[[], bool]) -> tuple[Collector, ...]:
-    """The collectors of the process. `mode`: standalone or sidecar. `is_ready` is thread-safe."""
-    nowhere = CollectorRegistry()  # each registers itself when it is made; the caller registers them where it wants
+    """Return the collectors of the process. `mode`: standalone or sidecar. `is_ready` is thread-safe."""
+    nowhere = CollectorRegistry()  # each registers itself when it is created, but the caller decides where
     return (
         BuildInfo(mode, is_ready),
         ProcessCollector(registry=nowhere),

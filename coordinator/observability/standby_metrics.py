@@ -1,7 +1,4 @@
-"""The metrics of hot standbys: how far this process is behind the partitions that it follows.
-
-What belongs here: the figures, and their Prometheus form. What it must not know: how partitions are followed.
-"""
+"""The metrics of hot standbys: how far this process is behind the partitions that it follows."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,9 +8,10 @@ from prometheus_client.registry import Collector
 
 
 class StandbyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The partitions that a process follows. `ready`: those that a takeover would only read on.
+    """The partitions that a process follows. `ready`: those of which a takeover would only read new records.
 
-    `behind_max`: the most offsets that one is behind; `oldest_ms`: the longest time since one was known to be at its
+    `behind_max`: the largest lag in offsets; `oldest_ms`: the longest time since a partition was last known to be at
+    its
     end.
     """
 
@@ -24,13 +22,12 @@ class StandbyFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StandbyMetrics(Collector):
-    """Asks for the figures when it is asked itself, in another thread; None: this process has no standbys."""
+    """Collects the figures at each scrape, in another thread; None: this process has no standbys."""
 
     def __init__(self, figures: Callable[[], StandbyFigures | None]) -> None:
         self._figures = figures
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the figures as metrics."""
         figures = self._figures()
         if figures is None:
             return

@@ -1,9 +1,9 @@
-"""The status that a process tells of itself at /status, as JSON, for `muster status` and for programs.
+"""The status that a process reports at /status, as JSON, for `muster status` and for programs.
 
-What belongs here: the form, which the command reads too, and how often it is made anew. It is made in the endpoint's
-threads from copies of the loop's tables, a little at a time; a part that is not there yet has nothing to tell.
+Defines the format, which the command reads too, and limits how often it is computed. It is computed in the endpoint's
+threads from copies of the event loop's tables, a few entries at a time; parts that do not exist yet report nothing.
 
-The members are added to and never change their meaning; `level` grows if that cannot be helped.
+Fields may be added but never change their meaning; `level` grows if that cannot be avoided.
 """
 
 import threading
@@ -15,16 +15,16 @@ import msgspec
 
 LEVEL: Final = 1
 NAMED_MAX: Final = 100
-"""Groups that are named in each list, at most; how many there are is told beside it."""
+"""Limit of groups named in each list; their total number is beside it."""
 MADE_ANEW_AFTER_S: Final = 0.25
-"""Whoever asks more often is given the same again."""
+"""More frequent requests get the same report again."""
 
 
 class OwnedStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that this process serves. `lease_left_ms`: how long its answers may leave; None: it needs no lease.
+    """A partition that this process serves. `lease_left_ms`: how long it may respond; None: it needs no lease.
 
-    `puts_off`: it changes nothing yet, as a former owner may still answer. `append_waits_ms`: for how long the present
-    append has not been answered.
+    `puts_off`: writes are deferred, because a former owner may still respond. `append_waits_ms`: how long the current
+    append has been waiting for its acknowledgement.
     """
 
     partition: int
@@ -38,7 +38,7 @@ class OwnedStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StandbyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that this process tails, to take it over at once. The lag: of the records that it has not read."""
+    """A partition that this process follows, for a fast takeover. The lag is that of the records it has not read."""
 
     partition: int
     lag_records: int | None = None
@@ -54,14 +54,14 @@ class ElsewhereStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that this process is to serve and does not, and why."""
+    """A partition that is assigned to this process but not served, and why."""
 
     partition: int
     reason: str
 
 
 class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Another process of the event log. `connected`: whether the connection by which its end is noticed stands."""
+    """Another process of the event log. `connected`: whether the connection that detects its end is established."""
 
     node_id: int
     address: str
@@ -82,11 +82,11 @@ class LinksStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     to: Sequence[LinkStatus] = ()
     no_owner_reached_ms: int = 0
-    """For how long no owner of any partition has been reached; 0 while one is."""
+    """How long no owner of any partition has been reachable; 0 while one is."""
 
 
 class QuarantinedStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that is not served, since a record of it cannot be read."""
+    """A group that is not served, because one of its records cannot be read."""
 
     group_id: str
     partition: int
@@ -95,16 +95,16 @@ class QuarantinedStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissingShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group whose shadow is not in the cluster upstream; `error`: the last one, if there was one."""
+    """A group whose shadow is not in the cluster upstream; `error`: the last one, if any."""
 
     group_id: str
     error: str
 
 
 class UnassignedStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions of a topic that members of a Stable group subscribe, and nobody is assigned, for so long.
+    """Partitions of a topic that a Stable group subscribes to, but that no member is assigned.
 
-    `numbers`: which, for people; `partitions`: how many.
+    `numbers`: the partitions, human-readable; `partitions`: their number; `unassigned_ms`: for how long.
     """
 
     group_id: str
@@ -116,7 +116,7 @@ class UnassignedStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotTakenStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that clients joined within the last minutes and that is not Muster's, since upstream has it."""
+    """A group that clients joined in the last minutes, but that upstream has, so Muster does not coordinate it."""
 
     group_id: str
     reason: str
@@ -147,16 +147,16 @@ class OwnershipStatus(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: Sequence[QuarantinedStatus] = ()
     quarantined_count: int = 0
     groups: Mapping[str, Mapping[str, int]] = {}
-    """The number of groups by coordinator, then by state."""
+    """Number of groups by coordinator, then by state."""
     members: Mapping[str, int] = {}
-    """The number of their members by coordinator."""
+    """Number of their members by coordinator."""
     oldest_parked_ms: int = 0
     oldest_parked_group: str = ""
-    """The group whose member has waited so long."""
+    """The group whose member has waited that long."""
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole. Times: durations in ms. `not_ready`, `not_well`: as of /readyz and /healthz; None: it is."""
+    """The complete status. Durations are in ms. `not_ready`, `not_well`: as in /readyz and /healthz; None if it is."""
 
     level: int = LEVEL
     version: str
@@ -169,9 +169,9 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     not_ready: str | None
     not_well: str | None
     log_flaws: Sequence[str] = ()
-    """The flaws of the event topic, each with the way out."""
+    """The flaws of the event topic, each with what to do about it."""
     unassigned: Sequence[UnassignedStatus] = ()
-    """Some of them; `unassigned_count` are all topics of all groups."""
+    """Some of them; `unassigned_count` counts all topics of all groups."""
     unassigned_count: int = 0
     not_taken: Sequence[NotTakenStatus] = ()
     """Some of them."""
@@ -194,7 +194,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusParts:
-    """The parts of a process that have something to tell; each is set once it is there. All are thread-safe."""
+    """The parts of a process that contribute to its status; each is set once it exists. All are thread-safe."""
 
     def __init__(self) -> None:
         self.ownership: Callable[[], OwnershipStatus] = OwnershipStatus
@@ -208,7 +208,7 @@ class StatusParts:
 
 
 class StatusReport:
-    """The report, made anew when it is asked for and older than `MADE_ANEW_AFTER_S`. Thread-safe."""
+    """The report, recomputed on request if it is older than `MADE_ANEW_AFTER_S`. Thread-safe."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class StatusReport:
 
     def json(self) -> bytes:
         """Return the report."""
-        with self._lock:  # who comes meanwhile is given what is being made
+        with self._lock:  # concurrent callers get the report that is being computed
             now_s = time.monotonic()
             if now_s - self._made_s >= MADE_ANEW_AFTER_S:
                 self._made = msgspec.json.encode(self._report(now_s))
