@@ -1,19 +1,19 @@
-"""The history of every group as tables: the same fold and the same causes as `muster replay why`.
+"""The fleet: tables of the history of every group, by the same fold and the same causes as `muster replay why`.
 
-    cli.py         `muster fleet ...`: its options
-    commands.py    what `build` does
-    building/      what a log has told since the last build -> parts of tables
-    tables/        what was folded: schemas, rows, files, and which files the tables consist of
-    questions_cli.py  the options of `muster fleet top` and its like, and of `report`
-    questions/     the usual questions, by DuckDB
-    report/        `muster fleet report`: one page of all of it
-    simulation/    groups that are played, and the truth of what was done to them
-    archive/       the commands that keep an archive, and the archiver on Spark
-    choice.py      which engine builds, and which one archives; are the extra and Java there?
-    session.py     the Spark session, and Spark's errors in a line
-    disk_space.py  a disk without space, and files that are whole or gone
-    asked.py       the values of options
+    cli.py         the options of `muster fleet ...`
+    commands.py    implements `build`
+    building/      a build: turns what was logged since the last one into parts of tables
+    tables/        schemas, rows and files of the tables, and the list of files that they consist of
+    questions_cli.py  the options of `muster fleet top` and the like, and of `report`
+    questions/     the common queries, in DuckDB
+    report/        `muster fleet report`: one page with everything
+    simulation/    simulated groups, and the ground truth of what was done to them
+    archive/       the commands that maintain an archive, and the archiver on Spark
+    choice.py      chooses the engine for builds and for the archiver; checks for the extra and for Java
+    session.py     the Spark session, and Spark's errors in one line
+    disk_space.py  detects a full disk; writes files completely or not at all
+    asked.py       parses option values
 
-PyArrow, DuckDB and PySpark are an extra, `fleet`: nothing outside this folder imports them, nothing here before a
-command needs them.
+PyArrow, DuckDB and PySpark come with the extra `fleet`: nothing outside this folder imports them, and nothing in it
+does so before a command needs them.
 """

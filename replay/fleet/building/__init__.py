@@ -1,14 +1,14 @@
-"""Builds: what a log has told since the last one -> parts of tables.
+"""Builds: turn what was logged since the last build into parts of tables.
 
-build.py       a build: what is new is staged, folded and joined to what there is
+build.py       a build: stages what is new, folds it and merges it with the existing tables
 stage.py       an archive's files, or copies of another log's records: pieces, undecoded
-pieces.py      pieces at a glance, and the records of groups in them
-engine.py      the interface of engines, which bring each group's records in order to the fold
-local.py       the engine in this process: DuckDB sorts, on disk where it must
+pieces.py      a survey of the pieces, and the records of groups in them
+engine.py      the interface of engines, which pass each group's records to the fold in order
+local.py       the engine in this process: DuckDB sorts, on disk if necessary
 spark.py       the engine on Spark: `sortWithinPartitions` directly under `mapInArrow`
 fold.py        records of one group -> rows of all tables, in one pass (pure)
-partition_reads.py  what concerns all groups of a partition, as each of them is told it
-open_items.py  what is open at the end of a build, carried over to the next
-carry.py       groups to which nothing happened: their open rows are copied
-joining.py     small files of what is closed, joined into fewer
+partition_reads.py  the reads that concern all groups of a partition, as each group sees them
+open_items.py  open state at the end of a build, carried over to the next
+carry.py       copies the open rows of groups without new events
+joining.py     merges small files of closed rows
 """

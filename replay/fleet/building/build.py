@@ -1,14 +1,15 @@
-"""A build: what a log has told since the last one -> parts of tables, and the manifest that names them.
+"""A build: turns what was logged since the last one into parts of tables, and a manifest that names them.
 
-stage     the log's records from the offsets on that the build before reached: an archive's own files, or copies
-          (`stage.py`); what concerns all groups of a partition (`pieces.py`)
-carry     of groups to which nothing happened, what was open (`carry.py`)
-fold      each group's records, going on from what it had open, into rows (`engines/`, `fold.py`)
-derive    the tables of days, for the days that were touched (`tables/days.py`)
-join      small parts of what is closed, into fewer (`joining.py`)
-commit    the manifest (`builds.py`)
+stage     the log's records from the offsets that the previous build reached: an archive's own files, or copies
+          (`stage.py`); and the reads that concern all groups of a partition (`pieces.py`)
+carry     copies the open rows of groups without new events (`carry.py`)
+fold      folds each group's records into rows, continuing from its open state (`engine.py`, `fold.py`)
+derive    rebuilds the daily tables for touched days (`tables/days.py`)
+join      merges small parts of closed rows (`joining.py`)
+commit    writes the manifest (`builds.py`)
 
-What was closed before is named again as it is, or joined. What was open is made anew: the result is a full build's.
+Closed parts of the previous build are named again or merged. Open rows are rebuilt, so the result equals a full
+build's.
 """
 
 import time
@@ -50,10 +51,10 @@ from muster.replay.progress import Watch, unwatched
 from muster.replay.text.grammar import plural, size_text
 
 EngineFor = Callable[[int], Engine]
-"""Chooses the engine for so many bytes of events."""
+"""Chooses the engine, given the bytes of events."""
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
-"""Shows how far a step is, whose title it is given."""
+"""Shows the progress of a step with the given title."""
 
 
 @contextmanager
@@ -63,10 +64,9 @@ def unwatching(_title: str) -> Iterator[Watch]:
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
-    """A build that was made, or the one before, where the log tells nothing new. `events`: those that it read.
+    """The result of a build; if the log has nothing new, the previous build. `events`: the number of events read.
 
-    `took_s`: where the time went, by step. `strangers`: a sentence about records that no owner wrote. `damage`: what
-    could not be read.
+    `took_s`: seconds by step. `strangers`: sentences about foreign records. `damage`: what could not be read.
     """
 
     build: Build
@@ -86,12 +86,12 @@ async def make_build(
     grace_ms: int = GRACE_MS,
     watching: Watching = unwatching,
 ) -> Built:
-    """Bring the tables in a folder up to date with a log that is open.
+    """Bring the tables in a folder up to date with an open log.
 
-    `grace_ms`: how long the files of earlier builds stay for those who are reading them.
+    `grace_ms`: how long the files of earlier builds are kept for their readers.
 
-    Raises CannotBuild, NoRoom, NoMemory, and as the log does; then the tables are as they were, and nothing is left
-    over.
+    Raises CannotBuild, NoRoom, NoMemory, and the log's errors; then the tables are unchanged and no files are left
+    behind.
     """
     with (
         _reading_tables(to),
@@ -128,7 +128,7 @@ async def make_build(
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """The things of one build that its steps need."""
+    """Values that the steps of one build share."""
 
     engine_for: EngineFor
     ends: Mapping[int, int]
@@ -138,7 +138,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _Step) -> tuple[Build, int]:
-    """Write the parts, and say which; with the number of events that they tell of."""
+    """Write the parts; return the build that names them and the number of events folded."""
     engine = step.engine_for(found.value_bytes)
     step.clock.lap("starting the engine")
     number = next_number(to)
@@ -174,7 +174,7 @@ def _made(log: EventLog, to: Path, before: Build | None, found: Survey, step: _S
 
 @contextmanager
 def _readable(log: EventLog) -> Iterator[None]:
-    """Say which log has a file that cannot be read. Raises LogDamaged; LogUnavailable for one that has gone."""
+    """Name the log in errors about its files. Raises LogDamaged; LogUnavailable if a file has disappeared."""
     try:
         yield
     except FileNotFoundError as error:
@@ -188,7 +188,7 @@ def _readable(log: EventLog) -> Iterator[None]:
 
 @contextmanager
 def _reading_tables(to: Path) -> Iterator[None]:
-    """Go on with what the build before has left. Raises CannotBuild for a file that is not what it wrote."""
+    """Convert errors in the previous build's files. Raises CannotBuild if a file is not what that build wrote."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
@@ -200,7 +200,7 @@ def _reading_tables(to: Path) -> Iterator[None]:
 
 @contextmanager
 def _room_of_earlier_builds(to: Path) -> Iterator[None]:
-    """Say how much room earlier builds take, if there is too little, and how to free it."""
+    """If the disk is full, say how much space earlier builds take and how to free it."""
     try:
         yield
     except NoRoom as error:
@@ -214,7 +214,7 @@ def _room_of_earlier_builds(to: Path) -> Iterator[None]:
 
 
 def _check(before: Build, log: EventLog, ends: Mapping[int, int], to: Path) -> None:
-    """Refuse to go on with tables of other rules, or of another log. Raises CannotBuild."""
+    """Refuse to extend tables of other rules or of another log. Raises CannotBuild."""
     if before.rules != RULES_VERSION:
         raise CannotBuild(
             f"the tables in {to} were built by version {before.rules} of the rules, this is version {RULES_VERSION}:"
@@ -235,12 +235,12 @@ def _check(before: Build, log: EventLog, ends: Mapping[int, int], to: Path) -> N
 
 
 def _topic(log: EventLog) -> str:
-    """The log's location, and of an archive that of the log that it is one of: its tables are the log's."""
+    """The log's location; for an archive, that of the archived log, whose tables these are."""
     return log.source if isinstance(log, ArchiveLog) else log.location
 
 
 def _quarantined(task: Task, to: Path) -> list[Part]:
-    """The records of whole partitions that cannot be read; those of groups come from their folds."""
+    """Unreadable records that concern a whole partition; the folds report those of groups."""
     with PartWriter(to, task.build) as writer:
         for reads in task.shared.values():
             for read in reads:
@@ -250,7 +250,7 @@ def _quarantined(task: Task, to: Path) -> list[Part]:
 
 
 def _preludes(before: Mapping[int, Prelude], shared: Mapping[int, list[Read]]) -> dict[int, Prelude]:
-    """How each partition stands behind everything that was read. `before` is theirs then."""
+    """The state of each partition after everything read so far, given the state `before`."""
     preludes = dict(before)
     for partition, reads in shared.items():
         prelude = preludes.setdefault(partition, Prelude())
@@ -260,7 +260,7 @@ def _preludes(before: Mapping[int, Prelude], shared: Mapping[int, list[Read]]) -
 
 
 class _Clock:
-    """Tells where the time went. In seconds."""
+    """Measures the seconds that each step took."""
 
     def __init__(self) -> None:
         self._at = time.perf_counter()

@@ -1,7 +1,8 @@
-"""Groups to which nothing happened since the last build: their states and open rows are copied, not folded again.
+"""Copy the states and open rows of groups without new events since the last build, instead of folding them again.
 
-What is copied is read by DuckDB and written as it is, so that a build costs what is new, and little for each group that
-is not. A group is *touched* when it has a new record, or its partition has (a coordinator's, for instance).
+DuckDB reads the rows and they are written unchanged, so that a build costs what is new, and little for every other
+group.
+A group is *touched* if it has a new record, or if its partition has one (a coordinator's event, for instance).
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ MEMORY_LIMIT: Final = "160MB"
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of groups that were not touched, and a file with the states of those that were."""
+    """The parts of untouched groups, and a file with the states of touched ones."""
 
     parts: tuple[Part, ...]
     states: tuple[Path, ...]
@@ -33,7 +34,7 @@ NOTHING_CARRIED: Final = Carried(parts=(), states=())
 
 
 def carry(folder: Path, before: Build, found: Survey, number: int, scratch: Path) -> Carried:
-    """Part the open rows of a build by whether their groups were touched. `scratch`: where the touched states go."""
+    """Split the open rows of a build into touched and untouched groups. `scratch`: folder for the touched states."""
     parts: list[Part] = []
     config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "carrying"), "threads": 2}
     with duckdb.connect(config=config) as connection:
@@ -65,7 +66,7 @@ def _is_touched(partition: str) -> str:
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], condition: str, table: str, to: Path) -> int:
-    """Copy the rows that a condition is true of, in the table's schema; returns how many."""
+    """Copy the rows that meet a condition, in the table's schema; return their number."""
     to.parent.mkdir(exist_ok=True)
     query = f"select * from {read_parquet(paths)} where {condition}"  # noqa: S608 -- a condition of ours
     rows = 0

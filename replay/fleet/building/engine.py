@@ -1,7 +1,7 @@
-"""The interface of engines, and the work that is the same in all of them: records in order -> parts of tables.
+"""The interface of engines, and the work that all engines share: ordered records -> parts of tables.
 
-An engine has one duty: to bring the records of each group in one run, by offset, the group's state before them. Whoever
-does it, the same function folds them and writes the parts, in this process or in a worker's.
+An engine's one job is to deliver the records of each group in one run, by offset, after the group's carried-over state.
+Whichever engine does it, the same function folds the records and writes the parts, in this process or in a worker.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,15 +24,15 @@ from muster.replay.garbage import collected_seldom
 from muster.replay.history.items import Prelude, Read
 
 BATCH_ROWS: Final = 5_000
-"""The records that come at a time."""
+"""Records per batch."""
 
 SharedOf = Callable[[int], PartitionReads]
 
 Took = Callable[[int], None]
-"""Told how many events were folded by now."""
+"""Called with the number of events folded so far."""
 
 STATE_OFFSET: Final = -1
-"""The offset under which a group's state stands, before all of its records."""
+"""The offset of a group's carried-over state, which sorts before all of its records."""
 
 Stored = tuple[str, int, int, int, bytes]
 """A row of `pieces.RECORDS`: group, partition, offset, timestamp_ms, value."""
@@ -42,14 +42,14 @@ _OWN_RECORD: Final[Callable[[Stored], OwnRecord]] = itemgetter(2, 3, 4)
 
 
 def untold(_events: int) -> None:
-    """Do nothing: without a progress display."""
+    """Ignore the progress."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The work, apart from the records. `to`: the folder of the tables, which all workers see.
+    """The work, apart from the records. `to`: the folder of the tables, which all workers can see.
 
-    `scratch`: a folder for what does not fit into memory. `shared`: what concerns whole partitions, since the build
-    before; `preludes`: how they stood then.
+    `scratch`: a folder for what does not fit into memory. `shared`: the reads since the previous build that concern
+    whole partitions; `preludes`: the state of the partitions before those.
     """
 
     to: str
@@ -61,28 +61,28 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that were written, and of how many events they tell."""
+    """The parts that were written, and the number of events folded into them."""
 
     parts: tuple[Part, ...]
     events: int
 
 
 class Engine(Protocol):
-    """Brings records to the fold. `name` is what `--engine` calls it."""
+    """Delivers records to the fold. `name` is its name in `--engine`."""
 
     name: str
 
     def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
-        """Fold the records of groups in the pieces, going on from the states of groups.
+        """Fold the records of groups in the pieces, continuing from the carried-over states.
 
-        `watch` is told how many events were folded by now, where that is known before the end. Raises what the fold
-        raises, and what reading the pieces raises.
+        `watch` is called with the number of events folded so far, if that is known before the end. Raises the errors of
+        the fold and of reading the pieces.
         """
         ...
 
 
 def fold_batches(batches: Iterable[pa.RecordBatch], task: Task, watch: Took = untold) -> Folded:
-    """Fold records that come in order; the parts are whole and on disk then. Raises OutOfOrder, NotCarriedOver."""
+    """Fold ordered records; on return the parts are complete and on disk. Raises OutOfOrder, NotCarriedOver."""
     last = ""
     events = 0
 

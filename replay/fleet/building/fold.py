@@ -1,14 +1,15 @@
-"""Records of one group, in order, folded into rows of all tables in one pass. Pure: no engine, no files.
+"""Fold the records of one group, in order, into rows of all tables in one pass. Pure: no engine, no files.
 
-What the rows tell is what `muster replay why` tells: transitions, rebalances and incidents are its own. What is closed
-leaves at once, so that what is kept is one episode of one group. What is open can be carried over to the next build:
-`GroupFold` goes on with the group's next records as if they had come at once.
+The rows report what `muster replay why` reports, from the same transitions, rebalances and incidents. Closed rows are
+returned immediately, so only one episode of one group is kept in memory. Open state can be carried over to the next
+build: `GroupFold` continues with the group's next records as if all had come at once.
 
-What concerns the whole partition (who coordinated it, since when) comes beside a group's records, since every group of
-the partition needs it.
+Reads that concern the whole partition (its coordinators, and since when) are passed beside the group's own records,
+since every group of the partition needs them.
 
-Order is checked, never assumed: offsets and, within a life of the group, `seq` grow from record to record. Else the
-engine has brought the records in another order than the log's (or twice), and every row would be wrong: OutOfOrder.
+Order is checked, never assumed: offsets and, within an incarnation, `seq` increase from record to record. If they do
+not, the engine has delivered records in another order than the log's (or twice), and every row would be wrong:
+OutOfOrder.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,10 +29,10 @@ from muster.replay.incidents.telling import IncidentTeller
 from muster.replay.logs.sources import read_value
 
 RowOf: TypeAlias = tuple[str, Row]
-"""A row, and the name of its table."""
+"""The name of a table, and a row of it."""
 
 OwnRecord: TypeAlias = tuple[int, int, bytes]
-"""A record of the group: its offset, its timestamp in ms, its value. Tombstones are not among them."""
+"""A record of the group: its offset, its timestamp in ms, its value. Tombstones are left out."""
 
 NOWHERE: Final = -1
 
@@ -57,11 +58,11 @@ class GroupFold:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has taken anything in."""
+        """True if it has read anything."""
         return self._offset != NOWHERE
 
     def feed(self, read: Told) -> Iterable[RowOf]:
-        """Take in the next read; gives what is closed by it, which is to be taken before the next."""
+        """Take in the next read; return the rows that it closes, which must be consumed before the next call."""
         self._check(read)
         gap = self._gaps.before(read)
         if gap is not None:
@@ -69,7 +70,7 @@ class GroupFold:
         return self._take(read)
 
     def take(self, offset: int, timestamp_ms: int, value: bytes) -> Iterable[RowOf]:
-        """Take in the group's next record; gives what is closed by it."""
+        """Take in the group's next record; return the rows that it closes."""
         try:
             event = decode(value)
         except BrokenRecord:
@@ -82,16 +83,16 @@ class GroupFold:
         return self.feed(read_value(value, position, of_partition=False))
 
     def _is_next(self, offset: int, event: AnyEvent) -> bool:
-        """Whether nothing is missing before it; then it is taken in by what looks for gaps."""
+        """Return whether nothing is missing before the event; if so, the gap check has taken it in."""
         return offset > self._offset and event.incarnation == self._incarnation and self._gaps.follows(event)
 
     def begin(self, prelude: Iterable[Told]) -> Iterator[RowOf]:
-        """Take in how the partition stood before the group's first record."""
+        """Take in the state of the partition before the group's first record."""
         for read in prelude:
             yield from self._take(read)
 
     def open_rows(self) -> Iterator[RowOf]:
-        """The rows of what is open. The fold has ended with it."""
+        """Yield the rows that are still open. Ends the fold."""
         yield from self._told(self._teller.end())
         for row in self._stays.there():
             yield "memberships", row
@@ -123,7 +124,7 @@ class GroupFold:
                 yield "rebalances", rebalance_row(rebalance, incident, self.log_partition)
 
     def _check(self, read: Told) -> None:
-        """Refuse what does not come after what was taken in. Raises OutOfOrder."""
+        """Refuse a record that is out of order. Raises OutOfOrder."""
         offset = read.position.offset
         if offset <= self._offset:
             raise OutOfOrder(self._misplaced(read, f"offset {self._offset}"))
@@ -144,10 +145,10 @@ class GroupFold:
 
 
 def fold_group(fold: GroupFold, records: Iterable[OwnRecord], shared: PartitionReads) -> Iterator[RowOf]:
-    """The rows that are closed by a group's next records, in the order of its partition.
+    """Yield the rows that a group's next records close, in the order of its partition.
 
-    `shared`: what concerns all of the partition. Of a group that has not begun, the first read is that of its own first
-    record, with what was before it.
+    `shared`: the reads that concern the whole partition. A fold that has not begun starts at the group's first record,
+    with the partition's state before it.
     """
     records = iter(records)
     at = 0

@@ -1,11 +1,11 @@
-"""Small closed parts, joined into fewer: many small builds leave as many files, or nearly, as one large one.
+"""Merge small closed parts, so that many small builds leave about as many files as one large build.
 
-Parts are joined by size, as soon as there are AT_ONCE of about one size. So a table has fewer than AT_ONCE parts of
-each size below FULL_ROWS, some 40 in all, and the full ones, which nobody touches; and a row is written again once for
-each size, six times at most.
+Parts are merged by size, as soon as there are AT_ONCE of about the same size. So a table has fewer than AT_ONCE parts
+of each size below FULL_ROWS, about 40 in all, plus the full ones, which are never touched; and a row is rewritten once
+per size, six times at most.
 
-A join is part of a build: its manifest names the joined part in place of the others, which stay for those who read
-through the build before (`builds.py`). So nobody sees a row twice, or not at all, whenever it ends.
+Merging is part of a build: its manifest names the merged part instead of the others, which are kept for readers of the
+previous build (`builds.py`). So no reader sees a row twice or misses one, whenever the build ends.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,11 +24,11 @@ AT_ONCE: Final = 8
 FULL_ROWS: Final = 100_000
 BATCH_ROWS: Final = 10_000
 MEMORY_LIMIT: Final = "160MB"
-"""The memory that DuckDB may have; the rest goes to disk."""
+"""DuckDB's memory limit; the rest goes to disk."""
 
 
 def joined(folder: Path, closed: Iterable[Part], number: int, scratch: Path) -> list[Part]:
-    """The closed parts of all tables, small ones joined. `number`: of the build; `scratch`: where large sorts go."""
+    """Return the closed parts of all tables, small ones merged. `number`: the build's; `scratch`: for large sorts."""
     by_table = sorted(closed, key=lambda part: part.table)  # which keeps their order
     made: list[Part] = []
     for table, parts in groupby(by_table, key=lambda part: part.table):
@@ -43,7 +43,7 @@ def joined(folder: Path, closed: Iterable[Part], number: int, scratch: Path) -> 
 
 
 def _of_one_size(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Yield the parts to be joined, each time as many as make a full part."""
+    """Yield parts to merge, each time enough for a full part if there are that many."""
     for size in range(_size(FULL_ROWS) + 1):
         alike = [part for part in parts if part.rows < FULL_ROWS and _size(part.rows) == size]
         if len(alike) >= AT_ONCE:
@@ -57,7 +57,7 @@ def _of_one_size(parts: Sequence[Part]) -> Iterator[list[Part]]:
 
 
 def _size(rows: int) -> int:
-    """The size of a part, in powers of AT_ONCE."""
+    """The size class of a part, in powers of AT_ONCE."""
     size = 0
     while rows >= AT_ONCE:
         rows, size = rows // AT_ONCE, size + 1
@@ -65,7 +65,7 @@ def _size(rows: int) -> int:
 
 
 def _join(folder: Path, parts: Sequence[Part], to: Path, scratch: Path) -> int:
-    """Copy the rows of all, by day, so that who asks for some days reads little; returns how many."""
+    """Merge the rows of all parts, sorted by day so that queries for a few days read little; return their number."""
     schema = schema_of(parts[0].table)
     order = "day" if "day" in schema.names else "appended_at"
     config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "joining"), "threads": 2}

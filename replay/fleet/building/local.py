@@ -1,7 +1,7 @@
-"""The engine in this process: DuckDB sorts the records, on disk where they are many, and they are folded here.
+"""The engine in this process: DuckDB sorts the records, on disk if there are many, and they are folded here.
 
-What is kept in memory is what DuckDB may have for sorting, a batch of records and one group's episode, whatever a group
-has of records.
+Memory holds DuckDB's sort buffers (limited), one batch of records and one group's episode, however many records a group
+has.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from muster.replay.fleet.building.pieces import RECORDS, Piece, of_groups
 from muster.replay.fleet.tables.parts import read_parquet
 
 MEMORY_LIMIT: Final = "400MB"
-"""The memory that DuckDB may have; the rest goes to disk. With 160 MB it could not put 2 GB of events in order."""
+"""DuckDB's memory limit; the rest goes to disk. With 160 MB it could not sort 2 GB of events."""
 
 _RECORDS: Final = 'select group_id, partition, "offset", timestamp_ms, value from records'
 _STATES: Final = f"select group_id, partition, {STATE_OFFSET}::bigint, 0::bigint, state from "  # noqa: S608
@@ -42,13 +42,13 @@ class LocalEngine:
                     batches: pa.RecordBatchReader = ordered.to_arrow_reader(BATCH_ROWS)
                     return fold_batches(batches, task, watch)
                 except (duckdb.Error, pa.ArrowException):
-                    if source.failed is not None:  # DuckDB has words of its own for it
+                    if source.failed is not None:  # DuckDB would replace it by its own error
                         raise source.failed from None
                     raise
 
 
 class _Source:
-    """Hands the records of pieces to DuckDB. `failed`: why they came to an end before the last one."""
+    """Feeds the records of pieces to DuckDB. `failed`: the error that ended them early."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces

@@ -1,9 +1,9 @@
-"""Each group's fold as bytes: what is open at the end of a build, carried over to the next.
+"""Each group's fold as bytes: state that is open at the end of a build, carried over to the next.
 
-The fold goes on from there as if the records before and after had come at once, so a table that was built in steps is
-the table of a full build. The bytes are Python's own form of objects (pickle), read with a list of what may be in it:
-classes of `muster`, and a few containers. They mean something to the same rules alone, which a build checks before
-(`RULES_VERSION`): anything else is NotCarriedOver, and the tables are built anew.
+The next fold continues as if all records had come at once, so tables built in steps equal those of a full build. The
+bytes are pickles, read with a list of what they may contain: classes of `muster` and a few containers. Only the same
+rules can read them, which a build checks first (`RULES_VERSION`). For anything else NotCarriedOver is raised, and the
+tables have to be rebuilt.
 """
 
 import io
@@ -23,11 +23,11 @@ _FOLDERS: Final = ("muster.events.", "muster.replay.")
 
 
 class NotCarriedOver(Exception):
-    """The state that an earlier build has left cannot be read by these rules."""
+    """The state that an earlier build left cannot be read by these rules."""
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes nothing but the values that a fold consists of."""
+    """Creates only the values that a fold consists of."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 -- as of pickle
         if (module, name) == ("builtins", "getattr"):
@@ -42,7 +42,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _enum_member(enum: object, name: str) -> Enum:
-    """Stands in for `getattr`, by which Python 3.11.2 (Debian 12) pickles members of enums; for nothing else."""
+    """Replace `getattr`, which Python 3.11.2 (Debian 12) uses to pickle enum members, for that purpose only."""
     if not isinstance(enum, EnumType):
         raise NotCarriedOver(f"getattr of {enum!r} is no part of what a build carries over")
     member: Enum = enum[name]
@@ -50,12 +50,12 @@ def _enum_member(enum: object, name: str) -> Enum:
 
 
 def dump(carried: GroupFold | dict[int, Prelude]) -> bytes:
-    """The bytes of a group's fold, or of how the partitions stand."""
+    """Return the bytes of a group's fold, or of the state of the partitions."""
     return pickle.dumps(carried, protocol=5)
 
 
 def load(state: bytes) -> Any:  # noqa: ANN401 -- what was dumped
-    """Read what was dumped. Raises NotCarriedOver."""
+    """Read what `dump` wrote. Raises NotCarriedOver."""
     try:
         return _Unpickler(io.BytesIO(state)).load()
     except NotCarriedOver:

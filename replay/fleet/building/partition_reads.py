@@ -1,8 +1,10 @@
-"""The reads that concern all groups of a partition, as each is told them: its coordinators, records of unknown groups.
+"""The reads that concern all groups of a partition, as each group sees them: its coordinators, records of unknown
+groups.
 
-A partition may have thousands of groups, and any number of records that cannot be read. So it is looked over once, and
-a group asks for what lies between two of its own records: of records in a row it is given the first few, and of the
-others how many there are and where they end. The fold makes the same of all of them one by one (`UNREADABLE_NAMED`).
+A partition may have thousands of groups, and any number of unreadable records. So they are indexed once, and a group
+asks for those between two of its own records: of consecutive unreadable records it gets the first few, the number of
+the others and where they end. The fold gives the same result for that as for all of them one by one
+(`UNREADABLE_NAMED`).
 """
 
 from bisect import bisect_left
@@ -29,7 +31,8 @@ END: Final = 2**63
 
 
 class PartitionReads:
-    """The reads of a partition since the build before, in order. `prelude`: how the partition stood then."""
+    """The reads of a partition since the previous build, in order. `prelude`: the state of the partition before
+    them."""
 
     def __init__(self, reads: Iterable[Read], prelude: Prelude | None = None) -> None:
         reads = list(reads)
@@ -39,27 +42,27 @@ class PartitionReads:
         self._unreadable = _UnknownGroups([*(prelude.broken if prelude else ()), *reads])
 
     def index(self, offset: int) -> int:
-        """How many reads there are before an offset."""
+        """The number of reads before an offset."""
         return bisect_left(self._told.offsets, offset)
 
     def offset(self, index: int) -> int:
-        """The offset of a read; END behind the last one."""
+        """The offset of a read; END after the last one."""
         return self._told.offsets[index] if index < len(self._told.offsets) else END
 
     def told(self, start: int, stop: int | None = None) -> Iterator[Told]:
-        """The reads from one index up to another (exclusive), as a group that has begun is told them."""
+        """The reads from one index up to another (exclusive), as a group that has begun sees them."""
         return self._told.told(start, len(self._told.offsets) if stop is None else stop)
 
     def before(self, offset: int) -> Iterator[Told]:
-        """How the partition stood right before an offset, as a group that begins there is told it."""
+        """The state of the partition just before an offset, as a group that begins there sees it."""
         yield from self._unreadable.before(offset)
         yield from self._owners.before(offset)
 
 
 class _Rows:
-    """Reads in order. What stands *in a row*: unreadable records less than QUIET_MS apart, with no other read between.
+    """Reads in order. A *row* is unreadable records less than QUIET_MS apart with no other read in between.
 
-    Of such a row only the first few are told one by one.
+    Of a row only the first few are passed on one by one.
     """
 
     def __init__(self, reads: Sequence[Told]) -> None:
@@ -93,7 +96,7 @@ def _joined(read: Told, last: Told, more: int) -> Told:
 
 
 class _Owners:
-    """The owners' events, of which a group that begins is told the last election and the last event."""
+    """The owners' events; a group that begins gets the last election and the last event."""
 
     def __init__(self, events: Sequence[Coordinated]) -> None:
         self._events = events
@@ -115,14 +118,14 @@ class _Owners:
 
 
 class _UnknownGroups:
-    """The records of which not even the group is known, up to where they were passed over."""
+    """Records whose group is not known, up to the offset at which they were passed over."""
 
     def __init__(self, reads: Iterable[Read]) -> None:
         self._broken: list[Broken] = []
         self._gone_at: list[int] = []
         """The offset at which each of them was passed over."""
         self._passed_over: list[int] = []
-        """Those offsets, in order."""
+        """The same offsets, in order."""
         self._there: dict[tuple[int, int], tuple[Told, ...]] = {}
         places: dict[tuple[int, bytes], list[int]] = {}
         for read in reads:

@@ -1,8 +1,9 @@
-"""Pieces: Parquet files with a log's records as an archive's segments have them, and the records of groups in them.
+"""Pieces: Parquet files with a log's records in the columns of an archive's segments, and the records of groups in
+them.
 
-An archive's segments are pieces as they are; what another log has is copied into such files first (`stage.py`). From
-here on both are the same. What belongs here: columns in, columns out; no value is decoded but those of whole
-partitions, which all groups of one need (`survey`).
+An archive's segments are used in place; the records of another log are first copied into such files (`stage.py`). From
+here on both are the same. Works on columns; values are decoded only for records of whole partitions, which all of their
+groups need (`survey`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ _OF_THE_MARK: Final = ("headers", "producer_id", "transactional")
 _FOR_A_SURVEY: Final = ("partition", "offset", "key")
 
 BATCH_ROWS: Final = 8_192
-"""The records that are read at a time."""
+"""Records per batch."""
 
 RECORDS: Final = pa.schema(
     [
@@ -37,14 +38,14 @@ RECORDS: Final = pa.schema(
         *(SCHEMA.field(name) for name in ("partition", "offset", "timestamp_ms", "value")),
     ]
 )
-"""The records of groups, as engines sort them. Tombstones are not among them: the event before each says all."""
+"""The records of groups, as engines sort them. Tombstones are left out: the event before each says everything."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A file's records of a partition, at offsets from `start` up to `end` (exclusive).
+    """The records in a file of one partition, at offsets from `start` up to `end` (exclusive).
 
-    `marks`: by which strangers' records are told; None: there are none. `segment`: what an archive's manifests say of
-    the file; None: it is a copy of our own.
+    `marks`: by which foreign records are recognised; None if there are none. `segment`: the manifest's entry for the
+    file of an archive; None for a copy of our own.
     """
 
     path: str
@@ -56,7 +57,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """The pieces at a glance: their groups, and what concerns whole partitions. `value_bytes`: not compressed."""
+    """A survey of the pieces: their groups, and the reads that concern whole partitions. `value_bytes`:
+    uncompressed."""
 
     pieces: tuple[Piece, ...]
     records: int
@@ -67,7 +69,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def survey(pieces: Sequence[Piece], watch: Watch) -> Survey:
-    """Look over pieces that stand in the order of their offsets. Raises OSError, pyarrow's errors, LogTooNew."""
+    """Survey pieces that are in offset order. Raises OSError, pyarrow's errors, LogTooNew."""
     found = Survey(pieces=tuple(pieces), records=0, value_bytes=0, groups=set(), shared={}, strangers=ForeignRecords())
     records = value_bytes = 0
     total = sum(piece.end - piece.start for piece in pieces)
@@ -81,7 +83,7 @@ def survey(pieces: Sequence[Piece], watch: Watch) -> Survey:
 
 
 def _look_over(piece: Piece, found: Survey) -> int:
-    """The number of groups' records in it."""
+    """Survey one piece; return the number of groups' records in it."""
     of_groups = 0
     shared: list[int] = []
     for read in _batches(piece, _FOR_A_SURVEY):
@@ -98,7 +100,7 @@ def _look_over(piece: Piece, found: Survey) -> int:
 
 
 def _reads(piece: Piece, offsets: Sequence[int]) -> Iterator[Read]:
-    """Read those that no group has."""
+    """Read the records at these offsets, which belong to no group."""
     wanted = pa.array(offsets, pa.int64())
     for batch in read_batches(
         Path(piece.path), start=offsets[0], end=offsets[-1] + 1, rows=BATCH_ROWS, columns=COLUMNS
@@ -121,7 +123,7 @@ def _value_bytes(path: Path) -> int:
 
 
 def of_groups(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    """The records of groups, RECORDS, in the order of the pieces. Raises OSError and pyarrow's errors."""
+    """Yield the records of groups (schema RECORDS), in the order of the pieces. Raises OSError and pyarrow's errors."""
     nobody = ForeignRecords()
     for piece in pieces:
         for read in _batches(piece, COLUMNS):
@@ -145,9 +147,9 @@ def _batches(piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _groups(keys: pa.Array) -> pa.Array:
-    """The group that each key names; null for what concerns the partition, or cannot be read.
+    """The group that each key names; null if the record concerns the partition or its key cannot be read.
 
-    Each key is decoded once, however many records it has.
+    Each distinct key is decoded once.
     """
     encoded = keys.dictionary_encode()
     named = pa.array(map(_group_of, encoded.dictionary.to_pylist()), pa.string())
@@ -163,11 +165,11 @@ def _group_of(key: bytes) -> str | None:
     return None if found.kind is EntityKind.PARTITION else found.group_id
 
 
-# ---- strangers ----------------------------------------------------------------------------------
+# ---- foreign records ----------------------------------------------------------------------------
 
 
 def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: ForeignRecords) -> pa.RecordBatch:
-    """The records that an owner wrote; notes the others. `marks` is written when the first mark is met."""
+    """Return the records that owners wrote, and note the others. `marks` is updated when the first mark is found."""
     if marks is None:
         return batch
     told = list(_told_apart(batch, marks))
@@ -181,7 +183,7 @@ def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: ForeignRec
 
 
 def _told_apart(batch: pa.RecordBatch, marks: Marks) -> Iterator[bool]:
-    """Ask the rule once for records that follow each other and differ in nothing that it looks at."""
+    """Yield whether an owner wrote each record; the rule runs once for consecutive records with equal inputs."""
     offsets: list[int] = batch.column("offset").to_pylist()
     asked: tuple[Any, ...] | None = None
     answer = False
@@ -197,7 +199,7 @@ def _told_apart(batch: pa.RecordBatch, marks: Marks) -> Iterator[bool]:
 
 
 def _facts(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """The headers of each record, its producer and whether it is transactional. Flat: dicts would be slow."""
+    """Each record's headers, producer, and whether it is transactional. Flat tuples, since dicts would be slow."""
     headers = batch.column("headers")
     entries = headers.flatten()
     pairs = list(zip(entries.field("key").to_pylist(), entries.field("value").to_pylist(), strict=True))

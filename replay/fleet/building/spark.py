@@ -1,11 +1,11 @@
-"""The engine on Spark: `sortWithinPartitions` stands right under `mapInArrow`, so that the order is part of the plan.
+"""The engine on Spark: `sortWithinPartitions` is directly under `mapInArrow`, so that the order is part of the plan.
 
-Workers read the pieces' files, as this process would, and Spark shuffles them by group and sorts them. A group's
-records come in one run, by offset, one group at a time. Workers write the parts themselves, into the folder of the
-tables, which all of them see; what they return is which. A task that is done twice leaves a part that no build names.
+Workers read the files of the pieces, and Spark shuffles the records by group and sorts them. Each group's records
+arrive in one run, by offset, one group at a time. Workers write the parts themselves, into the folder of the tables,
+which all of them can see, and return their names. A task that runs twice leaves a part that no build names.
 
-Spark tells of a task no more than that it has ended: so each task keeps a small file in the scratch folder that says
-how far it is. A task that is done again writes the same file; what cannot be read yet is read the next time.
+Spark only reports that a task has ended, so each task writes its progress to a small file in the scratch folder. A task
+that is repeated writes the same file; a file that cannot be read yet is read the next time.
 """
 
 import re
@@ -30,15 +30,15 @@ from threading import Event, Thread
 from time import monotonic
 
 BUNDLE_BYTES: Final = 32 * 1024 * 1024
-"""The size of the files that one task reads, or one file."""
+"""The total size of the files that one task reads, unless a single file is larger."""
 
 _RECORDS: Final = "group_id string, partition int, offset bigint, timestamp_ms bigint, value binary"
 _FOLDED: Final = "folded binary, refusal string, message string"
 _FOLDED_SCHEMA: Final = pa.schema([("folded", pa.binary()), ("refusal", pa.string()), ("message", pa.string())])
 _REFUSALS: Final = {each.__name__: each for each in (OutOfOrder, NotCarriedOver, NoRoom)}
-"""The errors of a fold that come back as rows: Spark would wrap them into its own, with two stack traces."""
+"""Errors of a fold that are returned as rows: Spark would wrap them in its own, with two stack traces."""
 _GONE: Final = "Spark could not fold: FileNotFoundError: "
-"""The words for a file that somebody has removed meanwhile, as `compact` and `expire` do: it is no error of Spark's."""
+"""The start of the error for a file that was removed meanwhile, by `compact` or `expire`: not an error of Spark's."""
 _SPECIAL: Final = re.compile(r"[\\{}\[\]*?,]")
 _STATES: Final = (
     "group_id", "partition", f"cast({STATE_OFFSET} as bigint) as offset", "cast(0 as bigint) as timestamp_ms",
@@ -74,7 +74,7 @@ class SparkEngine:
         return Folded(parts=tuple(part for each in done for part in each.parts), events=events)
 
     def plan(self, pieces: Sequence[Piece], states: Sequence[Path]) -> str:
-        """The physical plan of a fold, in Spark's words."""
+        """The physical plan of a fold, as Spark prints it."""
         task = Task(to="", scratch="", build=0, topic="", shared={}, preludes={})
         frame = self._folded(pieces, states, task)
         return str(frame._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001 -- there is no other way
@@ -90,12 +90,12 @@ class SparkEngine:
 
 
 def _as_a_pattern(path: Path) -> str:
-    """The path for Spark, which takes each for a pattern."""
+    """Escape a path for Spark, which treats every path as a pattern."""
     return _SPECIAL.sub(r"\\\g<0>", str(path))
 
 
 def bundled(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """The pieces, some of them together where they are small."""
+    """Group small pieces into bundles."""
     bundle: list[Piece] = []
     size = 0
     for piece in pieces:
@@ -132,12 +132,12 @@ def _folding(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
 
 
 def _give_memory_back() -> None:
-    """Have pyarrow keep no memory for later, in this worker: its own pool keeps tens of MB of what was read."""
+    """Stop pyarrow from keeping freed memory in this worker: its own pool keeps tens of MB."""
     pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _task_number() -> int:
-    """The number of the task that this worker does, the same if it is done again."""
+    """The number of this worker's task, the same if the task is repeated."""
     from pyspark import TaskContext  # noqa: PLC0415 -- a worker has it
 
     context = TaskContext.get()
@@ -149,7 +149,7 @@ _NAME: Final = "folded-"
 
 
 def reporting(folder: Path, task: int) -> Took:
-    """Tell how many events a task has folded by now; `task`: its number."""
+    """Return a callback that writes to a file how many events a task has folded so far; `task`: its number."""
     path = folder / f"{_NAME}{task:06d}"
     told = 0.0
 
@@ -163,7 +163,7 @@ def reporting(folder: Path, task: int) -> Took:
 
 
 def folded(folder: Path) -> int:
-    """The events that all tasks have folded by now."""
+    """The events that all tasks have folded so far."""
     events = 0
     for path in folder.glob(f"{_NAME}*"):
         with suppress(ValueError, OSError):  # it is being written
@@ -173,7 +173,7 @@ def folded(folder: Path) -> int:
 
 @contextmanager
 def told(folder: Path, watch: Took) -> Iterator[None]:
-    """Tell `watch` how far the workers are, as long as this process waits for them."""
+    """Report the workers' progress to `watch` while this process waits for them."""
     is_over = Event()
 
     def tell() -> None:

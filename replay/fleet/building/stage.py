@@ -1,6 +1,6 @@
-"""The pieces of a log: an archive's segments as they are, or what another log has, copied into such files, undecoded.
+"""The pieces of a log: an archive's segments in place, or another log's records copied into such files, undecoded.
 
-Both begin at the offsets that the build before reached, so that a build reads what is new.
+Both start at the offsets that the previous build reached, so that a build reads only what is new.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,13 +21,13 @@ from muster.replay.progress import Watch
 
 ROWS_MAX: Final = 16_000
 BYTES_MAX: Final = 16 * 1024 * 1024
-"""The limits of a staged file, whose records are kept until it is written."""
+"""The limits of a staged file; its records are buffered until it is written."""
 
 STAGED: Final = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """The pieces, in the order of offsets, and what was left out: strangers' records, and what cannot be read."""
+    """The pieces, in offset order, and what was left out: foreign records, and what could not be read."""
 
     pieces: tuple[Piece, ...]
     strangers: ForeignRecords
@@ -37,7 +37,8 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
 async def stage(
     log: EventLog, folder: Path, *, since: Mapping[int, int], ends: Mapping[int, int], watch: Watch
 ) -> Staged:
-    """The log's records from `since` up to `ends`, by partition. `folder`: for copies. Raises what the log raises."""
+    """Return the log's records from `since` up to `ends`, by partition. `folder`: for copies. Raises the log's
+    errors."""
     if isinstance(log, ArchiveLog):
         found = (
             Piece(
@@ -69,7 +70,7 @@ async def stage(
 
 
 def _expired_unread(log: ArchiveLog, since: Mapping[int, int]) -> Iterator[str]:
-    """Say what was removed from an archive between the last build and this one."""
+    """Report what was expired from an archive before this build could read it."""
     for partition, start in since.items():
         end = log.expired_end(partition)
         if start < end:
@@ -80,7 +81,7 @@ def _expired_unread(log: ArchiveLog, since: Mapping[int, int]) -> Iterator[str]:
 
 
 class _Staging:
-    """Writes files, each of one partition."""
+    """Writes files, each with records of one partition."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,11 +1,11 @@
-"""The tables that a build makes of a log, and a closed thing -> a row.
+"""The tables that a build makes from a log, and the conversion of closed items to rows.
 
 schemas.py      each table, its columns, and the version of the rules
-rows.py         a rebalance, an incident, a time without a coordinator, a record that cannot be read -> a row
+rows.py         rows of rebalances, incidents, times without a coordinator and unreadable records
 memberships.py  the stays of a group's members
 storms.py       incidents of several groups that are one
-flapping.py     processes that came and went again and again
-days.py         a group's day, and what it shares with the last two: tables of days, made by DuckDB
-builds.py       which files the tables consist of, and the lock of who makes them
+flapping.py     processes that joined and left repeatedly
+days.py         the daily tables (`group_day` and the two above), computed by DuckDB
+builds.py       the list of files that the tables consist of, and the lock against a second build
 parts.py        rows -> Parquet files, in bounded memory
 """

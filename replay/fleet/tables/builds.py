@@ -1,10 +1,10 @@
-"""Builds: which files the tables consist of. A build is there when its manifest is; readers read through the last one.
+"""Builds: which files the tables consist of. A build exists once its manifest does; readers use the last one.
 
     _builds/000007.json   the seventh build: its log and how far it read, the rules, and the parts of each table
 
-A manifest is written aside, synced and linked to its number, which is refused if another build has it. A build and its
-parts stay for a time after the next one was made, for those who are reading through it: DuckDB and Spark may open files
-long after they were given their names. Leftovers of builds that did not end go at once.
+A manifest is written under a temporary name, synced and hard-linked to its number, which fails if another build has it.
+A build and its parts are kept for a time after the next one, for their readers: DuckDB and Spark may open files long
+after they got the names. Leftovers of builds that did not finish are removed at once.
 """
 
 import re
@@ -26,13 +26,13 @@ FOLDER: Final = "_builds"
 _SCRATCH: Final = "_building-"
 _NUMBER: Final = re.compile("[0-9]{6,}")
 GRACE_MS: Final = 60 * 60 * 1000
-"""A build stays for so long after the next one was made, as a file of an archive stays that was replaced."""
+"""How long a build is kept after the next one, like a replaced file of an archive."""
 KEPT: Final = 2
-"""The last builds, which stay for longer, too."""
+"""The number of last builds that are kept even longer."""
 
 
 class CannotBuild(Exception):
-    """The tables are not what a build can go on with; the message says what is, and the way out."""
+    """The tables cannot be extended by a build; the message says why, and what to do."""
 
 
 class BuildBusy(CannotBuild):
@@ -44,7 +44,7 @@ class NoTables(Exception):
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True):
-    """A build, as its manifest has it. `until`: the offsets that it has reached; `preludes`: see `open_items`."""
+    """A build, as in its manifest. `until`: the offsets that it reached; `preludes`: see `open_items`."""
 
     number: int
     rules: int
@@ -86,14 +86,14 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class KeptBuilds(msgspec.Struct, frozen=True, kw_only=True):
-    """Builds that stay for their readers, and the room that their files take."""
+    """Builds that are kept for their readers, and the size of their files."""
 
     builds: int
     size_bytes: int
 
 
 def last_build(folder: Path) -> Build | None:
-    """The last build of a folder; None if there is none. Raises CannotBuild for one that cannot be read."""
+    """Return the last build of a folder, or None. Raises CannotBuild if it cannot be read."""
     numbers = _numbers(folder)
     if not numbers:
         return None
@@ -107,7 +107,7 @@ def last_build(folder: Path) -> Build | None:
 
 
 def current(folder: Path) -> Build:
-    """The build through which the tables are read. Raises NoTables."""
+    """Return the build that readers use. Raises NoTables."""
     try:
         build = last_build(folder)
     except CannotBuild as error:
@@ -123,7 +123,7 @@ def current(folder: Path) -> Build:
 
 
 def commit(folder: Path, build: Build) -> None:
-    """Make the build the last one. Raises CannotBuild if another has its number."""
+    """Make the build the last one. Raises CannotBuild if its number is taken."""
     target = _manifest(folder, build.number)
     earlier = _named(folder, build.number - 1)
     before = earlier.paths if earlier is not None else set()
@@ -144,9 +144,9 @@ def commit(folder: Path, build: Build) -> None:
 
 @contextmanager
 def nothing_left(folder: Path, grace_ms: int) -> Iterator[None]:
-    """Build, and leave nothing that no build names: of those that were killed before, nor of this one if it fails.
+    """Build, and leave no files that no build names: neither of killed builds nor of this one if it fails.
 
-    `grace_ms`: how long builds stay for their readers. Only who holds the lock may.
+    `grace_ms`: how long builds are kept for their readers. Needs the lock.
     """
     _remove_leftovers(folder, grace_ms)
     try:
@@ -156,10 +156,10 @@ def nothing_left(folder: Path, grace_ms: int) -> Iterator[None]:
 
 
 def _remove_leftovers(folder: Path, grace_ms: int) -> None:
-    """Remove the builds that nobody reads any more, and what none of the others names.
+    """Remove builds past their grace period, and parts that no remaining build names.
 
-    Nothing is removed while a build cannot be read: it may be mended. A file that has no part's name is somebody
-    else's, and stays.
+    Nothing is removed while a build cannot be read, since it may be repaired. Files without a part's name are foreign
+    and are left alone.
     """
     builds = {number: _named(folder, number) for number in _numbers(folder)}
     now_ms, next_ms = time.time_ns() // 1_000_000, None
@@ -180,7 +180,7 @@ def _remove_leftovers(folder: Path, grace_ms: int) -> None:
 
 
 def kept_for_readers(folder: Path) -> KeptBuilds:
-    """The builds that would be gone but for the grace, and the files that only they name."""
+    """The builds that only the grace period keeps, and the files that only they name."""
     builds = [_named(folder, number) for number in _numbers(folder)]
     earlier, last = ([build for build in some if build is not None] for some in (builds[:-KEPT], builds[-KEPT:]))
     paths = {path for build in earlier for path in build.paths} - {path for build in last for path in build.paths}
@@ -189,7 +189,7 @@ def kept_for_readers(folder: Path) -> KeptBuilds:
 
 
 def _named(folder: Path, number: int) -> _Named | None:
-    """The files that a build names, whatever its rules; None if it cannot be read, or is not there."""
+    """Return the files that a build names, whatever its rules; None if it cannot be read or does not exist."""
     try:
         return msgspec.json.decode(_manifest(folder, number).read_bytes(), type=_Named)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -198,7 +198,7 @@ def _named(folder: Path, number: int) -> _Named | None:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A folder for what a build needs while it runs, on the same disk as the tables. Those of killed ones go first."""
+    """Yield a scratch folder for a build, on the same disk as the tables. Those of killed builds are removed first."""
     for left in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left)
     with TemporaryDirectory(prefix=_SCRATCH, dir=folder) as made:
@@ -216,7 +216,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def next_number(folder: Path) -> int:
-    """The number of the next build, whatever the last one looks like."""
+    """The number of the next build, even if the last one cannot be read."""
     return max(_numbers(folder), default=0) + 1
 
 

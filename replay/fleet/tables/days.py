@@ -1,7 +1,7 @@
-"""Tables of days, made by DuckDB of the rows of other tables: a file for each day, made anew when the day is touched.
+"""The daily tables, computed by DuckDB from the rows of other tables: a file per day, rebuilt when the day is touched.
 
-A day is touched when a row that began on it is new, or was open in the build before; and so is the day before and after
-it. Storms go over days: see storms.py.
+A day is touched if a row that began on it is new, or was open in the previous build; the days before and after it are
+then touched too. Storms span days: see storms.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -28,7 +28,7 @@ TOUCHING: Final = {
     MEMBERSHIPS.name: ("day", "left_at"),
     COORDINATOR_DOWNTIME.name: ("day",),
 }
-"""The tables that days are made of, and the columns by which a row touches a day."""
+"""The tables that the daily tables are computed from, and the columns by which a row touches a day."""
 
 _GROUP_DAY: Final = """
 with
@@ -70,27 +70,27 @@ full join went using (group_id, day)
 full join away using (group_id, day)
 order by day, group_id
 """
-"""A group's day, by SQL over the rows that began on it.
+"""A group's day, from the rows that began on it.
 
-Partitions that moved are those of its incidents, as the replay adds them up: a cooperative assignor takes a partition
-away in one rebalance and hands it on in the next, so that neither of them alone has moved it."""
+Moved partitions are those of its incidents, as the replay adds them up: a cooperative assignor revokes a partition in
+one rebalance and assigns it in the next, so that neither alone has moved it."""
 
 QUERIES: Final = {"group_day": _GROUP_DAY, "storms": storms.QUERY, "flapping_members": flapping.QUERY}
-"""Each gives the rows of its table for the days in the table `touched`."""
+"""Each returns the rows of its table for the days in the table `touched`."""
 
 ROWS_AT_ONCE: Final = 250_000
-"""The rows of which days are made at a time, as near as may be: what DuckDB keeps of each day cannot go to disk."""
+"""About how many rows are processed at a time: DuckDB cannot spill to disk what it keeps for each day."""
 
 _OF_ONE_DAY: Final = frozenset({"group_day", "flapping_members"})
-"""Tables of whose rows each is made of its own day alone; a storm may go on into the next."""
+"""Tables whose rows depend on their own day alone; a storm may last into the next."""
 
 MEMORY_LIMIT: Final = "400MB"
 
 
 def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: int, scratch: Path) -> list[Part]:
-    """The parts of the tables of days: those of touched days made anew, the others as they were.
+    """The parts of the daily tables: those of touched days rebuilt, the others as they were.
 
-    `scratch`: where what does not fit into memory goes. Raises NoMemory for what can be made there neither.
+    `scratch`: for what does not fit into memory. Raises NoMemory if even that is not enough.
     """
     live = [*(before.closed if before else ()), *parts]
     earlier = [part for part in before.parts if part.role is not Role.CLOSED] if before else []
@@ -110,7 +110,7 @@ def derived(folder: Path, before: Build | None, parts: Sequence[Part], number: i
 
 
 def _days_anew(connection: duckdb.DuckDBPyConnection, name: str, touched: Set[int]) -> Set[int]:
-    """The days of which a table is made anew. Raises NoMemory."""
+    """The days for which a table is rebuilt. Raises NoMemory."""
     if name in _OF_ONE_DAY:
         return touched
     _touch(connection, touched)
@@ -124,7 +124,7 @@ def _days_anew(connection: duckdb.DuckDBPyConnection, name: str, touched: Set[in
 
 
 def _slices(days: Sequence[int], parts: Iterable[Part]) -> Iterator[Sequence[int]]:
-    """The days, some at a time where the rows of these parts are many."""
+    """Split the days, into more slices the more rows these parts have."""
     rows = sum(part.rows for part in parts if part.table in TOUCHING)
     at_once = max(1, -(-len(days) // (1 + rows // ROWS_AT_ONCE)))
     for begin in range(0, len(days), at_once):

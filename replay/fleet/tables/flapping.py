@@ -1,10 +1,10 @@
-"""The table `flapping_members`: processes that joined a group again and again in a day.
+"""The table `flapping_members`: processes that joined a group repeatedly in a day.
 
-Dynamic members that share a client id and a host at the same time cannot be told apart, so a process has flapped only
-if it joined more often than so many members explain that were there at once.
+Dynamic members with the same client id and host at the same time cannot be told apart, so a process has flapped only if
+it joined more often than the number of members present at once explains.
 
-Joins that were somebody's doing are left out: those of processes that were replaced by a deployment, of a plan, and of
-members that a coordinator's outage cost their places. A group that is deployed three times a day does not flap.
+Joins with an outside cause are left out: those of processes that a deployment replaced, of a planned change, and of
+members that lost their places in a coordinator outage. A group that is deployed three times a day does not flap.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ from muster.replay.incidents.kinds import assignor_change, blue_green, coordinat
 from muster.replay.incidents.windows import CRASH_LOOP_TIMES_MIN, DEPLOYMENT_NEXT_MS
 
 _REPLACING: Final = ", ".join(f"'{kind.name}'" for kind in (deployment.KIND, blue_green.KIND, assignor_change.KIND))
-"""Kinds whose culprits are the processes that were replaced, by their old member ids and their new ones."""
+"""Kinds whose culprits are the processes that were replaced, by their old and new member ids."""
 
 _OF_ALL: Final = ", ".join(f"'{kind.name}'" for kind in (planned.PLANNED, coordinator_outage.OUTAGE))
-"""Kinds that are none of the members' doing."""
+"""Kinds that members do not cause."""
 
 QUERY: Final = f"""
 with

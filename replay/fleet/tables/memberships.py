@@ -1,7 +1,7 @@
 """The stays of a group's members: from a join to its end, under one member id.
 
-A stay begins with the first event of a member id, wherever its join is (a member says when it joined), and ends when
-the member is removed or another process takes its instance id. What is not known of it is null.
+A stay begins with the first event of a member id, even if its join is no longer in the log (the member records when it
+joined), and ends when the member is removed or another process takes its instance id. Unknown values are null.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class _Stay(msgspec.Struct):
 
 
 class Stays:
-    """The fold over a group's transitions. What is kept is who is there."""
+    """The fold over a group's transitions. Keeps only the current members."""
 
     def __init__(self, group_id: GroupId, log_partition: int) -> None:
         self._group_id = group_id
@@ -50,7 +50,7 @@ class Stays:
         self._there: dict[MemberId, _Stay] = {}
 
     def feed(self, step: Transition) -> list[Row]:
-        """Take in the next transition; returns the stays that ended with it."""
+        """Take in the next transition; return the stays that ended with it."""
         ended = self._end_of_life() if step.begins_life else []
         for part in step.parts:
             if isinstance(part, MemberAssigned) and part.member.member_id in self._there:  # most are
@@ -65,7 +65,7 @@ class Stays:
         return ended
 
     def _end(self, event: MemberRemoved | StaticMemberReplaced) -> Iterator[Row]:
-        """The stay that ends with it; one that is not known, for a removal."""
+        """The stay that ends with the event; for a removal, one is made up if its start is not known."""
         if isinstance(event, MemberRemoved):
             ended = self._there.pop(event.member.member_id, None) or self._began(event)
             seen_ms = None if event.heard is False else event.last_seen_ms
@@ -93,7 +93,7 @@ class Stays:
         return stay
 
     def _end_of_life(self) -> list[Row]:
-        """End the stays of a life whose end the log does not tell."""
+        """End the stays of an incarnation whose end is not in the log."""
         ended, self._there = self._there, {}
         return [self._row(stay, None, None, UNKNOWN, None) for stay in ended.values()]
 

@@ -1,7 +1,7 @@
-"""Rows -> Parquet files, in bounded memory: the parts of which tables consist.
+"""Write rows to Parquet files in bounded memory: the parts that tables consist of.
 
-A part is written under a name that nothing else has, and is in a table when a build names it (`builds.py`); what no
-build names is a leftover of one that did not end.
+A part has a unique name, and belongs to a table once a build names it (`builds.py`); a part that no build names is a
+leftover of a build that did not finish.
 """
 
 import re
@@ -22,11 +22,11 @@ from muster.replay.fleet.tables.rows import Row
 from muster.replay.fleet.tables.schemas import TABLES
 
 ROWS_MAX: Final = 5_000
-"""The rows of a table that are kept before they are written, as a row group."""
+"""Rows of a table that are buffered before they are written as a row group."""
 
 STATE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The same of what is carried over: its rows differ in size by more than a thousand times, and writing takes five times
-as much."""
+"""The same limit for carried-over states: their sizes differ by a factor of over a thousand, and writing takes five
+times as much memory."""
 
 _PART: Final = re.compile(r"\d{6,}-[0-9a-f]{32}-[a-z0-9-]+\.parquet")
 
@@ -43,18 +43,18 @@ STATES_SCHEMA: Final = pa.schema(
 
 @unique
 class Role(StrEnum):
-    """The later fate of a part's rows."""
+    """Whether and when a part's rows change."""
 
     CLOSED = "closed"
     """Rows that never change."""
     OPEN = "open"
-    """Rows of what is still open in the log: the next build makes them anew."""
+    """Rows of what is still open in the log: the next build replaces them."""
     DAY = "day"
-    """Rows of one day, made anew when that day is touched."""
+    """Rows of one day, rebuilt when that day is touched."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a table. `path` is relative to the folder of the tables; `day`: of the role DAY, counted from 1970."""
+    """A file of a table. `path` is relative to the folder of the tables; `day`: for the role DAY, counted from 1970."""
 
     table: str
     role: Role
@@ -64,9 +64,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartWriter:
-    """Writes parts of all tables into a folder; `build` is the number of the build that they are for.
+    """Writes parts of all tables into a folder, for the build with the number `build`.
 
-    `parts` has them once it was left, whole and on disk; after an error they are gone.
+    On exit the parts are complete, on disk and listed in `parts`; after an error they are removed.
     """
 
     def __init__(self, folder: Path, build: int) -> None:
@@ -94,7 +94,7 @@ class PartWriter:
         ]
 
     def add(self, table: str, row: Row, role: Role) -> None:
-        """Take in a row."""
+        """Add a row."""
         file = self._files.get((table, role))
         if file is None:
             path = part_path(table, self._build, role)
@@ -105,7 +105,7 @@ class PartWriter:
         file.add(row)
 
     def add_state(self, group_id: str, partition: int, state: bytes) -> None:
-        """Take in what is carried over of a group."""
+        """Add the carried-over state of a group."""
         self.add(STATES, (group_id, partition, state), Role.OPEN)
         file = self._files[STATES, Role.OPEN]
         file.kept_bytes += len(state)
@@ -114,17 +114,17 @@ class PartWriter:
 
 
 def part_path(table: str, build: int, kind: str) -> str:
-    """A path for a new part of a table, relative to the folder of the tables; nobody else makes the same."""
+    """Return a unique path for a new part of a table, relative to the folder of the tables."""
     return f"{table}/{build:06d}-{uuid4().hex}-{kind}.parquet"
 
 
 def is_part(name: str) -> bool:
-    """Whether a file's name is that of a part."""
+    """Return whether a file name is that of a part."""
     return _PART.fullmatch(name) is not None
 
 
 def read_parquet(paths: Iterable[Path]) -> str:
-    """The rows of these files, for DuckDB to select from; no folder above them is a pattern, or makes a column."""
+    """A DuckDB expression that reads these files. Their folders are taken literally, not as patterns or partitions."""
     quoted = ("'" + escape(str(path)).replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{', '.join(quoted)}], hive_partitioning = false)"
 
@@ -156,7 +156,7 @@ def schema_of(table: str) -> pa.Schema:
 
 
 def batch_of(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows as a batch. Raises ValueError for a row that has other columns."""
+    """Convert rows to a batch. Raises ValueError for a row with other columns."""
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

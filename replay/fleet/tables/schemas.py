@@ -1,7 +1,7 @@
-"""The tables: names, columns, what a row and each column is. `docs/fleet.md` is made of this.
+"""The tables: names, columns, and descriptions of rows and columns. `docs/fleet.md` is generated from this.
 
-Times are timestamps in UTC with microseconds, durations whole milliseconds in columns that end in `_ms`; a column that
-may be null says what that means. Adding a row's columns up never counts anything twice, since each row is one thing.
+Times are UTC timestamps with microseconds, durations whole milliseconds in columns that end in `_ms`; the description
+of a nullable column says what null means. Summing a column never counts anything twice, since each row is one thing.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ import pyarrow as pa
 from muster.replay.history.items import UNREADABLE_NAMED
 
 RULES_VERSION: Final = 12
-"""Raised whenever a rule or a column changes, so that rows of different rules never stand in one table."""
+"""Raised whenever a rule or a column changes, so that no table mixes rows of different rules."""
 
 _NOTES: Final = (
     f"What is missing of its history; of over {UNREADABLE_NAMED} records in a row that cannot be read the first"
@@ -30,7 +30,7 @@ DAY: Final = pa.date32()
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column: its name, its Arrow type, and what it is."""
+    """A column: its name, Arrow type and description."""
 
     name: str
     type: pa.DataType
@@ -39,7 +39,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class FleetTable(msgspec.Struct, frozen=True):
-    """A table. `about`: what a row is. `derived`: made of the rows of others, a file for each day."""
+    """A table. `about`: what a row is. `derived`: computed from the rows of other tables, one file per day."""
 
     name: str
     about: str
@@ -48,7 +48,7 @@ class FleetTable(msgspec.Struct, frozen=True):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of every file of it."""
+        """The Arrow schema of the table's files."""
         return pa.schema([pa.field(each.name, each.type, nullable=each.can_be_null) for each in self.columns])
 
     @property
@@ -353,4 +353,4 @@ TABLES: Final = {
     )
 }  # fmt: skip
 FOLDED: Final = tuple(each for each in TABLES.values() if not each.derived)
-"""The tables that the fold over the events makes."""
+"""The tables that the fold over the events produces."""

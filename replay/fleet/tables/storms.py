@@ -1,8 +1,8 @@
-"""The table `storms`: incidents of several groups that are one. The rules and the numbers are those of `digest`.
+"""The table `storms`: incidents of several groups that are one. Rules and numbers are those of `digest`.
 
-A run is incidents of one host, or of coordinators, of which each began soon after the one before: a storm, if it is of
-enough groups. A run may go on for days. Of one that has a touched day all is read, and the day on which it began is
-made anew.
+A run is a series of incidents of one host, or of coordinators, each of which began soon after the one before. It is a
+storm if it has enough groups. A run may last for days: if it includes a touched day, all of it is read, and the day on
+which it began is rebuilt.
 """
 
 from collections.abc import Set
@@ -73,9 +73,9 @@ select * from stormy semi join touched using (day) order by day, started_at, kin
 
 
 def days_of_storms(connection: duckdb.DuckDBPyConnection, touched: Set[int]) -> set[int]:
-    """The touched days, and those on which the runs began that have one of them; counted from 1970.
+    """The touched days, and the first days of runs that include one of them; counted from 1970.
 
-    The table `read_days` has the first and the last day on which incidents are that belong to runs of these days.
+    Leaves in the table `read_days` the first and the last day with incidents that belong to runs of these days.
     """
     first, last = min(touched) - 1, max(touched) + 1
     while True:
