@@ -1,18 +1,18 @@
-"""The archive of an event log: every record that was ever written, once, in the order of its offsets, as files.
+"""The archive of an event log: every record ever written, exactly once and in offset order, as files.
 
-    files.py      what is done to files: the one place where a crash can come between two steps
-    without_pandas.py   pyarrow without pandas, for all that use it here
+    files.py      operations on files: the only place where a crash can come between two steps
+    without_pandas.py   imports pyarrow without pandas, for every user of pyarrow here
     segment.py    a segment: a Parquet file with records of one partition and day
-    manifest.py   manifests, the only truth about which segments there are
-    commits.py    the one writer of an archive: its lock, its commits, leftovers of those that were killed
-    digest.py     the digest of records, by which copies are compared
+    manifest.py   manifests: the authoritative list of segments
+    commits.py    the one writer of an archive: its lock, its commits, leftovers of killed writers
+    digest.py     the digest of records, for comparing copies
     writer.py     records of one partition, in offset order -> segments
     local.py      the archiver in this process, with the log's own reader
-    verify.py     is the archive whole, unaltered, and as the topic is?
-    sequences.py  the running numbers of groups: gaps and duplicates
+    verify.py     checks that the archive is complete, unaltered and equal to the topic
+    sequences.py  the sequence numbers of groups: gaps and duplicates
     compact.py    many small segments of a day -> one
-    expire.py     days that are given up
-    log.py        an archive as an event log that is only read
+    expire.py     removes old days
+    log.py        an archive as a read-only event log
 
-docs/fleet-archive.md has the format. PyArrow is an extra, `fleet`: nothing outside imports this before it is needed.
+docs/fleet-archive.md has the format. PyArrow comes with the extra `fleet`: outside code imports this only when needed.
 """

@@ -1,13 +1,13 @@
-"""The one writer of an archive: its lock, its commits, and what is left over from those that were killed.
+"""The one writer of an archive: its lock, its commits, and the leftovers of killed writers.
 
-A commit is there when its manifest is. So the order is: the segments' files, whole and synced; then the manifest, under
-a temporary name; then its name, which only one can take; then what it gave up is removed. Whatever comes between two of
-these steps, readers see the commit before, or this one.
+A commit exists once its manifest does. So the order is: write and sync the segments' files; write the manifest under a
+temporary name; link it to its final name, which only one writer can take; remove the files that the commit replaced.
+Whatever happens between two of these steps, readers see either the previous commit or this one.
 
-The lock keeps a second writer out with a clear message. Where the file system has none that works between machines, the
-manifest's number does: the second one's commit fails, and its files are leftovers. Leftovers may be the files of a
-writer that is not dead, and about to commit them. So before they are removed the number that it wants is taken, by a
-commit of nothing: all that was there before this one can no longer be committed. No name is given to two files.
+The lock keeps a second writer out with a clear message. On file systems without a lock that works between machines, the
+manifest's number does: the second writer's commit fails, and its files are leftovers. Leftovers may belong to a writer
+that is still alive and about to commit them. So before they are removed, an empty commit takes the number that it
+needs: then nothing written before this commit can be committed any more. File names are never reused.
 """
 
 import re
@@ -28,12 +28,13 @@ from muster.replay.archive.segment import Segment, is_path
 
 LOCK: Final = "_lock"
 LINGER_MS: Final = 60 * 60 * 1000
-"""How long the files that compaction replaced are kept, for those who are reading them."""
+"""How long files that compaction replaced are kept for current readers."""
 
 _FULL_AFTER: Final = 64
 _FULL_AFTER_COMMITS: Final = 256
-"""All is named again after as many new segments as there are, and at least so many: what manifests take grows with the
-segments, not with their square. After so many commits it is in any case: readers open no more manifests than that."""
+"""All segments are listed again after as many new ones as the last list had (at least _FULL_AFTER), so the size of
+manifests grows with the number of segments, not with its square; and after _FULL_AFTER_COMMITS in any case, which
+limits the number of manifests that readers open."""
 
 _TEMPORARY_NAME: Final = re.compile("[0-9a-f]{32}")
 
@@ -60,18 +61,18 @@ class ArchiveWriter:
 
     @property
     def now_ms(self) -> int:
-        """The wall clock, or the time that was given in its place."""
+        """The wall clock, or the fixed time that replaces it."""
         return wall_clock_ms() if self._now_ms is None else self._now_ms
 
     @property
     def state(self) -> State:
-        """All that there is. Raises LogMismatch for an archive in which nothing was committed."""
+        """The archive's state. Raises LogMismatch if nothing was committed yet."""
         if self._state is None:
             raise LogMismatch(f"the archive {self.root} is empty: nothing was committed yet")
         return self._state
 
     def begin(self, log: Archived) -> State:
-        """Take the archive for that log; a new one is its from now on. Raises LogMismatch for another log's."""
+        """Check that the archive is that log's; a new one becomes it. Raises LogMismatch if it is another log's."""
         if self._state is None:
             nothing = Live(segments=(), replaced={}, expired=())
             first = Manifest(
@@ -100,7 +101,7 @@ class ArchiveWriter:
         return self.state
 
     def commit(self, change: Change) -> State:
-        """Commit. Raises ArchiveBusy if another writer has committed meanwhile, LogUnavailable if there is no room."""
+        """Commit. Raises ArchiveBusy if another writer has committed meanwhile, LogUnavailable if the disk is full."""
         state = self.state
         next_offsets = dict(state.next_offsets)
         if change.action == "archive":
@@ -146,9 +147,10 @@ class ArchiveWriter:
         return self._state
 
     def remove_leftovers(self) -> None:
-        """Remove the files that no manifest names, once nobody can commit them any more. Raises ArchiveBusy.
+        """Remove files that no manifest names, after making sure that they can no longer be committed. Raises
+        ArchiveBusy.
 
-        What has another name than an archive's files is somebody else's, and stays.
+        Files without the name of an archive file are foreign, and are left alone.
         """
         for path in (self.root / TEMPORARY).glob("*"):
             if _TEMPORARY_NAME.fullmatch(path.name):
@@ -161,7 +163,7 @@ class ArchiveWriter:
             self._remove(leftovers)
 
     def remove_given_up(self) -> int:
-        """Remove the files that the commits since have given up; returns how many there were."""
+        """Remove the files that the commits since the last call have dropped; return their number."""
         gone, self._given_up = self._given_up, set()
         self._remove(gone)
         return len(gone)
@@ -174,7 +176,7 @@ class ArchiveWriter:
             self.disk.remove_folder(folder)
 
     def remove_old_manifests(self) -> None:
-        """Remove those before the last one that names all there is, the oldest first, so that none is missing."""
+        """Remove manifests before the last one with `live`, oldest first, so that there is never a gap."""
         for number in manifests.numbers(self.root):
             if number < self.state.full:
                 self.disk.remove(manifests.path_of(self.root, number))
@@ -182,9 +184,10 @@ class ArchiveWriter:
 
 @contextmanager
 def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: bool = False) -> Iterator[ArchiveWriter]:
-    """Write the archive, alone. `make`: it may be a new one. Raises ArchiveBusy, LogMissing, LogMismatch, LogDamaged.
+    """Write the archive, exclusively. `make`: create it if missing. Raises ArchiveBusy, LogMissing, LogMismatch,
+    LogDamaged.
 
-    What the file system refuses is LogUnavailable if there is no room, else LogMismatch.
+    Errors of the file system are LogUnavailable for a full disk, else LogMismatch.
     """
     if not make:
         manifests.opened(root)
@@ -210,7 +213,7 @@ def _busy(root: Path, holder: str) -> ArchiveBusy:
 
 
 def _refuse_somebody_elses(root: Path) -> None:
-    """Raise LogMismatch for a folder with anything in it that is no archive: leftovers are removed there."""
+    """Raise LogMismatch for a non-empty folder that is not an archive, since leftovers would be removed there."""
     if root.is_dir() and not (root / manifests.FOLDER).is_dir():
         others = sorted(path.name for path in root.iterdir() if path.name not in {LOCK, TEMPORARY})
         if others:

@@ -1,7 +1,6 @@
-"""Joining small segments of one day and partition: the same records in fewer files.
+"""Merge small segments of one day and partition: the same records in fewer files.
 
-The files that are replaced stay for an hour, for those who are reading them. Manifests that nobody needs any more are
-removed, too.
+Replaced files are kept for an hour for current readers. Manifests that are no longer needed are removed, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +19,11 @@ from muster.replay.archive.writer import SEGMENT_BYTES_MAX
 from muster.replay.progress import Watch
 
 COMMIT_FILES: Final = 1_000
-"""A commit is made after so many files were replaced: what a killed run has to do again at most."""
+"""How many files are replaced before each commit, which is the most that a killed run has to repeat."""
 
 
 class CompactedArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """The result: so many files became so many. `removed`: files that were replaced by earlier runs."""
+    """The result: the number of files replaced and added. `removed`: files that earlier runs replaced."""
 
     replaced: int
     added: int
@@ -32,7 +31,7 @@ class CompactedArchive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compact(root: Path, *, watch: Watch, disk: Disk = DISK, now_ms: int | None = None) -> CompactedArchive:
-    """Join what is small. Raises ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable if there is no room."""
+    """Merge small segments. Raises ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable for a full disk."""
     with writing(root, disk=disk, now_ms=now_ms) as writer:
         runs = list(runs_of(writer.state))
         total, replaced, added = sum(map(len, runs)), 0, 0
@@ -54,7 +53,7 @@ def compact(root: Path, *, watch: Watch, disk: Disk = DISK, now_ms: int | None =
 
 
 def runs_of(state: State) -> Iterator[Sequence[Segment]]:
-    """The neighbours that become one segment: of one partition and day, and together no larger than one may be."""
+    """Yield runs of adjacent segments to merge: of one partition and day, together within the maximum size."""
     for partition in range(state.log.partitions):
         run: list[Segment] = []
         for segment in state.of_partition(partition):
@@ -69,7 +68,7 @@ def runs_of(state: State) -> Iterator[Sequence[Segment]]:
 
 
 def _joined(writer: ArchiveWriter, run: Sequence[Segment]) -> Segment:
-    """Write the records of the segments into one, if each is what its manifest says: no alteration gets a new name."""
+    """Write the records of the segments into one, if each matches its manifest, so that no altered file is kept."""
     joined = SegmentWriter(writer.root, run[0].partition, run[0].day, writer.disk)
     with joined:
         records = 0

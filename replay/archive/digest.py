@@ -1,10 +1,10 @@
-"""The digest of records: two copies that have the same one have the same records, in the same order.
+"""The digest of records: two copies with equal digests have the same records, in the same order.
 
-A SHA-256 over the fields of each record, one record after another:
+It is a SHA-256 over the fields of each record, one record after another:
 
     partition (4 bytes), offset (8), timestamp_ms (8), key, number of headers (4), each one's name and value, value
 
-Numbers are signed and big endian. What has a length stands behind it (8 bytes); -1 alone is null.
+Numbers are signed and big endian. Fields of variable length are preceded by their length (8 bytes); null is -1 alone.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _LENGTH = Struct(">q")
 
 
 def record_bytes(record: RawRecord) -> bytes:
-    """The record's fields in the form that is digested; what else is known of its batch is not among them."""
+    """The digested form of the record's fields; other facts about its batch are left out."""
     parts = [_PLACE.pack(record.partition, record.offset, record.timestamp_ms)]
     _add(parts, record.key)
     parts.append(_COUNT.pack(len(record.headers)))

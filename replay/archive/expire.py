@@ -1,4 +1,4 @@
-"""Giving up days: their segments are removed for good, and the manifests say so."""
+"""Expire days: their segments are permanently removed, and the manifests record it."""
 
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ DAY_FORM: Final = "a day, such as 2026-11-21 (UTC)"
 
 
 class GaveUp(msgspec.Struct, frozen=True, kw_only=True):
-    """The result: what was removed."""
+    """The segments, records and bytes that were removed."""
 
     segments: int
     records: int
@@ -24,7 +24,7 @@ class GaveUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expire(root: Path, before: str, *, disk: Disk = DISK, now_ms: int | None = None) -> GaveUp:
-    """Remove the days before that one. Raises LogMismatch for what is no day of the past, and as `compact` does."""
+    """Remove the days before the given one. Raises LogMismatch if it is not a past day, and the errors of `compact`."""
     try:
         number = day_number(before)
     except ValueError as error:

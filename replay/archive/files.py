@@ -1,7 +1,7 @@
-"""Files and folders as the archive needs them: what is there after a crash was synced before.
+"""File operations that make a committed archive survive a crash: everything is synced before it is relied on.
 
-What belongs here: each step that a crash can separate from the next one, so that tests can crash between any two. What
-it must not know: segments and manifests.
+Every step that a crash can separate from the next one is a method of Disk, so that tests can crash between any two.
+Knows nothing of segments and manifests.
 """
 
 import errno
@@ -18,35 +18,35 @@ from typing import BinaryIO, Final
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 
 TEMPORARY: Final = "_tmp"
-"""The folder in an archive where files are written before they get their names. Spark and DuckDB's globs pass it by."""
+"""The folder in which files are written before they get their names. Spark and the globs of DuckDB ignore it."""
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The errors of a disk that is full, of a user who may have no more of it, of a file that may not grow."""
+"""The errors for a full disk, an exceeded quota, and a file size limit."""
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 class ArchiveBusy(LogError):
-    """Another process writes the archive; the message says which, as far as it is known."""
+    """Another process is writing the archive; the message names it if possible."""
 
 
 class Disk:
-    """The steps. Each raises OSError; `said` turns that into an error for people."""
+    """The steps. Each raises OSError; `said` turns that into an error for users."""
 
     def make_folder(self, path: Path) -> None:
-        """Make the folder and those above it, so that they survive a crash."""
+        """Create the folder and its parents, so that they survive a crash."""
         missing = [each for each in (path, *path.parents) if not each.exists()]
         for each in reversed(missing):
             each.mkdir(exist_ok=True)
             self.sync_folder(each.parent)
 
     def create(self, path: Path) -> BinaryIO:
-        """Open a new file for writing, without a buffer."""
+        """Open a new file for writing, unbuffered."""
         return path.open("xb", buffering=0)
 
     def write(self, file: BinaryIO, data: bytes | memoryview) -> None:
-        """Write all of it."""
+        """Write all bytes, even if one call writes only some of them."""
         rest = memoryview(data)
         while rest:
             rest = rest[file.write(rest) :]
@@ -58,11 +58,11 @@ class Disk:
         path.replace(to)
 
     def link(self, path: Path, to: Path) -> None:
-        """Give the file a second name. Raises FileExistsError if the name is taken: only one can come first."""
+        """Give the file a second name. Raises FileExistsError if the name is taken: only one writer can succeed."""
         try:
             os.link(path, to)
         except FileExistsError:
-            if not path.samefile(to):  # else NFS has asked twice, as the first answer was lost
+            if not path.samefile(to):  # else NFS repeated the request, because the first response was lost
                 raise
         except OSError as error:
             if error.errno in _NO_LINKS:
@@ -73,14 +73,14 @@ class Disk:
             raise
 
     def sync_folder(self, path: Path) -> None:
-        """Have the names in the folder survive a crash."""
+        """Make the names in the folder survive a crash."""
         sync_path(path)
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> None:
-        """Remove it if it is empty, and no link to a folder elsewhere."""
+        """Remove the folder, unless it is not empty or a link to a folder elsewhere."""
         try:
             path.rmdir()
         except OSError as error:
@@ -92,7 +92,7 @@ DISK: Final = Disk()
 
 
 class NewFile:
-    """A file that is being written, under a temporary name. Its size and its SHA-256 are known as it grows."""
+    """A file that is being written under a temporary name. Tracks its size and SHA-256."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
         self._disk = disk
@@ -103,16 +103,16 @@ class NewFile:
         self._file = disk.create(self.path)
 
     closed = False
-    """False: pyarrow asks a file for it."""
+    """Always False; pyarrow requires this attribute."""
 
     _is_discarded = False
 
     def discard(self) -> None:
-        """Take what is written from now on for nothing."""
+        """Ignore everything that is written from now on."""
         self._is_discarded = True
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append; returns how many bytes."""
+        """Append; return the number of bytes."""
         view = memoryview(data)
         if self._is_discarded:
             return view.nbytes
@@ -122,18 +122,18 @@ class NewFile:
         return view.nbytes
 
     def flush(self) -> None:
-        """Do nothing: no bytes are held back."""
+        """Do nothing: writes are unbuffered."""
 
     def tell(self) -> int:
         return self.bytes
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of all that was written so far, in hexadecimal."""
+        """The SHA-256 of everything written so far, in hexadecimal."""
         return self._sha256.hexdigest()
 
     def keep(self, to: Path) -> None:
-        """Give it its name: whole, or not at all, whatever happens. Another file of that name is replaced."""
+        """Give the file its name atomically. Another file of that name is replaced."""
         self._disk.sync(self._file)
         self._file.close()
         self._disk.make_folder(to.parent)
@@ -141,7 +141,7 @@ class NewFile:
         self._disk.sync_folder(to.parent)
 
     def keep_first(self, to: Path) -> None:
-        """Give it a name that nobody has. Raises FileExistsError."""
+        """Give the file a name that is not taken. Raises FileExistsError."""
         self._disk.sync(self._file)
         self._file.close()
         self._disk.link(self.path, to)
@@ -149,13 +149,13 @@ class NewFile:
         self._disk.remove(self.path)
 
     def abandon(self) -> None:
-        """Remove it, unless it was given a name."""
+        """Remove the file, unless it was given a name."""
         self._file.close()
         self._disk.remove(self.path)
 
 
 def sync_path(path: Path) -> None:
-    """Have a file's content, or the names in a folder, survive a crash."""
+    """Make a file's content, or the names in a folder, survive a crash."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -165,9 +165,9 @@ def sync_path(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, busy: Callable[[str], Exception]) -> Iterator[None]:
-    """Hold a lock, as far as the file system has any. Raises what `busy` makes of the name of the process that has it.
+    """Hold a lock, if the file system supports any. Raises the result of `busy` for the name of the current holder.
 
-    The file stays, with the name of who had it last.
+    The file is kept, with the name of its last holder.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
@@ -193,7 +193,7 @@ def sha256_of(path: Path) -> str:
 
 
 def said(error: OSError, root: Path) -> Exception:
-    """The error for people: a disk that is full may have room later, and so on; what else is wrong stays so."""
+    """Convert an OSError for users: a full disk is retryable, other errors are not."""
     if error.errno == errno.ENOENT:
         return ArchiveBusy(
             f"{error.filename or root} is gone while it was written: another process writes the archive {root}, or"

@@ -1,6 +1,6 @@
-"""The archiver in this process: the log's own reader, one partition after another.
+"""The archiver in this process: reads a log with its own reader, one partition after another, and commits segments.
 
-What belongs here: from a log to segments and commits. Killed at any moment, it goes on where the last commit ended.
+It can be killed at any time, and continues after the last commit.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -20,14 +20,14 @@ from muster.replay.progress import Watch
 
 COMMIT_BYTES: Final = 8 * SEGMENT_BYTES_MAX
 COMMIT_SEGMENTS: Final = 1_000
-"""A commit is made after so much was finished: what a killed archiver has to do again at most."""
+"""How much is finished before each commit, which is the most that a killed archiver has to repeat."""
 
 
 class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one run: what it has added, and how far the archive is: `next_offsets` by partition.
+    """The result of one run: what it added, and how far the archive reaches (`next_offsets` by partition).
 
-    `damage`: what may be missing from the log as it was opened; and the parts that could not be read, behind which
-    nothing of their partitions was archived.
+    `damage`: what may be missing from the log as it was opened, and the parts that could not be read, at which the
+    archiving of their partitions stopped.
     """
 
     records: int
@@ -38,7 +38,7 @@ class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, added: Sequence[Segment], state: State, damage: Sequence[str] = ()) -> "ArchivedRun":
-        """The run that has added these segments, after which the archive stands so."""
+        """The result of a run that added these segments and left the archive in this state."""
         return cls(
             records=sum(each.records for each in added),
             segments=len(added),
@@ -49,12 +49,12 @@ class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archived_log(log: EventLog) -> Archived:
-    """The log as manifests name it."""
+    """The log's entry in manifests."""
     return Archived(identity=log.identity, location=log.location, partitions=log.partitions)
 
 
 async def ends_of(log: EventLog, state: State) -> dict[int, int]:
-    """The ends of the partitions. Raises LogMismatch for one that ends before what was archived of it."""
+    """The ends of the partitions. Raises LogMismatch for one that ends before the archive does."""
     ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
     for partition, end in ends.items():
         if end < state.next_offset(partition):
@@ -74,10 +74,10 @@ async def archive(
     now_ms: int | None = None,
     segment_bytes_max: int = SEGMENT_BYTES_MAX,
 ) -> ArchivedRun:
-    """Archive what the log has by now, and the archive has not. `now_ms`: in place of the wall clock.
+    """Archive what the log has and the archive does not have yet. `now_ms`: replaces the wall clock.
 
-    A part of the log that cannot be read ends its partition before it, and no other one. Raises what else the log
-    raises, ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable too if there is no room.
+    If part of the log cannot be read, only its partition stops, before that part. Raises the log's other errors,
+    ArchiveBusy, LogMismatch, LogDamaged; LogUnavailable for a full disk, too.
     """
     with writing(root, disk=disk, now_ms=now_ms, make=True) as writer:
         state = writer.begin(archived_log(log))
@@ -104,10 +104,10 @@ class _Run:
         self._waiting: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
         self._added: list[Segment] = []
-        self._damage = list(log.warnings)  # such as a file that may be an older state: what it has is archived
+        self._damage = list(log.warnings)  # such as a file that may be an older state: what it has is still archived
 
     async def partition(self, partition: int, end: int) -> AsyncIterator[int]:
-        """Archive a partition up to an offset; yields how far it is."""
+        """Archive a partition up to an offset; yield the offsets reached."""
         state, writer = self._writer.state, self._writer
         start = state.next_offset(partition)
         if start >= end:
@@ -131,7 +131,7 @@ class _Run:
                 self._take(segment)
 
     async def _whole_chunks(self, partition: int, *, start: int, end: int) -> AsyncIterator[Sequence[RawRecord]]:
-        """Read chunks up to the first part that cannot be read, which is noted: behind it would be a hole for ever."""
+        """Read chunks up to the first unreadable part, which is noted: reading past it would leave a permanent hole."""
         try:
             async for chunk in raw_chunks(self._log, partition, start=start, end=end):
                 if self._is_damaged():
@@ -142,7 +142,7 @@ class _Run:
             self._note(f"{self._log.location}, {broken}")
 
     def _is_damaged(self) -> bool:
-        """Whether the log has met damage since this was asked last, and passed over it."""
+        """Return whether the log has skipped damage since the last call."""
         found = [warning for warning in self._log.warnings if warning not in self._warnings]
         self._warnings = tuple(self._log.warnings)
         if found:
@@ -170,7 +170,7 @@ class _Run:
 
 
 def last_days(state: State) -> dict[int, str]:
-    """The last day of each partition that has records, or had them."""
+    """The last day of each partition that has, or had, records."""
     days = {partition: expired.before for partition, expired in state.expired.items()}
     for segment in state.segments.values():
         days[segment.partition] = max(days.get(segment.partition, ""), segment.day)
@@ -180,7 +180,7 @@ def last_days(state: State) -> dict[int, str]:
 async def raw_chunks(
     log: EventLog, partition: int, *, start: int, end: int | None
 ) -> AsyncIterator[Sequence[RawRecord]]:
-    """The partition's records byte by byte, in chunks that are not empty."""
+    """Read the partition's records byte for byte, in non-empty chunks."""
     if isinstance(log, RawLog):
         async for raw in log.read_raw(partition, start=start, end=end):
             if raw:

@@ -1,10 +1,10 @@
-"""An archive as an event log that is only read: `--log archive:/path`.
+"""An archive as a read-only event log: `--log archive:/path`.
 
-What belongs here: the records of segments as a log's readers want them, with strangers' told from owners' by the rule
-of events/log/kafka/marks.py, of which the manifests have the facts.
+Returns the records of segments as a log's readers expect them; foreign records are recognised by the rule of
+events/log/kafka/marks.py, whose inputs are in the manifests.
 
-A reader that takes long may find that a file is gone, because `compact` has put another one in its place: then it looks
-at the manifests again, and goes on at the offset where it was.
+During a long read `compact` may replace a file: then the reader loads the manifests again, and continues at the same
+offset.
 """
 
 from bisect import bisect_right
@@ -51,12 +51,12 @@ class ArchiveLog(OnlyReadLog):
 
     @property
     def source(self) -> str:
-        """The location of the log that was archived."""
+        """The location of the archived log."""
         return self._opened().log.location
 
     @property
     def identity(self) -> str:
-        """The identity of the log that was archived."""
+        """The identity of the archived log."""
         return self._opened().log.identity
 
     @property
@@ -65,7 +65,7 @@ class ArchiveLog(OnlyReadLog):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """None: days that were given up look like history that was compacted away, and `fleet verify` names them."""
+        """Always empty: expired days look like compacted history, and `fleet verify` names them."""
         return ()
 
     async def open(self) -> None:
@@ -79,7 +79,7 @@ class ArchiveLog(OnlyReadLog):
         return bool(self._opened().of_partition(partition))
 
     async def end_offset(self, partition: int) -> int:
-        """See EventLog: an archive that is being written grows."""
+        """See EventLog: an archive may grow while it is read."""
         if manifests.path_of(self._root, self._opened().number + 1).exists():
             await self.open()
         return self._opened().next_offset(partition)
@@ -106,13 +106,14 @@ class ArchiveLog(OnlyReadLog):
             yield records_of(batch)
 
     async def owners_marks(self, partition: int) -> OwnersMarks:
-        """See RawLog: as they were noted when the archive was written last."""
+        """See RawLog: the marks known when the archive was last written."""
         return self._opened().marks.get(partition, OwnersMarks())
 
     def segments(self, partition: int, *, start: int, end: int) -> Iterator[tuple[Segment, Marks | None]]:
-        """The segments with offsets from `start` up to `end` (exclusive), in order, and what tells strangers' records.
+        """The segments with offsets from `start` up to `end` (exclusive), in order, and the marks for foreign records.
 
-        All of them have the same marks, which whoever reads them in order writes when the first mark is met.
+        All segments share one Marks object, which the caller updates when it reads them in order and finds the first
+        mark.
         """
         marks = marks_of(self._opened(), partition)
         for segment in self._opened().of_partition(partition):
@@ -120,12 +121,12 @@ class ArchiveLog(OnlyReadLog):
                 yield segment, marks
 
     def expired_end(self, partition: int) -> int:
-        """The offset before which `expire` has removed all that there was of a partition; 0 if nothing."""
+        """The offset before which `expire` has removed all records of a partition; 0 if none."""
         expired = self._opened().expired.get(partition)
         return 0 if expired is None else expired.end
 
     def use(self, state: State) -> None:
-        """Open it as the manifests that were read already have it."""
+        """Open the log with a state that has already been read."""
         self._state, self._ordered = state, {}
 
     def _stored(self, partition: int, start: int, end: int | None, choose: Choose) -> Iterator[Sequence[StoredRecord]]:
@@ -136,7 +137,7 @@ class ArchiveLog(OnlyReadLog):
                 yield stored_records(chosen, marks)
 
     def _batches(self, partition: int, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
-        """The columns of the partition's records, in small pieces."""
+        """Read the partition's records as columns, in small batches."""
         position, tries = start, 0
         until = self._opened().next_offset(partition) if end is None else end
         while segment := self._segment_at(partition, position, until):
@@ -154,7 +155,7 @@ class ArchiveLog(OnlyReadLog):
                     raise LogDamaged(f"{self._root / segment.path} is missing; fleet verify tells what else") from error
 
     def _segment_at(self, partition: int, position: int, until: int) -> Segment | None:
-        """The segment that has the position, or the first one after it."""
+        """The segment that contains the position, or else the first one after it."""
         if partition not in self._ordered:
             self._ordered[partition] = self._opened().of_partition(partition)
         segments = self._ordered[partition]
@@ -167,25 +168,25 @@ class ArchiveLog(OnlyReadLog):
 
 
 def marks_of(state: State, partition: int) -> Marks | None:
-    """The notes by which the partition's strangers are told; None where nobody but owners writes."""
+    """The marks that identify foreign records of the partition; None if only owners write to the log."""
     noted = state.marks.get(partition)
     return None if noted is None else Marks(since=noted.since, native_from=noted.native_from, home=noted.home)
 
 
 def stored_records(batch: pa.RecordBatch, marks: Marks | None) -> list[StoredRecord]:
-    """The records as other logs have them. `marks` is written when the first mark is met."""
+    """The records as other logs return them. `marks` is updated when the first mark is found."""
     return [_stored(record, marks) for record in records_of(batch)]
 
 
 def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into pieces of CHUNK_BYTES_MAX or so: rows are few where records are large."""
+    """Split a batch into pieces of about CHUNK_BYTES_MAX: fewer rows if records are large."""
     rows = max(1, batch.num_rows * CHUNK_BYTES_MAX // max(batch.nbytes, CHUNK_BYTES_MAX))
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)
 
 
 def _with_keys(batch: pa.RecordBatch, wanted: Sequence[bytes]) -> pa.RecordBatch:
-    """The rows whose key begins with one of `wanted`, or is none of ours."""
+    """The rows whose key begins with one of `wanted`, or is not a key of Muster."""
     keys = batch.column("key")
     mask = pc.invert(pc.starts_with(keys, KEY_HEADER))
     for prefix in wanted:

@@ -1,13 +1,13 @@
-"""Manifests: which segments an archive has. They are the only truth; a file that none names is a leftover.
+"""Manifests: the authoritative list of an archive's segments. A file that no manifest names is a leftover.
 
     manifests/000000000042.json
 
-One for each commit, numbered without gaps from 1 on. Each has the SHA-256 of the one before it, and of each segment
-that it adds; so whoever changes anything of the past would have to write all that came after it anew. A manifest names
-the segments that its commit has added; now and then, and always when anything was taken away, it names all that there
-is (`live`), so that nobody has to read them from the first one on. `compact` removes those that are older than that.
+There is one per commit, numbered from 1 without gaps. Each contains the SHA-256 of the one before it and of every
+segment that it adds, so altering the past means rewriting everything after it. A manifest names the segments that its
+commit added. From time to time, and whenever segments were removed, it lists all of them (`live`), so that readers need
+not start at the first manifest. `compact` removes manifests older than the last such list.
 
-What belongs here: manifests as values and files, and what they add up to. Commits are made in commits.py.
+Manifests as values and files, and the state that they add up to; commits are made in commits.py.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from muster.replay.archive.segment import PATH, Segment
 
 FOLDER: Final = "manifests"
 FORMAT: Final = 1
-"""The archive's format. A version reads those up to its own."""
+"""The archive's format. A version of Muster reads formats up to its own."""
 
 BYTES_MAX: Final = 1024 * 1024 * 1024
-"""The limit of a manifest, which is read in one piece: some millions of segments."""
+"""The largest manifest, which is read into memory at once: some millions of segments."""
 
 _READ_AGAIN_TIMES: Final = 10
-"""How often the manifests are listed again, because `compact` has removed one that was to be read."""
+"""How often the manifests are listed again because `compact` has removed one in the meantime."""
 
 
 _NAME: Final = re.compile(r"([0-9]{12})\.json")
@@ -37,7 +37,7 @@ SegmentPath = Annotated[str, msgspec.Meta(pattern=PATH)]
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that is archived. `identity` and `partitions` never change; `location` is for people."""
+    """The archived log. `identity` and `partitions` never change; `location` is informational."""
 
     identity: str
     location: str
@@ -45,7 +45,7 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExpiredRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of a partition that were given up: those before offset `end`, of days before the day `before`."""
+    """The expired records of a partition: those before offset `end`, of days before the day `before`."""
 
     partition: int
     end: int
@@ -54,7 +54,7 @@ class ExpiredRecords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """All that there is after a commit. `replaced`: files that are no longer named, and since when (wall, ms)."""
+    """The full state after a commit. `replaced`: files that are no longer named, and since when (wall clock, ms)."""
 
     segments: tuple[Segment, ...]
     replaced: Mapping[SegmentPath, int]
@@ -64,7 +64,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A commit. `previous`: the SHA-256 of the manifest before it, empty in the first one. `at_ms`: wall clock.
 
-    `next_offsets` and `marks`: by partition, all of them, after the commit.
+    `next_offsets` and `marks`: of all partitions, after the commit.
     """
 
     format: int
@@ -81,7 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     live: Live | None = None
 
     def __post_init__(self) -> None:
-        """Check that nothing is said of partitions that are not there. Raises ValueError."""
+        """Check that only existing partitions are named. Raises ValueError."""
         partitions = range(self.log.partitions)
         named = {each.partition for each in self.added} | {each.partition for each in self.expired} | set(self.marks)
         if self.live is not None:
@@ -93,9 +93,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the manifests up to one add up to. `sha256`: that one's. `segments`: by path.
+    """The sum of all manifests up to one. `sha256`: that one's. `segments`: by path.
 
-    `full`: the number of the last manifest with all that there is; `changes_since`: the segments in those after it.
+    `full`: the number of the last manifest with `live`; `changes_since`: the number of segments added after it.
     """
 
     number: int
@@ -110,11 +110,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     changes_since: int
 
     def of_partition(self, partition: int) -> list[Segment]:
-        """The partition's segments in the order of their offsets."""
+        """The partition's segments in offset order."""
         return sorted((s for s in self.segments.values() if s.partition == partition), key=lambda s: s.start)
 
     def contradictions(self) -> Iterator[str]:
-        """Say what does not fit together: each partition's segments follow each other up to its end."""
+        """Describe inconsistencies: each partition's segments must follow each other up to its end."""
         positions = dict.fromkeys(range(self.log.partitions), 0)
         positions |= {partition: expired.end for partition, expired in self.expired.items()}
         for segment in sorted(self.segments.values(), key=lambda s: (s.partition, s.start)):
@@ -134,7 +134,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> set[str]:
-        """The paths of files that stay: what is named, and what may still be read."""
+        """The paths of files to keep: those that are named, and replaced ones that may still be read."""
         return {*self.segments, *self.replaced}
 
 
@@ -144,17 +144,17 @@ def path_of(root: Path, number: int) -> Path:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The bytes of its file."""
+    """The manifest as the bytes of its file."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
 def sha256_of(encoded: bytes) -> str:
-    """The SHA-256 by which the next manifest names it."""
+    """The SHA-256 that the next manifest contains."""
     return hashlib.sha256(encoded).hexdigest()
 
 
 def read(root: Path, number: int) -> tuple[Manifest, bytes]:
-    """Read a manifest, and its bytes. Raises LogDamaged, LogMismatch for a newer format, FileNotFoundError."""
+    """Read a manifest and its bytes. Raises LogDamaged, LogMismatch for a newer format, FileNotFoundError."""
     path = path_of(root, number)
     try:
         if path.stat().st_size > BYTES_MAX:
@@ -181,7 +181,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 def numbers(root: Path) -> list[int]:
-    """The numbers of the manifests that are there, in order. Raises LogMismatch."""
+    """The numbers of the existing manifests, in order. Raises LogMismatch."""
     try:
         names = [path.name for path in (root / FOLDER).iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -192,7 +192,7 @@ def numbers(root: Path) -> list[int]:
 
 
 def load(root: Path) -> State | None:
-    """Read what there is; None if nothing was ever committed. Raises LogDamaged and LogMismatch."""
+    """Read the archive's state; None if nothing was ever committed. Raises LogDamaged and LogMismatch."""
     for _ in range(_READ_AGAIN_TIMES):
         known = numbers(root)
         if not known:
@@ -206,7 +206,7 @@ def load(root: Path) -> State | None:
 
 
 def opened(root: Path) -> State:
-    """Read what there is. Raises LogMissing, LogDamaged, LogMismatch."""
+    """Read the archive's state. Raises LogMissing, LogDamaged, LogMismatch."""
     try:
         is_archive = (root / FOLDER).is_dir()
     except OSError as error:
@@ -220,7 +220,7 @@ def opened(root: Path) -> State:
 
 
 def _added_up(root: Path, known: Iterable[int]) -> State:
-    """Add up the manifests, from the last one that lists all segments on."""
+    """Add up the manifests, starting at the last one that lists all segments."""
     later: list[tuple[Manifest, bytes]] = []
     expected: int | None = None
     for number in sorted(known, reverse=True):
@@ -253,13 +253,13 @@ def _added_up(root: Path, known: Iterable[int]) -> State:
 
 
 def broken_chain(root: Path, number: int) -> str:
-    """Say that a manifest does not follow the one before it."""
+    """The message for a manifest that does not follow the one before it."""
     before, here = path_of(root, number - 1), path_of(root, number)
     return f"{here} does not follow {before.name}: one of them was altered. Restore them from a copy of the archive"
 
 
 def after(state: State | None, manifest: Manifest, sha256: str) -> State:
-    """Add up what there is after a commit. `state`: what there was before; only a manifest with all needs none."""
+    """The state after a commit. `state`: the one before, not needed if the manifest has `live`."""
     if manifest.live is not None:
         live, full, changes = manifest.live, manifest.number, 0
     else:
@@ -280,7 +280,7 @@ def after(state: State | None, manifest: Manifest, sha256: str) -> State:
 
 
 def changed(state: State, manifest: Manifest) -> Live:
-    """All that there is after what the manifest has changed."""
+    """The full state after applying a manifest's changes."""
     gone = set(manifest.replaced)
     replaced = {**state.replaced, **dict.fromkeys(manifest.replaced, manifest.at_ms)}
     expired = {**state.expired, **{each.partition: each for each in manifest.expired}}

@@ -1,9 +1,9 @@
-"""Segments: Parquet files with the records of one partition, in the order of their offsets, of one day (UTC).
+"""Segments: Parquet files with the records of one partition and one day (UTC), in offset order.
 
     day=2026-11-21/partition-00003/00000000000000012345-0d9f6b1f03c1.parquet
 
-The number is the offset of the first record, the rest is random: no two writers ever make the same file, so that one
-can be removed without a look at who makes another. Records stand byte by byte as the log has them; nothing is decoded.
+The number is the offset of the first record, the rest is random: two writers never create the same file, so one can be
+removed without affecting another writer. Records are kept byte for byte as in the log; nothing is decoded.
 """
 
 import re
@@ -42,9 +42,9 @@ SCHEMA: Final = pa.schema(
 )
 ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
-"""The limits of a row group, which is what a writer holds in memory; one record may be larger."""
+"""The limits of a row group, which a writer holds in memory; a single record may be larger."""
 _ROW_GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""The largest row group that a reader takes; that of the largest record has some 300 MB."""
+"""The largest row group that a reader accepts; that of the largest record has about 300 MB."""
 
 PATH: Final = r"^day=(\d{4}-\d{2}-\d{2})/partition-(\d{5,9})/(\d{20})-[0-9a-f]{12}\.parquet$"
 """The path of a segment in its archive. Nothing else is ever removed or read there."""
@@ -54,10 +54,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment, as a manifest names it. `path` is relative to the archive.
+    """A segment, as in a manifest. `path` is relative to the archive.
 
-    It stands for the offsets from `start` up to `end` (exclusive): those between that have no record were not in the
-    log any more when it was read. `first` and `last` are the offsets of its own records.
+    It covers the offsets from `start` up to `end` (exclusive): those in between without a record were no longer in the
+    log when it was read. `first` and `last` are the offsets of its own records.
     """
 
     path: str
@@ -72,7 +72,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
     def __post_init__(self) -> None:
-        """Check what a manifest says. Raises ValueError."""
+        """Check the values of a manifest. Raises ValueError."""
         named = _PATH.fullmatch(self.path)
         if named is None or (named[1], int(named[2]), int(named[3])) != (self.day, self.partition, self.first):
             place = f"partition {self.partition} and day {self.day} that begins at {self.first}"
@@ -84,27 +84,27 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ranges(self) -> Sequence[tuple[str, range]]:
-        """The values between which those of its columns are."""
+        """The ranges that the values of these columns must be in."""
         return ("partition", range(self.partition, self.partition + 1)), ("offset", range(self.first, self.last + 1))
 
 
 def is_path(path: str) -> bool:
-    """Whether a path in an archive is that of a segment, named by a manifest or not."""
+    """Return whether a path in an archive is that of a segment, whether or not a manifest names it."""
     return _PATH.fullmatch(path) is not None
 
 
 def day_text(day: int) -> str:
-    """A day's name; `day`: its number since 1970."""
+    """The name of a day; `day`: days since 1970."""
     return (_EPOCH + timedelta(days=day)).strftime("%Y-%m-%d")
 
 
 def day_number(day: str) -> int:
-    """The number of a named day. Raises ValueError."""
+    """The days since 1970 of a named day. Raises ValueError."""
     return (datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC) - _EPOCH).days
 
 
 def batch_of(records: Sequence[RawRecord]) -> pa.RecordBatch:
-    """The records in columns."""
+    """Convert records to columns."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([r.partition for r in records], pa.int32()),
@@ -121,7 +121,7 @@ def batch_of(records: Sequence[RawRecord]) -> pa.RecordBatch:
 
 
 def _headers(records: Sequence[RawRecord]) -> pa.ListArray:
-    """Built of flat columns: one dict for each header would take most of the time."""
+    """Build the headers from flat columns: one dict per header would take most of the time."""
     offsets, names, values = [0], list[str](), list[bytes | None]()
     for record in records:
         for name, value in record.headers:
@@ -136,7 +136,7 @@ def _headers(records: Sequence[RawRecord]) -> pa.ListArray:
 
 
 def records_of(batch: pa.RecordBatch) -> list[RawRecord]:
-    """The records of columns."""
+    """Convert columns to records."""
     columns = [batch.column(name).to_pylist() for name in SCHEMA.names]
     return [
         RawRecord(
@@ -147,7 +147,7 @@ def records_of(batch: pa.RecordBatch) -> list[RawRecord]:
 
 
 class SegmentWriter:
-    """A segment that is being written."""
+    """Writes one segment."""
 
     def __init__(self, root: Path, partition: int, day: str, disk: Disk) -> None:
         self._root, self._partition, self._day = root, partition, day
@@ -163,11 +163,11 @@ class SegmentWriter:
 
     @property
     def bytes(self) -> int:
-        """The size by now, with what is not compressed yet."""
+        """The current size, including what is not compressed yet."""
         return self._file.bytes + self._waiting_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append records, of the partition and the day, behind those that are there."""
+        """Append records of the partition and the day, after the previous ones."""
         if not batch.num_rows:
             return
         offsets = batch.column("offset")
@@ -186,7 +186,7 @@ class SegmentWriter:
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self, *, start: int, end: int) -> Segment:
-        """Name the file, which has at least one record; it stands for these offsets."""
+        """Give the file its name, and the offsets that it covers. It has at least one record."""
         assert self._first is not None, "a segment has a record"
         self._write_waiting()
         self._parquet.close()
@@ -213,9 +213,9 @@ class SegmentWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Remove what was written, unless it was finished."""
+        """Remove the file, unless it was finished."""
         self._file.discard()
-        self._parquet.close()  # else it is closed when it is collected, and would write its end
+        self._parquet.close()  # else it is closed when garbage-collected, and writes its footer then
         self._file.abandon()
 
 
@@ -228,10 +228,10 @@ def read_batches(
     rows: int = ROW_GROUP_ROWS,
     columns: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Read the records at offsets from `start` up to `end` (exclusive), at most so many rows at a time.
+    """Read the records at offsets from `start` up to `end` (exclusive), in batches of at most `rows` rows.
 
-    `columns`: those wanted, the offset among them; none: all. Raises LogDamaged for a file that cannot be read, or
-    is another one than manifests name (`segment`), as far as it can be seen without its records; FileNotFoundError.
+    `columns`: the columns to read, including the offset; by default all. Raises LogDamaged for a file that cannot be
+    read, or differs from the manifest's entry (`segment`) as far as its metadata shows; FileNotFoundError.
     """
     try:
         yield from _batches(path, segment, start=start, end=end, rows=rows, columns=list(columns) or SCHEMA.names)
@@ -261,7 +261,7 @@ def _batches(
 
 
 def _between(batch: pa.RecordBatch, start: int, end: int | None) -> pa.RecordBatch:
-    """Take the rows at these offsets."""
+    """Select the rows at these offsets."""
     offsets = batch.column("offset")
     if offsets[0].as_py() >= start and (end is None or offsets[-1].as_py() < end):
         return batch
@@ -271,7 +271,7 @@ def _between(batch: pa.RecordBatch, start: int, end: int | None) -> pa.RecordBat
 
 
 def _refuse_others(path: Path, file: pq.ParquetFile, segment: Segment) -> None:
-    """Raise LogDamaged for a file with other columns, records or sizes than the segment's."""
+    """Raise LogDamaged for a file whose columns, records or sizes differ from the segment's."""
     if not file.schema_arrow.equals(SCHEMA):
         raise _other(path, f"its columns are {', '.join(f'{each.name} {each.type}' for each in file.schema_arrow)}")
     found = file.metadata

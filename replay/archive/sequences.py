@@ -1,8 +1,8 @@
-"""The running numbers of groups, in the order of a partition's offsets: gaps and duplicates.
+"""Check the sequence numbers of groups, in a partition's offset order: gaps and duplicates.
 
-Each event of a group has its incarnation and, in that, its number `seq`, one more than the event before. Only these are
-read of an event. A gap where offsets are missing too is what compaction took before the archive came (or expired days);
-one without is a loss: the records of the topic followed each other, and the group's numbers do not.
+Each event of a group has its incarnation and a sequence number `seq` within it, one more than the event before. Nothing
+else of an event is decoded. If offsets are missing too, a gap is what compaction removed before the archiver read it
+(or expired days). If not, events were lost: the offsets follow each other, but the group's numbers do not.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from muster.events.records import BrokenRecord, UndecodableKey
 FINDINGS_MAX = 20
 """How many of a kind are named; all are counted."""
 KEYS_MAX = 100_000
-"""How many keys are known at a time: each of them is decoded once."""
+"""How many keys are cached, so that each is decoded only once."""
 
 
 class MissingOffsets(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class MissingOffsets(msgspec.Struct, frozen=True):
 
 
 class _Last(msgspec.Struct):
-    """The last event of a group, and the unreadable records since."""
+    """The last event of a group, and the number of unreadable records since."""
 
     incarnation: int = -1
     seq: int = 0
@@ -37,19 +37,19 @@ class _Last(msgspec.Struct):
 
 
 class Sequences:
-    """Takes the records of one partition in order. `holes` grows while they come; it is the caller's."""
+    """Checks the records of one partition in order. `holes` belongs to the caller, who adds to it meanwhile."""
 
     def __init__(self, partition: int, holes: Sequence[MissingOffsets]) -> None:
         self._partition, self._holes = partition, holes
         self._groups: dict[str, _Last] = {}
         self._keys: dict[bytes, str | None] = {}
-        """The group of each key that came lately; None: the partition's own."""
+        """The group of each recent key; None: the partition's own."""
         self.compacted = self.lost = self.repeated = self.unreadable = 0
-        """Events that are missing where offsets are, too; that are missing where none is; that came twice."""
+        """Events missing along with offsets; missing without; duplicates; and unreadable records."""
         self.findings: list[str] = []
 
     def take(self, offset: int, key: bytes, value: bytes) -> None:
-        """Take the next record of an owner that is no tombstone."""
+        """Check the next record of an owner that is not a tombstone."""
         try:
             group_id = self._keys[key] if key in self._keys else self._group_of(key)
         except UndecodableKey:

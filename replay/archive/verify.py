@@ -1,13 +1,13 @@
-"""Is an archive whole and unaltered, and has it what the topic has?
+"""Check that an archive is complete and unaltered, and optionally that it has everything that the topic has.
 
-    the chain      each manifest names the SHA-256 of the one before it
-    the files      each segment is there, with the SHA-256 and the records that its manifest names
-    the offsets    the segments of a partition follow each other; what is missing between their records was not in the
-                   topic any more when the archiver came, and is named
-    the numbers    of each group, see sequences.py
-    the topic      with a log: each of its records is in the archive, byte by byte
+    the chain      each manifest has the SHA-256 of the one before it
+    the files      each segment exists, with the SHA-256 and the records in its manifest
+    the offsets    the segments of a partition follow each other; offsets missing between their records were no longer
+                   in the topic when the archiver read it, and are reported
+    the numbers    the sequence numbers of each group, see sequences.py
+    the topic      if a log is given: each of its records is in the archive, byte for byte
 
-Read only; nothing is repaired.
+Read-only; nothing is repaired.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -33,16 +33,16 @@ from muster.replay.archive.sequences import MissingOffsets, Sequences
 from muster.replay.progress import Watch
 
 HOLES_MAX: Final = 100_000
-"""How many holes of a partition are kept; more than that are one."""
+"""How many holes of a partition are kept; beyond that they are merged into one."""
 NAMED_MAX: Final = 20
 _COLUMNS: Final = ("offset", "key", "value")
 
 
 class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition's part of the answer.
+    """The result for one partition.
 
-    `holes`: the longest ranges of offsets that were not in the topic any more, at most NAMED_MAX; `missing`: how many
-    offsets all of them have. `events_compacted`: events of groups among them, by the groups' own numbers.
+    `holes`: the longest ranges of offsets that were no longer in the topic, at most NAMED_MAX; `missing`: the number of
+    offsets in all of them. `events_compacted`: the groups' events among them, by their sequence numbers.
     """
 
     partition: int
@@ -56,7 +56,7 @@ class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifiedArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. It is well if `damage` is empty; `compared`: how many of the topic's records were."""
+    """The result. No problem was found if `damage` is empty; `compared`: the number of the topic's records compared."""
 
     archive: str
     log: str
@@ -71,7 +71,7 @@ class VerifiedArchive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> VerifiedArchive:
-    """Verify the archive, against the log if one is given, which is open. Raises LogError."""
+    """Verify the archive, and compare it with the log if an open one is given. Raises LogError."""
     damage = ArchiveDamage()
     state = _chain(root, damage)
     for contradiction in state.contradictions():
@@ -100,7 +100,7 @@ async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> VerifiedA
 
 
 class ArchiveDamage:
-    """Everything that was found to be wrong, at most NAMED_MAX of each kind, and how many more there are."""
+    """All problems found, at most NAMED_MAX of each kind, and the number of the others."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {}
@@ -112,7 +112,7 @@ class ArchiveDamage:
             self._found[kind].append(finding)
 
     def said(self) -> Iterator[str]:
-        """Word the findings, a sentence each."""
+        """Return the problems, one sentence each."""
         for kind, found in self._found.items():
             yield from found
             if self._counts[kind] > len(found):
@@ -120,7 +120,7 @@ class ArchiveDamage:
 
 
 def _chain(root: Path, damage: ArchiveDamage) -> State:
-    """Follow the chain through all manifests that are there. Raises LogError where there is nothing to go on from."""
+    """Follow the chain through all existing manifests. Raises LogError if there is nothing to start from."""
     state = manifests.opened(root)
     before: str | None = None
     last = None
@@ -144,7 +144,7 @@ def _changed(root: Path) -> ArchiveBusy:
 
 
 class _Partition:
-    """The check of one partition."""
+    """Checks one partition."""
 
     def __init__(self, root: Path, state: State, partition: int, damage: ArchiveDamage) -> None:
         self._root, self._state, self._partition, self._damage = root, state, partition, damage
@@ -158,7 +158,7 @@ class _Partition:
         self._marks = marks_of(state, partition)
 
     def run(self) -> Iterator[int]:
-        """Check it; yields the bytes of each segment that was read."""
+        """Run the check; yield the size in bytes of each segment after it was read."""
         for segment in self._state.of_partition(self._partition):
             if self._file(segment):
                 self._segment(segment)
@@ -171,7 +171,7 @@ class _Partition:
             self._damage.note("running numbers", said)
 
     def _file(self, segment: Segment) -> bool:
-        """Whether the file is what its manifest says."""
+        """Return whether the file is the one in its manifest."""
         path = self._root / segment.path
         try:
             sha256 = files.sha256_of(path)
@@ -189,7 +189,7 @@ class _Partition:
         return True
 
     def _segment(self, segment: Segment) -> None:
-        """Look at the records: their offsets, and the groups' numbers."""
+        """Check the records' offsets and the groups' sequence numbers."""
         position, count = segment.start, 0
         try:
             path, columns = self._root / segment.path, _COLUMNS if self._marks is None else SCHEMA.names
@@ -212,7 +212,7 @@ class _Partition:
             self._damage.note("files", said)
 
     def _numbers(self, batch: pa.RecordBatch) -> None:
-        """Look at the groups' numbers. Tombstones say nothing, and strangers' records."""
+        """Check the groups' sequence numbers. Tombstones and foreign records have none."""
         if self._marks is None:
             batch = batch.filter(pc.is_valid(batch.column("value")))
             for offset, key, value in zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True):
@@ -244,7 +244,7 @@ class _Partition:
 
 
 async def _compare(root: Path, state: State, log: EventLog, damage: ArchiveDamage, watch: Watch) -> int:
-    """Look for each record of the log in the archive, as far as that reaches; returns how many there were."""
+    """Look up each record of the log in the archive, up to where that ends; return the number of records."""
     ours, theirs = state.log, archived_log(log)
     if (ours.identity, ours.partitions) != (theirs.identity, theirs.partitions):
         raise LogMismatch(

@@ -1,7 +1,7 @@
-"""pyarrow without pandas, which it would import at the first list that is given to it: a second, and 60 MB.
+"""Import pyarrow without pandas, which it would load when first given a list: a second, and 60 MB.
 
-That is where pandas is installed, as beside PySpark; nothing here needs it. What has imported it already goes on as
-before, and whoever asks pyarrow for a data frame later gets one.
+That matters where pandas is installed, as beside PySpark; nothing here needs it. Code that has already imported pandas
+is unaffected, and a later request to pyarrow for a data frame still works.
 """
 
 import sys
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 class _NoPandas:
-    """Finds no pandas."""
+    """An import finder that reports pandas as missing."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
@@ -21,7 +21,7 @@ class _NoPandas:
 
 
 def leave_pandas_out() -> None:
-    """Have pyarrow look for pandas now, once for all of this process, and find none."""
+    """Make pyarrow look for pandas now, once for this process, and not find it."""
     sys.meta_path.insert(0, _NoPandas)
     try:
         pa.array([None])

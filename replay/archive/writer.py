@@ -1,8 +1,8 @@
-"""Records of one partition, in the order of their offsets, into segments; the same for both engines.
+"""Write records of one partition, in offset order, into segments; both engines use this.
 
-A segment ends when it is large enough, or its day is over. A partition's days never go back: a record whose clock was
-behind stands in the day of the record before it, and none is in a day after tomorrow, whatever its clock said. So the
-days of a partition are ranges of its offsets.
+A segment ends when it is large enough, or when its day is over. A partition's days never go back: a record whose clock
+was behind is put in the day of the record before it, and no record is put in a day after tomorrow, whatever its clock
+said. So each day of a partition is a range of offsets.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class PartitionWriter:
-    """Takes a partition's records from an offset on, and gives segments as they are finished.
+    """Takes a partition's records from an offset on, and returns segments as they are finished.
 
-    `day`: that of the partition's last segment; `now_ms`: wall clock.
+    `day`: the day of the partition's last segment; `now_ms`: wall clock.
     """
 
     def __init__(
@@ -42,12 +42,13 @@ class PartitionWriter:
         self._tomorrow = now_ms // DAY_MS + 1
         self._day = 0 if day is None else day_number(day)
         self._start = start
-        """The offset that the segment stands for which is begun, or will be next."""
+        """The first offset that the current or next segment covers."""
         self._next = start
         self._open: SegmentWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Segment]:
-        """Take records; those before the next offset are there already. Raises LogDamaged if the order is broken."""
+        """Add records; those before the next offset are skipped as duplicates. Raises LogDamaged if they are out of
+        order."""
         offsets = batch.column("offset")
         if batch.num_rows and offsets[0].as_py() < self._next:
             batch = batch.filter(pc.greater_equal(offsets, self._next))
@@ -73,7 +74,7 @@ class PartitionWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove what was begun and not finished."""
+        """Remove an unfinished segment."""
         if self._open is not None:
             self._open.abandon()
 
@@ -103,7 +104,7 @@ class PartitionWriter:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into pieces of a row group's size or so: rows are few where records are large."""
+    """Split a batch into pieces of about a row group's size: fewer rows if records are large."""
     rows = max(1, batch.num_rows * ROW_GROUP_BYTES // max(batch.nbytes, ROW_GROUP_BYTES))
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)

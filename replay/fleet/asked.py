@@ -1,4 +1,4 @@
-"""The values of options: which engine, what is counted by, in which order."""
+"""The values of options: engine, what causes are counted by, sort order."""
 
 from enum import StrEnum, unique
 
@@ -12,7 +12,7 @@ class EngineName(StrEnum):
 
 @unique
 class By(StrEnum):
-    """The things that `causes` counts by: kinds of incidents, or what started the rebalances."""
+    """Whether `causes` counts kinds of incidents, or what started the rebalances."""
 
     KIND = "kind"
     TRIGGER = "trigger"

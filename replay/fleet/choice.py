@@ -1,6 +1,6 @@
-"""Which engine builds or archives, and why; and whether the extra, Spark and Java are installed.
+"""Choose the engine for a build or the archiver, with the reason; check that the extra, Spark and Java are installed.
 
-Java is looked for before Spark is started, whose own error is a page long.
+Java is checked before Spark is started, whose own error is a page long.
 """
 
 import importlib.util
@@ -20,14 +20,14 @@ from muster.replay.text.grammar import size_text
 JAVA_VERSIONS: Final = (17, 21)
 
 LOCAL_BYTES_MAX: Final = 300 * 1024 * 1024
-"""Up to here this process has folded before Spark's workers have begun, or soon after."""
+"""Up to this size this process has finished folding before, or soon after, Spark's workers have started."""
 
 LOCAL_RECORDS_MAX: Final = 5_000_000
-"""Up to here this process archives in some minutes, and Spark's start is not worth its time."""
+"""Up to this number this process archives in a few minutes, so that Spark is not worth its start."""
 
 
 def check_needs(*names: str) -> None:
-    """End the command unless these packages of the extra are there; without names all that a build needs."""
+    """End the command unless these packages of the extra are installed; by default all that a build needs."""
     missing = [name for name in names or ("pyarrow", "duckdb") if importlib.util.find_spec(name) is None]
     if missing:
         fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout", CANNOT_READ)
@@ -38,7 +38,7 @@ class NoJava(Exception):
 
 
 def java_version() -> int:
-    """The major version of the Java that Spark will take. Raises NoJava."""
+    """The major version of the Java that Spark will use. Raises NoJava."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     wanted = " or ".join(map(str, JAVA_VERSIONS))
@@ -67,17 +67,17 @@ class EngineChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoSpark(Exception):
-    """Spark was asked for and cannot run; the message says what is missing and how to get it."""
+    """Spark was requested and cannot run; the message says what is missing and how to get it."""
 
 
 def choose_builder(asked: EngineName, event_bytes: int) -> EngineChoice:
-    """Choose who folds so many bytes of events. Raises NoSpark."""
+    """Choose the engine that folds so many bytes of events. Raises NoSpark."""
     size = f"{size_text(event_bytes)} of events"
     return _choose(asked, size, is_large=event_bytes > LOCAL_BYTES_MAX)
 
 
 def choose_archiver(asked: EngineName, records: int, *, is_topic: bool) -> EngineChoice:
-    """Choose who archives so many records. Raises NoSpark."""
+    """Choose the engine that archives so many records. Raises NoSpark."""
     if asked is EngineName.SPARK and not is_topic:
         raise NoSpark("--engine spark archives a Kafka topic; of this log say --engine local")
     if asked is EngineName.AUTO and not is_topic:

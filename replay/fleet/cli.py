@@ -1,7 +1,7 @@
-"""`muster fleet ...`: a skin, as `replay/cli.py` is. Exit codes are those of `muster replay`.
+"""The options of `muster fleet ...`; no logic of its own. Exit codes are those of `muster replay`.
 
-0 done; 1 what was asked for is not in the tables; 2 something given or needed cannot be used; 3 what could be read was
-archived or folded, and there is more that could not, or `verify` found something.
+0 done; 1 what was asked for is not in the tables; 2 something given or needed cannot be used; 3 part of the input could
+not be archived or folded (the rest was), or `verify` found something.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`muster fleet build`: what the command does, once or again and again. Errors end it with one line, exit code 2."""
+"""Implements `muster fleet build`, once or repeatedly. Errors end it with one line and exit code 2."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_tables(asked: AskedBuild) -> None:
-    """Build once, or again and again until SIGTERM, after which the build in work is ended."""
+    """Build once, or repeatedly until SIGTERM, which lets the current build finish."""
     try:
         security = security_given(asked.kafka_config, os.environ)
         if asked.engine is EngineName.SPARK:
@@ -64,7 +64,7 @@ def build_tables(asked: AskedBuild) -> None:
 
 
 async def _again(asked: AskedBuild, security: KafkaSecurity) -> bool:
-    """Build until SIGTERM comes. Returns whether the last build has met damage."""
+    """Build until SIGTERM. Return whether the last build found damage."""
     assert asked.every_ms is not None
     interval_s = asked.every_ms / 1000
     stopped = asyncio.Event()
@@ -83,7 +83,7 @@ async def _again(asked: AskedBuild, security: KafkaSecurity) -> bool:
 
 
 async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
-    """Build, and say what came of it. Returns whether anything could not be read."""
+    """Build and print the result. Return whether anything could not be read."""
     reason = ""
 
     def engine_for(event_bytes: int) -> Engine:

@@ -1,6 +1,6 @@
-"""A disk without space, told apart from everything else that is wrong: who waits will find room later.
+"""Detect full disks, which are retryable, among all other errors.
 
-Files that were begun are given up here, too: a file is whole or gone.
+Also removes files whose writing failed: a file is complete or absent.
 """
 
 import errno
@@ -19,7 +19,7 @@ from muster.replay.archive.files import NO_ROOM
 COMPRESSION: Final = "zstd"
 
 _IN_WORDS: Final = (*(os.strerror(each) for each in NO_ROOM), "max_temp_directory_size")
-"""The words of DuckDB, whose errors have no number."""
+"""DuckDB's wording of these errors, which have no number."""
 
 
 class NoRoom(Exception):
@@ -32,7 +32,7 @@ class NoMemory(Exception):
 
 @contextmanager
 def needing_room(folder: Path) -> Iterator[None]:
-    """Write something into a folder. Raises NoRoom if its disk is full, or a file may not grow; NoMemory."""
+    """Write into a folder. Raises NoRoom if its disk is full or a file may not grow; NoMemory."""
     try:
         yield
     except OSError as error:
@@ -51,18 +51,18 @@ def needing_room(folder: Path) -> Iterator[None]:
 
 
 def is_no_room(error: Exception) -> bool:
-    """Whether an error of DuckDB says that the disk is full, as it does too where it has too little memory then."""
+    """Return whether a DuckDB error means a full disk; DuckDB reports one as lack of memory, too."""
     return _is_duckdbs(error, "Error") and any(each in str(error) for each in _IN_WORDS)
 
 
 def _is_duckdbs(error: Exception, kind: str) -> bool:
-    """Whether it is an error of DuckDB of this kind. Spark's workers do not load that: it has 30 MB."""
+    """Return whether it is a DuckDB error of this kind. Does not import DuckDB, which Spark's workers skip (30 MB)."""
     duckdb = sys.modules.get("duckdb")
     return duckdb is not None and isinstance(error, getattr(duckdb, kind))
 
 
 def first_line(error: Exception) -> str:
-    """The words of an error of DuckDB, without the query that it quotes below."""
+    """The message of a DuckDB error, without the query quoted below it."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -72,12 +72,12 @@ def _no_room(folder: Path, why: str) -> NoRoom:
 
 @contextmanager
 def new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
-    """Write a Parquet file; it is gone if anything is raised."""
+    """Write a Parquet file; it is removed if anything is raised."""
     writer = pq.ParquetWriter(path, schema, compression=COMPRESSION)
     try:
         yield writer
         writer.close()
     except BaseException:
-        writer.is_open = False  # else it is closed when it is collected, and fails again
+        writer.is_open = False  # else it is closed again when garbage-collected, and fails again
         path.unlink(missing_ok=True)
         raise

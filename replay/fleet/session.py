@@ -1,10 +1,10 @@
-"""The Spark session: made here alone; and Spark's errors in a line.
+"""The Spark session, which only this module creates; and Spark's errors in one line.
 
-Whatever the user has set stands: by `spark-submit`, which has started this process then and has the master, in
-`spark-defaults.conf`, by `PYSPARK_SUBMIT_ARGS`. What is set here is what nobody has.
+The user's settings take precedence: those of `spark-submit` (which then started this process, and sets the master), of
+`spark-defaults.conf`, and of `PYSPARK_SUBMIT_ARGS`. This module only sets what the user has not.
 
-Spark's own log is for those who ask for it (`--verbose`): else the JVM that is started here writes it nowhere, and that
-of `spark-submit` is silent from the session on.
+Spark's own log is only shown with `--verbose`: otherwise the JVM that is started here logs nowhere, and that of
+`spark-submit` is silenced once the session exists.
 """
 
 import logging
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WISHES: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-"""Set where the user has not."""
+"""Set unless the user has set them."""
 
 SILENCE: Final = {"spark.log.level": "FATAL"}
-"""The same without --verbose: each error comes back as an exception, too."""
+"""The same without --verbose: every error is raised as an exception, too."""
 
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""A session on this machine alone stays on its loopback."""
+"""A session on this machine alone uses only the loopback interface."""
 
 APP: Final = "muster fleet"
 _SCRIPT: Final = "__main__.py"
-"""The name that spark-submit gives an application without one: its script's."""
+"""The name that spark-submit gives an application without a name: its script's."""
 
 _STOPPED: Final = "on a stopped SparkContext"
-"""The words of a session whose context was stopped while it was made, by whatever."""
+"""The error text for a context that was stopped while the session was being created, for any reason."""
 
 REASON_CHARS: Final = 600
 _IN_MAIN: Final = re.compile(r'^Exception in thread "main" [\w.$]+: ')
@@ -49,31 +49,31 @@ DEAD_WORKER: Final = (
 
 
 class SparkFailed(Exception):
-    """Spark could not do its work; the message is a line with the cause, `__cause__` is Spark's own error."""
+    """Spark could not do its work; the message is one line with the cause, `__cause__` is Spark's own error."""
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process."""
+    """Return whether `spark-submit` started this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = False) -> "SparkSession":
-    """Make the session, or give the one that is there. Raises SparkFailed.
+    """Create the session, or return the existing one. Raises SparkFailed.
 
-    `packages`: Maven coordinates of what the workers need besides; under `spark-submit` its `--packages` has them.
+    `packages`: Maven coordinates of what else the workers need; under `spark-submit` its `--packages` has them.
     """
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 -- a second, and most builds need none
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 -- takes a second, and most builds do not need it
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not verbose:
         _leave_out_tracebacks()
-    if SparkContext._gateway is None:  # noqa: SLF001 -- nothing else tells
+    if SparkContext._gateway is None:  # noqa: SLF001 -- there is no public way to ask
         _start_jvm(master, packages, verbose=verbose)
     given: SparkConf | None = None
     try:
         with in_a_line("Spark does not start"):
-            given = SparkConf()  # what the JVM was told
+            given = SparkConf()  # the JVM's settings
             builder = SparkSession.builder
             for name, value in (WISHES if verbose else WISHES | SILENCE).items():
                 if not given.contains(name):
@@ -90,7 +90,7 @@ def spark_session(master: str, packages: Sequence[str] = (), *, verbose: bool = 
 
 
 def _leave_out_tracebacks() -> None:
-    """Keep what a JVM that dies breaks off from being printed with a traceback; the error itself comes anyway."""
+    """Suppress tracebacks for commands that a dying JVM interrupts; the error itself is raised anyway."""
     from pyspark import accumulators  # noqa: PLC0415 -- as above
 
     for each in vars(accumulators).values():  # one server until Spark 4.0, by TCP and by a Unix socket since 4.1
@@ -100,14 +100,14 @@ def _leave_out_tracebacks() -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """A command that is under way when the JVM dies: py4j logs it to the root logger, with a traceback."""
+    """Filter py4j's log record, with a traceback, for a command that was running when the JVM died."""
     return "py4j" not in record.pathname
 
 
 def told_session(
     say: Callable[[str], None], master: str, packages: Sequence[str] = (), *, verbose: bool = False
 ) -> "SparkSession":
-    """Make the session as `spark_session`, and say where it works, and how long its start took."""
+    """Call `spark_session`, and report where it runs and how long the start took."""
     begun_s = time.monotonic()
     session = spark_session(master, packages, verbose=verbose)
     start_s = time.monotonic() - begun_s
@@ -119,7 +119,7 @@ def told_session(
 
 
 def _start_jvm(master: str, packages: Sequence[str], *, verbose: bool) -> None:
-    """Start it, unless spark-submit has; and have it write nothing."""
+    """Start the JVM, unless spark-submit has, without its output."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
@@ -138,7 +138,7 @@ def _start_jvm(master: str, packages: Sequence[str], *, verbose: bool) -> None:
 
 @contextmanager
 def in_a_line(doing: str, log: IO[bytes] | None = None) -> Iterator[None]:
-    """Raise Spark's errors as SparkFailed. `log`: the words of a JVM that may have ended before it had an exception."""
+    """Raise Spark's errors as SparkFailed. `log`: output of a JVM that may have died before it raised an exception."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 -- an extra
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -151,7 +151,7 @@ def in_a_line(doing: str, log: IO[bytes] | None = None) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """The cause in a line: a worker that has ended, its own exception, or the first line that Spark says."""
+    """The cause in one line: a dead worker, a worker's own exception, or the first line of Spark's message."""
     text = _text_of(error)
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     reason = DEAD_WORKER if _NO_WORKER.search(text) else _raised_by_worker(text) or first
@@ -165,24 +165,24 @@ def _text_of(error: Exception) -> str:
     if java is not None:
         try:
             return str(java.getMessage() or java.toString())
-        except Exception:  # noqa: BLE001 -- the JVM is gone, and can tell no more
+        except Exception:  # noqa: BLE001 -- the JVM is gone, and can report nothing more
             return str(error)
     return str(error)
 
 
 def _raised_by_worker(text: str) -> str | None:
-    """The last line of the last traceback in it: `OSError: ...`."""
+    """The last line of the last traceback in the text: `OSError: ...`."""
     _, begun, rest = text.rpartition("Traceback (most recent call last):\n")
     if not begun:
         return None
     lines = [line for line in rest.splitlines() if line and not line[0].isspace()]
-    if lines and lines[0].startswith(_IN_JAVA) and len(lines) > 1:  # what Java says stands in the line after it
+    if lines and lines[0].startswith(_IN_JAVA) and len(lines) > 1:  # Java's message is in the next line
         return lines[1].removeprefix(": ")
     return lines[0] if lines else None
 
 
 def _last_words(log: IO[bytes]) -> str | None:
-    """The line in which a JVM that has ended says why."""
+    """The line in which a JVM that has ended gives the reason."""
     log.seek(0)
     lines = log.read().decode(errors="replace").splitlines()
     causes = [line.strip() for line in lines if "Exception" in line or "unresolved dependency" in line]

@@ -132,9 +132,9 @@ def _slices(days: Sequence[int], parts: Iterable[Part]) -> Iterator[Sequence[int
 
 
 def _of_days(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int]) -> Iterator[pa.Table]:
-    """The rows of a table for these days; for fewer of them at a time where DuckDB has too little memory.
+    """The rows of a table for these days; for fewer days at a time if DuckDB has too little memory.
 
-    What cannot be made of less may have all that DuckDB finds to be there, most of the machine's. Raises NoMemory.
+    If they cannot be split further, DuckDB may use its default limit, most of the machine's memory. Raises NoMemory.
     """
     try:
         yield _answered(connection, name, days)
@@ -150,7 +150,7 @@ def _of_days(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[in
 
 
 def _with_all_memory(connection: duckdb.DuckDBPyConnection, name: str, days: Sequence[int], ask: Callable[[], T]) -> T:
-    with duckdb.connect() as another:  # `reset` shows this limit, and keeps to the old one
+    with duckdb.connect() as another:  # after `reset` DuckDB reports this limit, but keeps the old one
         ((limit,),) = another.execute("select current_setting('memory_limit')").fetchall()
     connection.execute(f"set memory_limit = '{limit}'")
     try:
@@ -178,7 +178,7 @@ def _touch(connection: duckdb.DuckDBPyConnection, days: Iterable[int]) -> None:
 
 
 def connected(spilled: Path) -> duckdb.DuckDBPyConnection:
-    """A database in memory whose days are those of UTC. `spilled`: where what does not fit there goes."""
+    """Connect to an in-memory database that uses UTC days. `spilled`: folder for what does not fit into memory."""
     config: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(spilled), "threads": 2}
     connection = duckdb.connect(config=config)
     connection.execute("set TimeZone = 'UTC'")
@@ -188,7 +188,7 @@ def connected(spilled: Path) -> duckdb.DuckDBPyConnection:
 def view_tables(
     connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterable[Part], names: Iterable[str]
 ) -> None:
-    """Make a view of each table over its parts; a table without parts is empty."""
+    """Create a view of each table over its parts; a table without parts is empty."""
     by_table: dict[str, list[Path]] = {name: [] for name in names}
     for part in parts:
         if part.table in by_table:
@@ -202,7 +202,7 @@ def view_tables(
 
 
 def _touched(connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterable[Part]) -> set[int]:
-    """The days of these parts' rows, and the days beside them."""
+    """The days of these parts' rows, and the days next to them."""
     found: set[int] = set()
     for part in parts:
         if part.table in TOUCHING:
@@ -216,7 +216,7 @@ def _touched(connection: duckdb.DuckDBPyConnection, folder: Path, parts: Iterabl
 
 
 def _dates(days: Iterable[int]) -> list[str]:
-    """The days as DuckDB reads them."""
+    """The days in a form that DuckDB can read."""
     return [str(each) for each in pa.array(sorted(days), pa.int32()).cast(pa.date32()).to_pylist()]
 
 

@@ -1,6 +1,6 @@
-"""A rebalance, an incident, a time without a coordinator, a record that cannot be read -> a row of its table. Pure.
+"""Rows of rebalances, incidents, times without a coordinator and unreadable records. Pure.
 
-Numbers and times are as columns have them: microseconds since 1970, days since 1970, names of members.
+Values have the form of their columns: microseconds since 1970, days since 1970, names of members.
 """
 
 from collections.abc import Iterator
@@ -21,30 +21,30 @@ Row: TypeAlias = tuple[object, ...]
 
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
-"""The years that can be written, 1 to 9999."""
+"""The range of years that can be written, 1 to 9999."""
 
 FIRST_DAY: Final = _FIRST_MS // DAY_MS
 LAST_DAY: Final = _LAST_MS // DAY_MS
 
 
 def micros(wall_ms: int) -> int:
-    """The microseconds of a wall clock in ms; beyond the years that can be written, the nearest that can be."""
+    """Convert wall clock ms to microseconds, clamped to the years that can be written."""
     return min(max(wall_ms, _FIRST_MS), _LAST_MS) * 1_000
 
 
 def micros_of(at: Instant | None) -> int | None:
-    """The microseconds of an instant."""
+    """Convert an instant to microseconds."""
     return None if at is None else wall_ms_of(at) * 1_000
 
 
 def day_of(wall_ms: int) -> int:
-    """The UTC day of a wall clock in ms, counted from 1970."""
+    """Convert wall clock ms to the UTC day, counted from 1970."""
     return micros(wall_ms) // (DAY_MS * 1_000)
 
 
 def name_of(member: Member | MemberRef) -> str:
-    """The member's name for administrators: its instance id, or its member id; of a client that is no member, its
-    client id."""
+    """The member's name for administrators: its instance id, or else its member id; for a client that is not a member,
+    its client id."""
     return member.group_instance_id or member.member_id or member.client_id
 
 
@@ -118,7 +118,7 @@ def _phases(told: Rebalance) -> Row:
 
 
 def _waited_for(told: Rebalance) -> Iterator[MemberRef]:
-    """The members that were given up when the join phase ended, and static ones that it did without."""
+    """The members dropped when the join phase ended, static ones that it ended without, and those still awaited."""
     phase = told.join_phase
     for occurrence in (*told.folded, *phase.dropped):
         if occurrence.cause in _SILENT and occurrence.at == phase.ended_at:
@@ -146,7 +146,7 @@ def _movement(told: Rebalance) -> Row:
 
 
 def incident_row(told: Incident, log_partition: int) -> Row:
-    """The row of an incident. What it is told by, sentence for sentence, `muster replay why` has."""
+    """The row of an incident. The full explanation, sentence by sentence, is in `muster replay why`."""
     cost = told.cost
     started_ms = wall_ms_of(told.started_at)
     return (
@@ -196,6 +196,6 @@ def downtime_row(group_id: GroupId, away: Away, log_partition: int) -> Row:
 
 
 def quarantine_row(topic: str, broken: Broken, group_id: GroupId | None) -> Row:
-    """The row of a record. `group_id`: None of one that concerns its whole partition."""
+    """The row of an unreadable record. `group_id`: None if it concerns the whole partition."""
     at = broken.position
     return (topic, at.partition, at.offset, micros(at.timestamp_ms), group_id, broken.kind.value, broken.reason)
