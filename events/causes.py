@@ -1,8 +1,8 @@
 """The causes of events: one closed enumeration, used by the rules, the log, the replay tool and the fleet.
 
-A rebalance has one *trigger*, and any number of causes that were folded into it while it ran. Causes outside
-`TRIGGERS` start nothing: they say how a phase went, what was refused, and what did not cause a rebalance.
-The texts are written for people who read a postmortem; `{member}` stands for the one who acted.
+A rebalance has one *trigger*, and any number of causes that were folded into it while it ran. Causes outside `TRIGGERS`
+start nothing: they explain how a phase proceeded, what was refused, and what did not cause a rebalance. The texts are
+for readers of a postmortem; `{member}` stands for the member that acted.
 """
 
 from enum import StrEnum, unique
@@ -10,9 +10,9 @@ from enum import StrEnum, unique
 
 @unique
 class Cause(StrEnum):
-    """The cause of a transition. The values stand in logs for ever: never change one."""
+    """The cause of a transition. The values stay in logs forever: never change one."""
 
-    # What starts a rebalance (catalogue RS2 to RS11), or is folded into a running one.
+    # Triggers of a rebalance (catalogue RS2 to RS11); also folded into a running one.
     NEW_DYNAMIC_MEMBER = "new-dynamic-member"
     NEW_STATIC_MEMBER = "new-static-member"
     METADATA_CHANGED = "metadata-changed"
@@ -26,7 +26,7 @@ class Cause(StrEnum):
     PENDING_MEMBER_LEFT = "pending-member-left"
     ASSIGNMENT_NOT_STORED = "assignment-not-stored"
     OVER_CAPACITY = "over-capacity"
-    # The same, beyond Kafka.
+    # Triggers that Kafka does not have.
     REGISTRATION_COMPLETE = "registration-complete"
     REGISTRATION_TIMED_OUT = "registration-timed-out"
     EXPANSION_DELAY_ELAPSED = "expansion-delay-elapsed"
@@ -41,7 +41,7 @@ class Cause(StrEnum):
     GROUP_RELEASED = "group-released"
     PARTITIONS_UNASSIGNED = "partitions-unassigned"
 
-    # How a running rebalance goes on.
+    # Progress of a running rebalance.
     REJOINED = "rejoined"
     STATIC_REPLACEMENT_DURING_JOIN = "static-replacement-during-join"
     NOT_REJOINED = "not-rejoined"
@@ -51,7 +51,7 @@ class Cause(StrEnum):
     INITIAL_DELAY_ELAPSED = "initial-delay-elapsed"
     ASSIGNMENT_RECEIVED = "assignment-received"
 
-    # What did not cause a rebalance.
+    # Changes that caused no rebalance.
     STATIC_RESTART_ABSORBED = "static-restart-absorbed"
     LEARNER_ADMITTED = "learner-admitted"
     STANDBY_ADMITTED = "standby-admitted"
@@ -60,20 +60,20 @@ class Cause(StrEnum):
     INACTIVE_MEMBER_REJOINED = "held-member-rejoined"
     PARTITIONS_ASSIGNED = "partitions-assigned"
 
-    # What was planned.
+    # Plans of an administrator.
     INSTANCES_REGISTERED = "instances-registered"
     REGISTRATION_WITHDRAWN = "registration-withdrawn"
     MEMBERS_RETIRED = "members-retired"
     ROLES_ASSIGNED = "roles-assigned"
 
-    # The life of the group.
+    # The lifecycle of the group.
     GROUP_CREATED = "group-created"
     GROUP_DELETED = "group-deleted"
     GROUP_EXPIRED = "group-expired"
     GROUP_REPAIRED = "group-repaired"
     OFFSETS_FOUND = "offsets-found"
 
-    # What was refused.
+    # Refusals.
     GROUP_FULL = "group-full"
     PROTOCOL_MISMATCH = "protocol-mismatch"
     SESSION_TIMEOUT_REFUSED = "session-timeout-refused"
@@ -82,7 +82,7 @@ class Cause(StrEnum):
     INSTANCE_FENCED = "instance-fenced"
     INSTANCE_DUEL = "instance-duel"
 
-    # What the log asked for.
+    # Repairs of the log.
     RECORD_OVERWRITTEN = "record-overwritten"
 
     UNKNOWN = "unknown"
@@ -109,7 +109,7 @@ KAFKAS_TRIGGERS = frozenset(
 """The causes that start a rebalance in Kafka's coordinator (RS14)."""
 
 REFUSED_WITHOUT_GROUP = frozenset({Cause.SESSION_TIMEOUT_REFUSED, Cause.METADATA_TOO_LARGE})
-"""The causes of refusals before the group is looked up: one that is not there is made for them, and deleted."""
+"""Refusals before the group is looked up: a group that does not exist is created for the event, and deleted again."""
 
 PLANNED_TRIGGERS = frozenset(
     {
@@ -129,7 +129,7 @@ PLANNED_TRIGGERS = frozenset(
         Cause.PARTITIONS_UNASSIGNED,
     }
 )
-"""The causes beyond Kafka that start a rebalance: an administrator planned it, asked for it, or configured it."""
+"""Triggers beyond Kafka's: an administrator planned, requested or configured the rebalance."""
 
 TRIGGERS = KAFKAS_TRIGGERS | PLANNED_TRIGGERS
 

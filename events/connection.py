@@ -1,9 +1,7 @@
-"""The connection that a member last spoke on, and how it ended: evidence of what became of its process.
+"""The connection that a member last used, and how it ended: evidence of what happened to its process.
 
-What belongs here: what events record of a connection. What it must not know: sockets.
-
-A process that ends closes its connections at once, whether it was stopped or killed. A machine that loses its power, or
-a network that is cut, closes none. A client that polled too late comes back on the connection that it has.
+A process that ends closes its connections immediately, whether it was stopped or killed. A machine that loses power, or
+a network that is cut, closes none. A client that polled too late comes back on the same connection.
 """
 
 from enum import StrEnum, unique
@@ -13,26 +11,26 @@ import msgspec
 
 @unique
 class ConnectionEnd(StrEnum):
-    """How a connection ended. The values stay in logs for ever: never change one."""
+    """How a connection ended. The values stay in logs forever: never change one."""
 
     CLOSED = "closed"
     """The client's side closed it (FIN)."""
     RESET = "reset"
     """The client's side reset it (RST), as when a process ends without having read everything."""
     TIMED_OUT = "timed-out"
-    """The operating system gave it up, since the client's side acknowledged nothing."""
+    """The operating system closed it because the client's side acknowledged nothing."""
     CLOSED_BY_COORDINATOR = "closed-by-coordinator"
-    """We closed it: it was idle, over a limit, broke the protocol, or its broker was lost."""
+    """We closed it: it was idle, over a limit, violated the protocol, or its broker was lost."""
     UNKNOWN = "unknown"
-    """It led to another process of Muster, which was lost; or a newer version wrote another value."""
+    """It led to another Muster process, which was lost; or a newer version wrote another value."""
 
 
 class LastConnection(msgspec.Struct, frozen=True, kw_only=True):
-    """The connection on which a member's last request came. Times are wall clock in ms.
+    """The connection of a member's last request. Times are wall clock in ms.
 
-    `connection_id`: unique among the connections of one owner_epoch. `edge`: the node id of the process of Muster that
-    the client was connected to, where that is not the owner. `received_ms`: when the last request came on it, of
-    whichever member. `end`, `ended_ms`: None while it is open.
+    `connection_id`: unique among the connections of one owner_epoch. `edge`: the node id of the Muster process that the
+    client was connected to, if that is not the owner. `received_ms`: when the last request arrived on it, from any
+    member. `end`, `ended_ms`: None while it is open.
     """
 
     connection_id: int
@@ -42,6 +40,6 @@ class LastConnection(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int | None = None
 
     def shifted(self, by_ms: int) -> "LastConnection":
-        """Return the same with all times moved."""
+        """Return a copy with all times shifted."""
         ended_ms = None if self.ended_ms is None else self.ended_ms + by_ms
         return msgspec.structs.replace(self, received_ms=self.received_ms + by_ms, ended_ms=ended_ms)

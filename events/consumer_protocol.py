@@ -1,11 +1,11 @@
-"""Decoding the subscriptions and assignments of protocol type `consumer`, the only opaque fields that we decode.
+"""Decodes the subscriptions and assignments of protocol type `consumer`, the only opaque fields that we decode.
 
-They are shown to people, and tell, as in Kafka, whether a group subscribes a topic whose offsets are to be deleted
-(S17). Bytes that cannot be decoded are None, and no error (known bug R16).
+They are displayed, and, as in Kafka, tell whether a group subscribes to a topic whose offsets are to be deleted (S17).
+Bytes that cannot be decoded give None, not an error (known bug R16).
 
-Both messages begin with a version of 16 bits. All versions begin with the fields of version 0, and those are all that
-the coordinator wants, so everything is read as version 0, as in Kafka (S17): later fields, unknown versions and fields
-that a client forgot are no obstacle. To explain rebalances the partitions that members own are read, too (version 1).
+Both messages begin with a 16-bit version. All versions begin with the fields of version 0, which are all that the
+coordinator needs, so everything is read as version 0, as in Kafka (S17): later fields, unknown versions and fields that
+a client omitted do not matter. To explain rebalances, the partitions that members own are read, too (version 1).
 """
 
 import io
@@ -29,10 +29,10 @@ from kio.static.primitive import i32
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 TOPICS_LOOKED_AT_MAX = 50_000
-"""The topics that are read of a group's subscriptions together: some 10 ms of work."""
+"""How many topics are read of all subscriptions of a group together: about 10 ms of work."""
 
 KINDS_MAX = 4
-"""The lists of equal length that are remembered, so that equal ones are read once; more would cost comparisons."""
+"""How many lists of equal length are remembered, so that equal ones are read once; more would cost comparisons."""
 
 _VERSION_0 = b"\x00\x00"
 _COUNT = Struct(">i")
@@ -50,11 +50,11 @@ _Decoded = TypeVar("_Decoded")
 
 REMEMBERED_MAX = 1_024
 REMEMBERED_BYTES_MAX = 1_024
-"""The messages that are remembered, so that equal ones are decoded once: a history repeats few of them very often."""
+"""The messages that are cached, so that equal ones are decoded once: a history repeats few of them very often."""
 
 
 def _remembering(decode: Callable[[bytes], _Decoded]) -> Callable[[bytes], _Decoded]:
-    """The same function, which remembers its last answers to short messages."""
+    """Return the same function with a cache for short messages."""
     remembered = lru_cache(maxsize=REMEMBERED_MAX)(decode)
 
     @wraps(decode)
@@ -66,16 +66,16 @@ def _remembering(decode: Callable[[bytes], _Decoded]) -> Callable[[bytes], _Deco
 
 @_remembering
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Decode the topics of a ConsumerProtocolSubscription; None when the bytes are none."""
+    """Decode the topics of a ConsumerProtocolSubscription; None if the bytes are not one."""
     listed = _listed_topics(metadata)
     return None if listed is None else frozenset(listed)
 
 
 @_remembering
 def owned_partitions(metadata: bytes) -> frozenset[tuple[str, int]] | None:
-    """Decode the (topic, partition) pairs that a member says it has (KIP-429); None if it says nothing of it.
+    """Decode the (topic, partition) pairs that a member reports as owned (KIP-429); None if it reports none.
 
-    They are in subscriptions of version 1 and later.
+    Subscriptions have them from version 1 on.
     """
     if int.from_bytes(metadata[: len(_VERSION_0)], signed=True) < 1:
         return None
@@ -88,7 +88,7 @@ def owned_partitions(metadata: bytes) -> frozenset[tuple[str, int]] | None:
 def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_LOOKED_AT_MAX) -> frozenset[str] | None:
     """Decode the topics of all subscriptions; None if one cannot be decoded, or if they have more than `topics_max`.
 
-    A list of topics that several members subscribe, as in most groups, is read and counted once.
+    A list of topics that several members share, as in most groups, is read and counted once.
     """
     topics: set[str] = set()
     read: defaultdict[bytes, deque[bytes]] = defaultdict(lambda: deque(maxlen=KINDS_MAX))  # by their counts
@@ -113,7 +113,9 @@ def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_L
 
 @_remembering
 def _listed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """Decode the topics as they are listed; None when the bytes are none. A takeover asks for those of many groups."""
+    """Decode the topics in their order; None if the bytes are no subscription. A takeover needs those of many
+    groups.
+    """
     subscription = _read(_read_subscription, metadata)
     return None if subscription is None else tuple(subscription.topics)
 
@@ -123,7 +125,7 @@ def _end_of_topics(listed: Sequence[str]) -> int:
 
 
 def _has_user_data(metadata: bytes, at: int) -> bool:
-    """Whether the rest of a subscription's fields are there, as the reader wants them."""
+    """Return whether the rest of a subscription's fields is present, as the reader expects it."""
     if len(metadata) < at + _COUNT.size:
         return False
     size: int = _COUNT.unpack_from(metadata, at)[0]
@@ -132,9 +134,9 @@ def _has_user_data(metadata: bytes, at: int) -> bool:
 
 @_remembering
 def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
-    """Decode the (topic, partition) pairs of a ConsumerProtocolAssignment, sorted; None when the bytes are none.
+    """Decode the (topic, partition) pairs of a ConsumerProtocolAssignment, sorted; None if the bytes are not one.
 
-    No bytes at all are no partitions: a member that the leader left out gets them.
+    Empty bytes are no partitions: members that the leader left out get them.
     """
     if not assignment:
         return ()
@@ -153,7 +155,9 @@ def _read(reader: Reader[_Message], data: bytes) -> _Message | None:
 
 
 def _has_null_array(message: object) -> bool:
-    """Whether an array has the count -1, which is None to kio; Kafka's own reader refuses it, as none may be null."""
+    """Return whether an array has the count -1, which kio reads as None; Kafka's reader refuses it: none is
+    nullable.
+    """
     match message:
         case ConsumerProtocolSubscription(topics=topics):
             return _is_null(topics)
@@ -176,7 +180,7 @@ def encode_subscription(topics: Iterable[str]) -> bytes:
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """Encode a ConsumerProtocolAssignment of version 0: topics, and the numbers of their partitions."""
+    """Encode a ConsumerProtocolAssignment of version 0: topics with their partition numbers."""
     assigned = tuple(
         TopicPartition(topic=TopicName(topic), partitions=tuple(i32(number) for number in numbers))
         for topic, numbers in partitions.items()

@@ -1,7 +1,6 @@
 """Finds which records of a quarantined group can be read, and which cannot. Pure.
 
-What belongs here: finding a quarantined group's records, and telling the last ones that are broken from the others.
-What is made of them is the coordinator's (`coordinator/group/repair.py`).
+`coordinator/group/repair.py` repairs the group with the result.
 
     survey = DamageSurvey(projector)
     for chunk in chunks:  # the same that the projector was fed
@@ -22,7 +21,7 @@ from muster.events.state import Group
 
 
 class BrokenEntity(msgspec.Struct, frozen=True, kw_only=True):
-    """An entity of a group whose value cannot be read. `entity_id`: of a member or an instance; else empty."""
+    """An entity of a group whose value cannot be read. `entity_id` names a member or an instance; else it is empty."""
 
     kind: EntityKind
     entity_id: str
@@ -31,9 +30,10 @@ class BrokenEntity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """A quarantined group. `group`: as what can be read makes it, None if nothing can; its own record may be broken.
+    """A quarantined group. `group`: built from the readable records, None if there are none; its own record may be
+    broken.
 
-    `keys`: of every value that is left of the group, the group's own at the end.
+    `keys`: those of all values left of the group, the group's own last.
     """
 
     group_id: GroupId
@@ -44,26 +44,26 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_image_known(self) -> bool:
-        """Whether the group's own record (generation, protocol) can be read."""
+        """True if the group's own record (generation, protocol) can be read."""
         return self.group is not None and not any(each.kind is EntityKind.GROUP for each in self.broken)
 
 
 class DamageSurvey:
-    """A reading of the log that keeps the last records of the quarantined groups."""
+    """Reads the log and keeps the last records of the quarantined groups."""
 
     def __init__(self, projector: Projector) -> None:
         self._projector = projector
         self._last: dict[GroupId, dict[bytes, StoredRecord]] = {group_id: {} for group_id in projector.quarantined}
 
     def read(self, chunk: Iterable[StoredRecord]) -> None:
-        """Take in the next records, in offset order."""
+        """Process the next records, in offset order."""
         for record in chunk:
             if record.is_foreign:
                 continue
             try:
                 entity = entity_of(record)
             except UndecodableKey:
-                continue  # it has a tombstone, or the projector would have stopped there
+                continue  # it has a tombstone; otherwise the projector would have stopped there
             of_group = self._last.get(GroupId(entity.group_id))
             if of_group is None or entity.kind is EntityKind.PARTITION:
                 continue
@@ -71,7 +71,7 @@ class DamageSurvey:
             if record.value is not None:
                 of_group[record.key] = record
             elif entity.kind is EntityKind.GROUP:
-                of_group.clear()  # leftovers of an earlier life
+                of_group.clear()  # left over from an earlier incarnation
 
     def damages(self) -> dict[GroupId, Damage]:
         """Return the damage of each quarantined group."""

@@ -1,7 +1,6 @@
-"""The events: one class per type, named in the past tense, each with an Avro schema of the same name.
+"""The events: one class per type, named in the past tense, each with an Avro schema of the same name in `schemas/v*/`.
 
-What belongs here: the typed form of `schemas/v*/`. `evolve.py` applies an event to a group, `avro/codec.py`
-encodes it, `keys.py` has its key.
+`evolve.py` applies an event to a group, `avro/codec.py` encodes it, `keys.py` has its key.
 
 Every event carries the whole new value of its entity (no deltas, since the topic is compacted) and why it happened. A
 transition is the events of one decision; it ends with an event on the group's own key, so that the highest `seq`
@@ -18,7 +17,7 @@ from muster.events.state import GroupConfig, GroupImage, HandedOutId, Member, Re
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an event happened: its cause, and the request or the member behind it. See schemas/v6 for each field."""
+    """Why an event happened: its cause, and the request or the member behind it. schemas/v6 documents each field."""
 
     cause: Cause
     member_id: MemberId | None = None
@@ -34,11 +33,11 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     parked_ms: int = 0
     uptime_ms: int | None = None
     connection_id: int | None = None
-    """The connection that the request came on, unique within one owner_epoch; None for a timer, or before level 6."""
+    """The connection that the request came on, unique within one owner_epoch; None for a timer, or below level 6."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a group; (group_id, incarnation, seq) identifies it for ever."""
+    """An event of a group; (group_id, incarnation, seq) identifies it forever."""
 
     group_id: GroupId
     incarnation: int
@@ -57,24 +56,25 @@ class GroupCreated(GroupEvent, frozen=True, kw_only=True):
 
 
 class GroupAdvanced(GroupEvent, frozen=True, kw_only=True):
-    """The transition changed members, registrations or configs alone."""
+    """Ends a transition that changed only members, registrations or configs."""
 
     why: Why
 
 
 class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
-    """The join phase began; `why.cause` is the trigger."""
+    """The join phase began; `why.cause` is what triggered it."""
 
     timeout_ms: int
     why: Why
 
 
 class JoinPhaseCompleted(GroupEvent, frozen=True, kw_only=True):
-    """The next generation began; `absent` static members are in it although they did not rejoin.
+    """The next generation began. The static members in `absent` are part of it although they did not rejoin.
 
-    `absent_seen_ms`: their last signs of life, None for one not heard from since a takeover. `handed_out_ids`: the
-    ids that the phase waited for, 16 at most, and how many more. `returned`: the members that had been removed for
-    their silence and were heard from again since the phase before, as many.
+    `absent_seen_ms`: when each of them was last heard from, None if not since a takeover. `handed_out_ids`: the member
+    ids that the phase waited for, 16 at most; `handed_out_ids_more` counts the rest. `returned`: members that were
+    removed because they had gone silent, and were heard from again since the previous phase; limited and counted the
+    same way.
     """
 
     absent: tuple[MemberId, ...]
@@ -92,7 +92,7 @@ class GroupStabilized(GroupEvent, frozen=True, kw_only=True):
 
 
 class GroupEmptied(GroupEvent, frozen=True, kw_only=True):
-    """The join phase ended without a member. `handed_out_ids`: as of JoinPhaseCompleted."""
+    """The join phase ended without a member. `handed_out_ids`: as in JoinPhaseCompleted."""
 
     handed_out_ids: tuple[HandedOutId, ...] = ()
     handed_out_ids_more: int = 0
@@ -100,7 +100,7 @@ class GroupEmptied(GroupEvent, frozen=True, kw_only=True):
 
 
 class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
-    """A tombstone of the group's key follows in the same batch. `retention_ms`: of an expired group."""
+    """A tombstone of the group's key follows in the same batch. `retention_ms` is set if the group expired."""
 
     empty_since_ms: int | None = None
     retention_ms: int | None = None
@@ -108,9 +108,9 @@ class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
 
 
 class JoinRefused(GroupEvent, frozen=True, kw_only=True):
-    """A join was refused. `protocol_type`, `offered_protocols` (names, 16 at most), `session_timeout_ms`: what it had.
+    """A join was refused. The event keeps its protocol type, protocol names (16 at most) and session timeout.
 
-    A group that is not there is made for it, and deleted at once.
+    If the group does not exist, it is created for this event and deleted immediately.
     """
 
     error_code: int
@@ -122,7 +122,7 @@ class JoinRefused(GroupEvent, frozen=True, kw_only=True):
 
 
 class MemberFenced(GroupEvent, frozen=True, kw_only=True):
-    """A request was fenced, since another process has its instance id; the event names both."""
+    """A request was fenced because another process has its instance id; the event names both."""
 
     error_code: int
     current_member_id: MemberId | None
@@ -135,7 +135,8 @@ class MemberFenced(GroupEvent, frozen=True, kw_only=True):
 class MemberEvent(Event, frozen=True, kw_only=True):
     """An event on a member's key: the instance id of a static member, the member id of a dynamic one.
 
-    All have `last_seen_ms`, and whether this owner has `heard` that sign of life; if not, it is the takeover's time.
+    All carry `last_seen_ms`. `heard` is True if this owner itself heard from the member then; otherwise the time is
+    that of the takeover.
     """
 
     member: Member
@@ -149,7 +150,7 @@ class MemberJoined(MemberEvent, frozen=True, kw_only=True):
 
 
 class MemberRejoined(MemberEvent, frozen=True, kw_only=True):
-    """`last_connection`: the one that the member spoke on before; None: it was the same, or is not known."""
+    """`last_connection`: the connection that the member used before; None: the same one, or unknown."""
 
     last_seen_ms: int
     longest_silence_ms: int
@@ -159,9 +160,9 @@ class MemberRejoined(MemberEvent, frozen=True, kw_only=True):
 
 
 class StaticMemberReplaced(MemberEvent, frozen=True, kw_only=True):
-    """A new process took the instance id. `replaced_last_seen_ms`: the old one's last sign of life; None: unknown.
+    """A new process took the instance id. `replaced_last_seen_ms`: when the old one was last heard from; None: unknown.
 
-    `replaced_connection`: the connection that the old one last spoke on; None: unknown.
+    `replaced_connection`: the connection that the old one last used; None: unknown.
     """
 
     replaced_member_id: MemberId
@@ -183,7 +184,9 @@ class MemberAssigned(MemberEvent, frozen=True, kw_only=True):
 
 
 class MemberRoleChanged(MemberEvent, frozen=True, kw_only=True):
-    """The member's role changed, or whether it retires; or it was rewritten as it was (Cause.RECORD_OVERWRITTEN)."""
+    """The member's role or its retirement changed, or its record was written again unchanged
+    (Cause.RECORD_OVERWRITTEN).
+    """
 
     last_seen_ms: int
     longest_silence_ms: int
@@ -194,8 +197,8 @@ class MemberRoleChanged(MemberEvent, frozen=True, kw_only=True):
 class MemberRemoved(MemberEvent, frozen=True, kw_only=True):
     """A tombstone of the member's key follows in the same batch.
 
-    `last_connection`: the one that the member last spoke on; None: it was not heard from since a takeover, or the log
-    is below level 6.
+    `last_connection`: the connection that the member last used; None: it was not heard from since a takeover, or the
+    log is below level 6.
     """
 
     last_seen_ms: int
@@ -222,14 +225,14 @@ class RegistrationEnded(RegistrationEvent, frozen=True, kw_only=True):
 
 
 class GroupConfigured(Event, frozen=True, kw_only=True):
-    """The group's own configs; when none is left, a tombstone of their key follows in the same batch."""
+    """The group's own configs; if none is left, a tombstone of their key follows in the same batch."""
 
     config: GroupConfig
     why: Why
 
 
 class PartitionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event on the partition itself: who owned it, since when."""
+    """An event on the partition itself: its owner, and since when."""
 
     partition: int
     owner_epoch: int
@@ -239,7 +242,7 @@ class PartitionEvent(msgspec.Struct, frozen=True, kw_only=True):
 class CoordinatorElected(PartitionEvent, frozen=True, kw_only=True):
     """The fence record: written with the new epoch before the partition is read.
 
-    Its form never changes, so that every version can tell that a log is too new for it.
+    Its form never changes, so that every version can recognize a log that is too new for it.
     """
 
     elected_ms: int
@@ -258,13 +261,15 @@ class CoordinatorReady(PartitionEvent, frozen=True, kw_only=True):
     uptime_ms: int | None = None
     owner_before: str | None = None
     owner_before_seen_ms: int | None = None
-    """The last sign of life that this owner, the last one that was ready, left beside the events, by its wall clock."""
+    """The last sign of life that `owner_before`, the last owner that was ready, left beside the events, by its wall
+    clock.
+    """
     owner_before_end: OwnershipEnd | None = None
-    """Why it owned the partition no more, as far as the new owner knew; None: not known."""
+    """Why it lost the partition, as far as the new owner knew; None: unknown."""
 
 
 class CoordinatorPaused(PartitionEvent, frozen=True, kw_only=True):
-    """The process or its machine stood still, for `late_ms` at least: so late was the timer of the next deadline."""
+    """The process or its machine stalled for at least `late_ms`, the lateness of the next deadline's timer."""
 
     paused_ms: int
     late_ms: int

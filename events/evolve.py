@@ -1,7 +1,7 @@
 """The only way to change hard state: one event applied to one group.
 
-The live path and the takeover path both come through here. Nothing here decides: an event is a fact, and what is
-missing before it (compacted away) is never an error, since every event carries the whole value of its entity.
+The live path and the takeover path both use this module. It decides nothing: an event is a fact. Events missing before
+it (compacted away) are never an error, since every event carries the whole value of its entity.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupState, Member, new_g
 
 
 def evolve(group: Group, events: Iterable[AnyEvent]) -> Group:
-    """The group after the events; the given group stays as it is. What they leave alone is the same in both."""
+    """Return the group after the events, without changing the given one. Both share the tables that did not change."""
     evolved = copy(group)
     for event in events:
         if event.incarnation == evolved.incarnation:
@@ -56,19 +56,19 @@ def _own_all_tables(evolved: Group, group: Group) -> None:
 
 
 def first(event: AnyEvent) -> Group:
-    """The group of which this event is the first one known, with the event applied."""
+    """Create a group from the first of its events that is known."""
     group = new_group(event.group_id, incarnation=event.incarnation, wall_ms=0)
     apply(group, event)
     return group
 
 
 def apply(group: Group, event: AnyEvent) -> None:
-    """Change the group in place. Only folds call this, on a copy of their own: `evolve`, the projector, a turn of the
+    """Change the group in place. Only folds call this, on copies of their own: `evolve`, the projector, a `Turn` of the
     rules, the replay tool.
     """
     if event.incarnation != group.incarnation:
         if event.incarnation < group.incarnation:
-            return  # a leftover of an earlier life of the same group id
+            return  # left over from an earlier incarnation of the group id
         _forget(group)
         group.incarnation = event.incarnation
     group.seq = event.seq
@@ -92,7 +92,7 @@ def apply(group: Group, event: AnyEvent) -> None:
 
 
 def remove_member(group: Group, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> None:
-    """Take a member out; one that is not there is no error (known bug L1). A tombstone does this, too."""
+    """Remove a member; a missing one is no error (known bug L1). Tombstones are applied through this, too."""
     if group_instance_id is not None:
         member_id = group.instances.pop(group_instance_id, member_id)
     group.members.pop(member_id, None)
@@ -117,5 +117,5 @@ def _forget(group: Group) -> None:
 
 
 def is_gone(group: Group) -> bool:
-    """Whether the group was deleted: nothing of it is to be kept."""
+    """Return whether the group was deleted, so that nothing of it is kept."""
     return group.state is GroupState.DEAD

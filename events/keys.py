@@ -1,11 +1,9 @@
-"""The keys of records, which name the entity that an event is about.
-
-What belongs here: `RecordKey`, its bytes, and the key of each event. `avro/codec.py` has the values.
+"""The keys of records, which name the entity that an event is about. `avro/codec.py` has the values.
 
 A key is `schemas/RecordKey.avsc` in Avro's single-object encoding. That schema never changes and the encoding is
-deterministic, because compaction compares the bytes of keys: one entity, one key, for ever. It is written and read by
-hand here rather than by generated code, so that nothing but this page decides about it. Keys are read once for each
-record of a load; hence the straight lines in `decode_key`.
+deterministic, because compaction compares the bytes of keys: one entity has one key, forever. The code is written by
+hand rather than generated, so that this module alone decides about it. Loading reads one key per record; that is why
+`decode_key` is straight-line code.
 """
 
 from enum import StrEnum, unique
@@ -27,12 +25,12 @@ from muster.events.records import BrokenRecord, UndecodableKey
 from muster.events.varints import read_length, write_int
 
 KEY_HEADER = bytes.fromhex("c301 56fe2187931a8c28")
-"""Avro's marker and the schema's fingerprint. A literal, since it can never change; a test compares it."""
+"""Avro's marker and the schema's fingerprint. A literal, since it can never change; a test verifies it."""
 
 
 @unique
 class EntityKind(StrEnum):
-    """The kind of an entity, in the order of the schema, whose position is written."""
+    """The kind of an entity, in the order of the schema: its position is what is written."""
 
     GROUP = "Group"
     STATIC_MEMBER = "StaticMember"
@@ -43,7 +41,7 @@ class EntityKind(StrEnum):
 
 
 class RecordKey(msgspec.Struct, frozen=True):
-    """An entity: of a group, its kind, and its name within the kind (empty for the group itself)."""
+    """An entity: its group, its kind, and its name within the kind (empty for the group itself)."""
 
     group_id: str
     kind: EntityKind
@@ -78,13 +76,15 @@ def encode_key(key: RecordKey) -> bytes:
 
 
 def prefix_of(group_id: str) -> bytes:
-    """Return what the keys of a group's entities begin with, and no other group's; a partition's, with its number."""
+    """Return the prefix of all keys of a group's entities, and of no other group's. Pass a partition's number for its
+    own.
+    """
     encoded = group_id.encode()
     return KEY_HEADER + write_int(len(encoded)) + encoded
 
 
 def decode_key(data: bytes) -> RecordKey:
-    """Decode a key from all of the bytes. Raises UndecodableKey."""
+    """Decode a key, which must take up all of the bytes. Raises UndecodableKey."""
     if data[:10] != KEY_HEADER:
         raise UndecodableKey(f"the key does not begin with the header of RecordKey: {data[:10].hex()}")
     try:

@@ -1,20 +1,19 @@
-"""Loads a partition: reads its records from first to last, and does not decode superseded ones.
+"""Loads a partition: reads its records from first to last, without decoding superseded ones.
 
-What belongs here: which records need not be fed to a projector. What feeding does is the projector's.
-
-How it works: a compaction in memory. By the law that the tests of compaction prove, the last record of each key gives
-the same groups as all of them; an owner that takes over needs no more, and of a log with a long history little is left
-to decode. Three things are kept that a compaction may drop, so that nothing is overlooked:
+It works as a compaction in memory. The last record of each key produces the same groups as all records do (the
+compaction tests prove it), so an owner that takes over needs no more, and even a log with a long history leaves little
+to decode. Three kinds of records are kept that a compaction may drop, so that nothing is missed:
 
     the partition's own events    all of them: one may say that the log is too new. A broken one that was replaced says
-                                  nothing; the level stands elsewhere too (in marks, in a file's own table)
-    the deletion of a group       it has the incarnation that the group had; so have the members that are gone
-    a value of no known type      its group is quarantined, though a later record may have replaced it
+                                  nothing; the level is stored elsewhere, too (in marks, in a file's own table)
+    the deletion of a group       it has the group's incarnation; likewise the removal of a member
+    a value of unknown type       its group is quarantined, even if a later record may have replaced it
 
-A value of a known type that is broken further in and was replaced is not noticed: nothing of it would be left.
+A superseded value of a known type that is broken further in goes unnoticed: nothing of it would be left anyway.
 
-Records of strangers say nothing. But compaction keeps the last record of a key, whoever wrote it: of an entity whose
-last record is a stranger's, it may drop the owner's. `overwritten` says which those are; they must be written again.
+Foreign records change nothing. But compaction keeps the last record of a key, no matter who wrote it: if that is a
+foreign one, the owner's record of the entity may be removed. `overwritten` lists these entities; their records must be
+written again.
 
     loading = Loading()
     for chunk in chunks:
@@ -23,9 +22,9 @@ last record is a stranger's, it may drop the owner's. `overwritten` says which t
         ...  # others may work
     loading.projector.groups
 
-A reading may go on after that, for a process that follows a partition of another one: each record is then fed as it
-comes, and what has been superseded is not kept. It tells the same as a load of all would, but for a record that cannot
-be read: whether that one counts is known only from those behind it. Then it raises MustReadAnew.
+After that a reading may continue, in a process that follows another one's partition: each record is applied as it
+arrives, and superseded ones are not kept. The result equals that of a full load, except for an unreadable record: only
+later records tell whether it counts. In that case it raises MustReadAnew.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,54 +41,54 @@ from muster.events.projector import Projector, entity_of
 from muster.events.records import BrokenRecord, ForeignRecords, StoredRecord, UndecodableKey
 
 RECORDS_PER_STEP = 32
-"""Some 0.5 ms of work."""
+"""About 0.5 ms of work."""
 COLLECTED_AT_ONCE: Final = 1_000
-"""Records of a first reading, which are only kept: 0.5 ms of work."""
+"""Records of a first reading, which are only collected: 0.5 ms of work."""
 FOLLOWED_AT_ONCE: Final = 64
-"""Records that are applied as they come: 1 ms of work."""
+"""Records that are applied as they arrive: 1 ms of work."""
 
 DELETED_MAX = 10_000
-"""The deleted groups that a reading that goes on remembers, since the offsets of the last ones may still be there."""
+"""The number of deleted groups that a continued reading remembers, since offsets of the last ones may still exist."""
 
 
 class LastRead(msgspec.Struct, frozen=True):
-    """The last record of a reading, by which the reading that goes on knows the log again."""
+    """The last record of a reading; a reading that continues uses it to recognize the log."""
 
     offset: int
     timestamp_ms: int
     key: bytes
 
     def is_at(self, record: StoredRecord) -> bool:
-        """Whether this is the record at that offset, or that one was compacted away."""
+        """Return whether this is the record at that offset, or that record was compacted away."""
         return record.offset > self.offset or (record.timestamp_ms, record.key) == (self.timestamp_ms, self.key)
 
 
 class MustReadAnew(Exception):
-    """The reading cannot go on from where it is; a load of the whole partition tells what is there."""
+    """The reading cannot continue from its position; the whole partition has to be loaded again."""
 
 
 class Loading:
     """One reading of a partition. `projector` is complete at the end of `fold`. Raises the projector's errors.
 
-    After `fold` it may go on, with `read`, and is complete at any time. Between two calls it can be given up or passed
-    on; so can a `fold` that was not gone through, whose rest another call does.
+    After `fold` it may continue with `read`, and is complete after each call. Between two calls it can be abandoned or
+    handed over; so can an unfinished `fold`: another call does the rest.
     """
 
     def __init__(self, strangers: ForeignRecords | None = None) -> None:
         self.projector = Projector()
         self.strangers = ForeignRecords() if strangers is None else strangers
         self.last: LastRead | None = None
-        """The last record that was read, whoever wrote it."""
+        """The last record that was read, foreign or not."""
         self._overwritten: set[bytes] = set()
-        """Keys of values behind whose last record a stranger's stands."""
+        """Keys whose last record is foreign, behind an owner's value."""
         self._values: dict[bytes, StoredRecord] = {}
-        """The last one of each key."""
+        """The last record of each key."""
         self._broken: dict[bytes, BrokenRecord] = {}
-        """Keys that cannot be read, or are of a broken record of the partition itself, and whose last record that is:
-        `muster log repair` writes a tombstone.
+        """Keys whose last record is unreadable: the key itself, or a record of the partition. `muster log repair`
+        writes a tombstone for them.
         """
         self._tombstones: dict[bytes, StoredRecord] = {}
-        """The tombstones of groups that were deleted and do not exist again."""
+        """The tombstones of groups that were deleted and not created again."""
         self._events_read = 0
         self._next_offset = 0
         self._left: Iterator[StoredRecord] | None = None
@@ -105,7 +104,9 @@ class Loading:
         overwritten: Iterable[RecordKey] = (),
         strangers: ForeignRecords | None = None,
     ) -> "Loading":
-        """Make a reading that goes on where this projector is; `last` and `overwritten` are of the reading before."""
+        """Create a reading that continues from this projector; `last` and `overwritten` come from the reading
+        before.
+        """
         loading = cls(strangers)
         loading.projector, loading.last = projector, last
         loading._overwritten = set(map(encode_key, overwritten))
@@ -115,37 +116,37 @@ class Loading:
 
     @property
     def next_offset(self) -> int:
-        """The offset from which the reading goes on."""
+        """The offset from which the reading continues."""
         return self._next_offset
 
     @property
     def records_at_once(self) -> int:
-        """How many of the next records can be read at once, while others wait."""
+        """How many of the next records can be read without a pause."""
         return FOLLOWED_AT_ONCE if self._is_folded else COLLECTED_AT_ONCE
 
     @property
     def events_read(self) -> int:
-        """The events that were read so far."""
+        """The number of events read so far."""
         return self.projector.events_read if self._is_folded else self._events_read
 
     @property
     def is_folded(self) -> bool:
-        """Whether `projector` is complete."""
+        """True if `projector` is complete."""
         return self._is_folded
 
     @property
     def is_being_folded(self) -> bool:
-        """Whether a `fold` has begun and has not ended; nothing can be read before it has."""
+        """True if a `fold` has begun and not finished; nothing can be read until it has."""
         return self._left is not None and not self._is_folded
 
     def nothing_before(self, offset: int) -> None:
-        """Note that there is no record left before this offset: compaction has removed the last ones."""
+        """Note that compaction has removed all records before this offset, back to the last one that was read."""
         self._next_offset = max(self._next_offset, offset)
         if self._is_folded:
             self.projector.next_offset = self._next_offset
 
     def read(self, chunk: Sequence[StoredRecord]) -> None:
-        """Take in the next records, in offset order. Raises LogTooNew; once folded, MustReadAnew and EventsError."""
+        """Process the next records, in offset order. Raises LogTooNew; once folded, MustReadAnew and EventsError."""
         if self._is_folded:
             for record in chunk:
                 self._follow(record)
@@ -187,7 +188,7 @@ class Loading:
                     self._broken[key] = broken
 
     def _follow(self, record: StoredRecord) -> None:
-        """Feed a record behind those that are folded. Raises MustReadAnew, LogTooNew and BrokenRecord."""
+        """Feed a record that follows the folded ones. Raises MustReadAnew, LogTooNew and BrokenRecord."""
         projector = self.projector
         if record.is_foreign:
             self.strangers.note(record)
@@ -207,7 +208,7 @@ class Loading:
         projector.next_offset = self._next_offset = record.offset + 1
 
     def fold(self) -> Iterator[None]:
-        """Feed what is left to the projector, a little at a time. Raises BrokenRecord."""
+        """Feed the remaining records to the projector, a few at a time. Raises BrokenRecord."""
         if self._left is None:
             for broken in self._broken.values():
                 raise broken
@@ -226,12 +227,12 @@ class Loading:
 
     @property
     def overwritten(self) -> list[RecordKey]:
-        """The entities that are there, but whose last record is a stranger's; known once all is folded."""
+        """The entities that exist, but whose last record is foreign; known once all is folded."""
         entities = [decode_key(key) for key in self._overwritten]
         return [entity for entity in entities if self.projector.has(entity)]
 
     def _bury(self, record: StoredRecord) -> None:
-        """Note a tombstone: a member's leaves its incarnation, a group's nothing that is older."""
+        """Note a tombstone. Of a member only the incarnation is kept, of a group nothing older."""
         if entity_of(record).kind is EntityKind.GROUP:
             self._tombstones[record.key] = record
         else:
@@ -246,14 +247,14 @@ class Loading:
         try:
             event = decode(value)
         except BrokenRecord:
-            projector.feed(record)  # the projector says whose it is
+            projector.feed(record)  # the projector finds the group that it belongs to
         else:
             if not isinstance(event, PartitionEvent):
                 projector.incarnation_max = max(projector.incarnation_max, event.incarnation)
 
 
 def _entity_or_none(key: bytes) -> RecordKey | None:
-    """Decode a key, which may be no key of ours."""
+    """Decode a key; None if it is not one of ours."""
     try:
         return decode_key(key)
     except UndecodableKey:

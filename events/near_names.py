@@ -5,10 +5,10 @@ from difflib import get_close_matches
 from typing import Final
 
 NAME_CHARACTERS_MAX: Final = 255
-"""The part of a name that is compared: the time that it takes grows with the square of it."""
+"""The part of a name that is compared: the time for a comparison is quadratic in it."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, at_most: int = 3) -> str:
-    """Return `; did you mean A or B?`, to be put behind a sentence; "" where no known name is like this one."""
+    """Return `; did you mean A or B?` to append to a sentence; "" if no known name is similar."""
     near = get_close_matches(name[:NAME_CHARACTERS_MAX], known, n=at_most)
     return f"; did you mean {' or '.join(near)}?" if near else ""

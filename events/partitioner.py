@@ -1,11 +1,11 @@
 """The partition of a group, by Kafka's own formula (rule FC1).
 
-The hash is Java's `String.hashCode`: over UTF-16 units, h = 31 * h + unit, in 32 bits. Kafka's `Utils.abs` makes the
-one number without a positive counterpart, -2**31, a 0.
+The hash is Java's `String.hashCode`: over UTF-16 units, h = 31 * h + unit, in 32 bits. Kafka's `Utils.abs` turns
+-2**31, the only number without a positive counterpart, into 0.
 
-A client may name groups of 32,767 characters, and a loop over those would take 6 ms for each. So the units are lanes of
-one large number, 64 bits each, and its halves are added to each other until one lane is left: the upper half counts 31
-to the power of its distance from the lower one. That takes a tenth of the time.
+A client may name groups of 32,767 characters, and a loop over the characters would take 6 ms for each group. So the
+units become 64-bit lanes of one large number, whose halves are added until one lane is left: the upper half is first
+multiplied by 31 to the power of its distance from the lower one. That takes a tenth of the time.
 """
 
 from codecs import utf_16_be_encode
@@ -31,12 +31,12 @@ _remembered = lru_cache(maxsize=65_536)(_partition_for)
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `text.hashCode()`, a signed number of 32 bits. A lone surrogate counts as itself, as in Java."""
+    """Return Java's `text.hashCode()`, a signed 32-bit number. A lone surrogate counts as itself, as in Java."""
     encoded, _ = utf_16_be_encode(text, "surrogatepass")  # str.encode would read the codec from a file when first used
     units = len(encoded) // 2
     lanes = 1 << units.bit_length()
     laid_out = bytearray(_LANE_BYTES * lanes)
-    first = _LANE_BYTES * (lanes - units)  # zeros before it change nothing
+    first = _LANE_BYTES * (lanes - units)  # leading zeros change nothing
     laid_out[first + 6 :: _LANE_BYTES] = encoded[::2]
     laid_out[first + 7 :: _LANE_BYTES] = encoded[1::2]
     number = int.from_bytes(laid_out, "big")

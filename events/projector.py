@@ -1,9 +1,8 @@
-"""Folds many records into the groups of a partition. It is fed, and has no consumer and no clock.
+"""Folds many records into the groups of a partition. Records are fed to it: it has no consumer and no clock.
 
-What an owner needs to take over, what `replay state` and the fleet show, and what the property tests compare: all
-come from here. Reading is strict for an owner: a value that cannot be read, or is of a type not known here,
-*quarantines* its group, and nothing else; a key that cannot be read raises UndecodableKey, since not even the group
-is known. Readers use `quarantined` to say what they could not read.
+An owner's takeover, `replay state`, the fleet and the property tests all use it. A value that cannot be read, or whose
+type is unknown here, *quarantines* its group and nothing else, so that an owner does not serve it; an unreadable key
+raises UndecodableKey, since not even the group is known. Readers report `quarantined` as what they could not read.
 
     projector = Projector()
     for record in records:
@@ -33,7 +32,7 @@ from muster.events.state import NOT_CONFIGURED, Group
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
-    """A group with a record that cannot be read, and where the first such record stands."""
+    """A group with an unreadable record, and the offset of the first one."""
 
     group_id: GroupId
     partition: int
@@ -50,25 +49,25 @@ def entity_of(record: StoredRecord) -> RecordKey:
 
 
 class Projector:
-    """The groups of one partition, as its records have made them so far."""
+    """The groups of one partition, built from its records so far."""
 
     def __init__(self) -> None:
         self.groups: dict[GroupId, Group] = {}
         self.quarantined: dict[GroupId, Quarantined] = {}
         self.deleted: dict[GroupId, None] = {}
-        """Groups that were there, as far as the records tell, and are not any more; the last one deleted comes last."""
+        """Groups that existed, according to the records, and no longer do; the most recently deleted one is last."""
         self.last_partition_event: AnyPartitionEvent | None = None
         self.before_election: AnyPartitionEvent | None = None
-        """The last event under the epoch before the newest one, of another owner or the same."""
+        """The last event under the epoch before the newest one, by another owner or the same."""
         self.served_by: str | None = None
-        """The last owner that was ready; others may have been elected since, and commands have written."""
+        """The last owner that was ready; others may have been elected since, and commands may have written."""
         self.incarnation_max = 0
         self.events_read = 0
         self.next_offset = 0
         self._known_by_parts: set[GroupId] = set()
 
     def feed(self, record: StoredRecord) -> None:
-        """Take in the next record. Raises UndecodableKey and LogTooNew."""
+        """Apply the next record. Raises UndecodableKey and LogTooNew."""
         self.next_offset = record.offset + 1
         if record.is_foreign:
             return
@@ -85,7 +84,7 @@ class Projector:
         self.feed_event(event)
 
     def feed_event(self, event: AnyRecordedEvent) -> None:
-        """Take in an event that was decoded already."""
+        """Apply an event that is already decoded."""
         if isinstance(event, PartitionEvent):
             self._take_partition_event(event)
             return
@@ -108,17 +107,17 @@ class Projector:
 
     @property
     def known_by_parts(self) -> Collection[GroupId]:
-        """The groups of which members, registrations or configs are known, and no record of their own."""
+        """The groups of which members, registrations or configs are known, but no record of the group itself."""
         return self._known_by_parts
 
     def resume_group(self, group: Group, *, has_own_record: bool) -> None:
-        """Take in a group as another projector had made it."""
+        """Add a group that another projector has built."""
         self.groups[group.group_id] = group
         if not has_own_record:
             self._known_by_parts.add(group.group_id)
 
     def has(self, entity: RecordKey) -> bool:
-        """Whether there is such an entity of a group, with a record of its own."""
+        """Return whether this entity of a group exists, with a record of its own."""
         group_id = GroupId(entity.group_id)
         group = self.groups.get(group_id)
         if group is None:
@@ -154,9 +153,9 @@ class Projector:
         self.last_partition_event = event
 
     def _apply_tombstone(self, key: RecordKey) -> None:
-        """A tombstone: of something that is not there it is no error (known bug L1)."""
+        """Apply a tombstone; if its entity does not exist, that is no error (known bug L1)."""
         if key.kind is EntityKind.PARTITION:
-            return  # a repair's
+            return  # written by a repair
         group_id = GroupId(key.group_id)
         group = self.groups.get(group_id)
         if key.kind is EntityKind.GROUP:
@@ -179,7 +178,9 @@ class Projector:
         self.deleted[group_id] = None
 
     def _drop_if_compacted_away(self, group_id: GroupId) -> None:
-        """A live group's own record outlives every compaction: one that has none, nor anything else, was deleted."""
+        """Drop a group without a record of its own or anything else: it was deleted, since compaction keeps a live
+        group's own record.
+        """
         if group_id not in self._known_by_parts:
             return
         group = self.groups[group_id]

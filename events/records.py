@@ -1,14 +1,14 @@
 """The records of a log, each a key and a value in a partition; and the errors of a history that cannot be read.
 
 EventsError
-  BrokenRecord        one record cannot be understood; names topic or file, partition and offset
-    UnknownEventType  ... because its schema is not known here: a newer version wrote it
-    UndecodableKey    ... its key cannot be read, so not even the group is known
-    BrokenBatch       ... nor can any other of the batch that it came in
+  BrokenRecord        one record cannot be decoded; names topic or file, partition and offset
+    UnknownEventType  ... because its schema is unknown here: a newer version wrote it
+    UndecodableKey    ... because its key cannot be read, so not even the group is known
+    BrokenBatch       ... nor can any other record of its batch
   LogTooNew           the log's format level is above what this version knows
 
-Foreign records, which no owner wrote: readers skip and count them, and note the first of each partition. The log
-decides which they are (`StoredRecord.is_foreign`); callers report them.
+Foreign records are those that no owner wrote. Readers skip and count them, and note the first of each partition. The
+log decides which records are foreign (`StoredRecord.is_foreign`); callers report them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,18 +16,19 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 FORMAT_LEVEL = 7
-"""The highest format level that this version writes and reads.
+"""The highest format level that this version reads and writes.
 
-Levels 1, 2 and 4 to 7 are the folders of `schemas/`. Level 3 has no schemas of its own: its records carry the header
-`muster` in a Kafka topic (see log/kafka/marks.py), which an older version would neither write nor ask for. A log is
-made at the highest level and stays at its own, which older versions can go on with, until `muster log upgrade`.
+Levels 1, 2 and 4 to 7 are the folders of `schemas/`. Level 3 has no schemas of its own: in a Kafka topic its records
+carry the header `muster` (see log/kafka/marks.py), which an older version would neither write nor check for. A new log
+starts at the highest level and then keeps its level, so that older versions can continue with it, until `muster log
+upgrade`.
 """
 
 SIGNS_OF_LIFE_FROM_LEVEL = 4
-"""The level from which on owners leave signs of life beside the events, and quote the last one of the former owner."""
+"""From this level on owners leave signs of life beside the events, and record the last one of the former owner."""
 
 FORMAT_LEVEL_WRITTEN_MIN = 3
-"""The lowest level that is written: logs of levels 1 and 2 are gone on with at this one, as they always were."""
+"""The lowest level that is written: logs of levels 1 and 2 are continued at this one."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -44,8 +45,8 @@ Transition = tuple[Record, ...]
 class StoredRecord(msgspec.Struct, frozen=True):
     """A record as stored in a log. `timestamp_ms` is the wall clock of its append.
 
-    `is_foreign`: no owner wrote it, so readers skip it. The log finds that out as it reads, and drops the value, and a
-    key that is none of ours.
+    `is_foreign`: no owner wrote it, so readers skip it. The log detects that while it reads, and drops the value, and
+    the key unless it is one of ours.
     """
 
     partition: int
@@ -57,10 +58,10 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
 
 class RawRecord(msgspec.Struct, frozen=True):
-    """A record byte by byte, whoever wrote it, with its headers: for copies that lose nothing.
+    """A record byte by byte, foreign or not, with its headers: for lossless copies.
 
-    `producer_id` (-1: none) and `transactional` are its batch's, by which strangers are told; None where the batch is
-    not known, and in logs that have neither.
+    `producer_id` (-1: none) and `transactional` are those of its batch, by which foreign records are recognized; None
+    if the batch is unknown, and in logs that have neither.
     """
 
     partition: int
@@ -88,7 +89,7 @@ class BrokenRecord(EventsError):
 
 
 class UnknownEventType(BrokenRecord):
-    """The value's schema is not known here."""
+    """The value's schema is unknown here."""
 
 
 class UndecodableKey(BrokenRecord):
@@ -96,15 +97,15 @@ class UndecodableKey(BrokenRecord):
 
 
 class BrokenBatch(BrokenRecord):
-    """A whole batch cannot be read: not even the keys in it, so that nothing can be written behind them."""
+    """A whole batch cannot be read: not even its keys, so no record can be appended to replace it."""
 
 
 class LogTooNew(EventsError):
-    """The log may hold events that this version does not know."""
+    """The log may contain events that this version does not know."""
 
 
 class ForeignRecords:
-    """The foreign records of one reading, from an offset on that was not counted before.
+    """The foreign records of one reading, from the offset on up to which they were counted before.
 
     `records`: how many; `first`: by partition, the offset of the first of them; `next_offset`: one past the last.
     """
@@ -131,7 +132,7 @@ class ForeignRecords:
             self.first.setdefault(record.partition, record.offset)
 
     def report(self, location: str) -> str | None:
-        """Return a sentence for people; None without any."""
+        """Return a sentence for the operator; None without foreign records."""
         if not self.records:
             return None
         partition, offset = min(self.first.items())

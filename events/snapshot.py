@@ -1,12 +1,13 @@
-"""Snapshots of partitions: the state that reading a partition has built so far, as bytes. Pure.
+"""Snapshots of partitions: the state that reading a partition has built so far, as bytes.
 
-What belongs here: the form, and which snapshot can be gone on with. What it must not know: files (the coordinator's
-`runtime/ownership/snapshots.py`).
+This module has the format, and decides which snapshots can be used. It is pure; `runtime/ownership/snapshots.py` of the
+coordinator has the files.
 
-A snapshot saves time, and is never a second truth: one that is damaged, of another log, of another form or too old is
-not used, and the log is read instead. So its form is that of the typed state itself (msgspec), which is read and
-written ten times faster than events are; a version of Muster in which a group has another form, or MEANING is another
-number, does not use it. A partition with quarantined groups is not saved: they are more than their state.
+A snapshot only saves time and is never a second source of truth: one that is damaged, too old, of another log or in
+another format is ignored, and the log is read instead. So its format is that of the typed state itself (msgspec), which
+is read and written ten times faster than events are. A version of Muster in which a group has other fields, or MEANING
+another value, ignores it. A partition with quarantined groups is not saved, since their state alone does not describe
+them.
 
     MAGIC, then frames: length (4 bytes), CRC-32 of all so far (4 bytes), zstd. The first one is the head, the others
     are groups or parts of large ones, the last one is empty.
@@ -31,18 +32,18 @@ from muster.events.state import Group, GroupConfig, GroupImage, Member, Registra
 from muster.events.tables import Table
 
 MEANING: Final = 1
-"""To be raised when the projector, or `evolve`, makes something else of the same records than before."""
+"""Increase this when the projector or `evolve` produces a different result from the same records."""
 
 MAGIC: Final = b"muster snapshot\n"
 MEMBERS_PER_PART: Final = 100
-"""Some 0.2 ms of work; a larger group comes in parts."""
+"""About 0.2 ms of work; larger groups are split into parts."""
 _FRAME = struct.Struct(">II")
 _LEVEL: Final = 1
-"""The level of zstd: a third of the size, at a GB in two seconds."""
+"""The compression level of zstd: a third of the size, 1 GB in two seconds."""
 
 
 class UnusableSnapshot(Exception):
-    """The snapshot is not one that can be gone on with. `kind`: a word for why, the same for all partitions."""
+    """The snapshot cannot be used. `kind` is the reason in one word, the same for all partitions."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -50,7 +51,7 @@ class UnusableSnapshot(Exception):
 
 
 class SnapshotOf(msgspec.Struct, frozen=True, kw_only=True):
-    """The partition of a log, of which a snapshot is. `log`: the log's identity, that of cluster and topic."""
+    """The partition of a log that a snapshot was made of. `log`: the log's identity (its cluster and topic)."""
 
     log: str
     partition: int
@@ -59,7 +60,7 @@ class SnapshotOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a snapshot but its groups. `at_end_ms`: when it was known to be all (wall clock)."""
+    """All of a snapshot but its groups. `at_end_ms`: when it was known to be complete (wall clock)."""
 
     form: str
     of: SnapshotOf
@@ -76,7 +77,9 @@ class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A group, or a part of one: the same but for the members. `has_own_record`: not only members of it are known."""
+    """A group or a part of one; parts differ in their members only. `has_own_record`: False if only members etc. are
+    known.
+    """
 
     group_id: GroupId
     incarnation: int
@@ -100,7 +103,7 @@ FORM: Final = (
 
 
 def head_of(loading: Loading, of: SnapshotOf, *, at_end_ms: int) -> SnapshotHead | None:
-    """Make the head of a reading that is folded; None if it cannot be saved."""
+    """Build the head for a folded reading; None if it cannot be saved."""
     projector = loading.projector
     if projector.quarantined:
         return None
@@ -124,7 +127,7 @@ def head_of(loading: Loading, of: SnapshotOf, *, at_end_ms: int) -> SnapshotHead
 def write_snapshot(
     head: SnapshotHead, groups: Iterable[Group], *, known_by_parts: Iterable[GroupId] = ()
 ) -> Iterator[bytes]:
-    """Write a snapshot, in pieces of little work. `known_by_parts`: the groups without a record of their own."""
+    """Write a snapshot in small pieces. `known_by_parts`: the groups without a record of their own."""
     yield MAGIC
     checksum = 0
     for content in _contents(head, groups, frozenset(known_by_parts)):
@@ -171,7 +174,7 @@ def _encoded(event: AnyPartitionEvent | None) -> bytes | None:
 
 
 def unpack_frames(data: bytes) -> list[bytes]:
-    """Check the bytes of a snapshot, and return its frames: the head and the groups. Raises UnusableSnapshot."""
+    """Verify the bytes of a snapshot, and return its frames: the head and the groups. Raises UnusableSnapshot."""
     if not data.startswith(MAGIC):
         raise _damaged("it does not begin as a snapshot")
     frames, position, checksum = [], len(MAGIC), 0
@@ -201,7 +204,7 @@ def _decompressed(compressed: bytes) -> bytes:
 
 
 def usable_head(frame: bytes, of: SnapshotOf, *, wall_ms: int, deletions_kept_ms: int) -> SnapshotHead:
-    """Decode the head, and check that this is a snapshot of this partition. Raises UnusableSnapshot."""
+    """Decode the head, and check that the snapshot is of this partition and recent enough. Raises UnusableSnapshot."""
     try:
         head = _HEAD.decode(frame)
     except msgspec.MsgspecError as error:
@@ -231,14 +234,14 @@ def _differences(is_: SnapshotOf, should_be: SnapshotOf) -> Iterator[tuple[str, 
 
 
 class Unpacking:
-    """A snapshot on its way to a reading that goes on: `add` each frame behind the head, then take `loading`."""
+    """Turns a snapshot into a reading that can continue: `add` each frame after the head, then call `loading`."""
 
     def __init__(self, head: SnapshotHead) -> None:
         self._head = head
         self._projector = Projector()
 
     def add(self, frame: bytes) -> None:
-        """Take in some groups. Raises UnusableSnapshot."""
+        """Add the groups of a frame. Raises UnusableSnapshot."""
         try:
             parts = _PARTS.decode(frame)
         except msgspec.MsgspecError as error:
@@ -265,7 +268,7 @@ class Unpacking:
         return group
 
     def loading(self, strangers: ForeignRecords) -> Loading:
-        """Return the reading, which goes on behind the snapshot. Raises UnusableSnapshot."""
+        """Return a reading that continues behind the snapshot. Raises UnusableSnapshot."""
         head, projector = self._head, self._projector
         projector.last_partition_event = _event(head.last_event)
         projector.before_election = _event(head.before_election)

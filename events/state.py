@@ -1,23 +1,23 @@
-"""Hard state: the state of a group that its events make. Soft state: `coordinator/group/soft_state.py`.
+"""Hard state: the state of a group, built from its events. For soft state see `coordinator/group/soft_state.py`.
 
 Invariants, numbered:
 
  1. `members` is keyed by each member's own member_id.
- 2. `instances` maps the instance id of every static member to its member id, and nothing else (KIP-345).
- 3. `image.leader_id` is a member id, or None when there is no member.
- 4. Empty and Dead have no members.
+ 2. `instances` maps the instance id of every static member to its member id, and has no other entries (KIP-345).
+ 3. `image.leader_id` is a member id, or None if there is no member.
+ 4. Empty and Dead groups have no members.
  5. `seq` is that of the last event applied.
- 6. A member's assignment counts only if it was made for `image.assigned_generation_id`: a rebalance that starts
-    while assignments are awaited (RB1) invalidates all of them by rewriting the group's record alone, so that no
-    event has to be understood together with another one, whatever compaction has left.
- 7. `registrations` is keyed by each one's own instance id, and no member has one of these (KIP-469).
- 8. `image.departures_gathered`, in Stable alone: retired members have left, their partitions have no member, and
-    another retiring member is still here, whose departure makes the rebalance.
- 9. In CompletingRebalance and Stable the leader is active or called; in CompletingRebalance nobody is called.
+ 6. A member's assignment counts only if it was made for `image.assigned_generation_id`. A rebalance that starts
+    while assignments are awaited (RB1) invalidates all of them by rewriting only the group's record, so no event
+    depends on another one that compaction may have removed.
+ 7. `registrations` is keyed by each one's own instance id, and no member has one of these ids (KIP-469).
+ 8. `image.departures_gathered`, only in Stable: retired members have left, their partitions have no member, and
+    another retiring member is still here, whose departure will start the rebalance.
+ 9. In CompletingRebalance and Stable the leader is active or called; in CompletingRebalance no member is called.
 10. `image.emptied_by` is None while there are members.
 
-`GroupImage`, `Member`, `Registration` and `GroupConfig` are the very records that events carry. `Group` is the one
-value that is not frozen: `evolve.py`, and nothing else, changes it, on copies of its own.
+`GroupImage`, `Member`, `Registration` and `GroupConfig` are the records that events carry. `Group` is the only mutable
+value: nothing but `evolve.py` changes it, on copies of its own.
 """
 
 from enum import StrEnum, unique
@@ -33,7 +33,7 @@ NO_GENERATION = -1
 
 @unique
 class GroupState(StrEnum):
-    """Exactly Kafka's names (S1)."""
+    """Kafka's own names (S1)."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -46,8 +46,8 @@ class GroupState(StrEnum):
 class MemberRole(StrEnum):
     """The role of a member. Kafka has only active members.
 
-    Learners and standbys are *inactive*: they heartbeat, hidden from the leader, with an empty assignment. A called
-    standby has the assignment of a member that was lost, and has not synced yet.
+    Learners and standbys are *inactive*: they heartbeat, are hidden from the leader, and have an empty assignment. A
+    called standby has the assignment of a lost member, and has not synced yet.
     """
 
     ACTIVE = "Active"
@@ -61,20 +61,20 @@ INACTIVE_ROLES = frozenset({MemberRole.LEARNER, MemberRole.STANDBY})
 
 @unique
 class HandedOutIdOutcome(StrEnum):
-    """The fate of a member id that was handed out. The values stand in logs for ever: never change one."""
+    """The outcome of a member id that was handed out. The values stay in logs forever: never change one."""
 
     JOINED = "joined"
     LEFT = "left"
     TIMED_OUT = "timed-out"
     REFUSED = "refused"
-    """The client came back, and the group was full."""
+    """The client came back, but the group was full."""
     STILL_OUT = "still-out"
     UNKNOWN = "unknown"
     """Read from a log that a newer version wrote. Never written."""
 
 
 class HandedOutId(msgspec.Struct, frozen=True, kw_only=True):
-    """A member id that was handed out (KIP-394), and not used at once. `age_ms`: how long it was out."""
+    """A member id that was handed out (KIP-394) and not used immediately. `age_ms`: how long it was outstanding."""
 
     member_id: MemberId
     client_id: str
@@ -84,7 +84,9 @@ class HandedOutId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReturnedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that was removed for its silence, and heard from again at `heard_ms` (wall clock): it had not died."""
+    """A member that was removed because it had gone silent, but was heard from at `heard_ms` (wall clock): it had not
+    died.
+    """
 
     member_id: MemberId
     heard_ms: int
@@ -98,7 +100,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A member, whole. Times: wall clock for `joined_ms`, durations otherwise, in ms."""
+    """A complete member. `joined_ms` is wall clock, the timeouts are durations, all in ms."""
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
@@ -116,16 +118,16 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_inactive(self) -> bool:
-        """Whether the member is left out of the assignment: a learner or a standby."""
+        """True for a learner or a standby, which is left out of the assignment."""
         return self.role in INACTIVE_ROLES
 
     @property
     def name(self) -> str:
-        """The member's name for administrators: its instance id, or its member id."""
+        """The member's name for administrators: its instance id if it has one, else its member id."""
         return self.group_instance_id or self.member_id
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for the protocol; empty when it does not offer it."""
+        """Return the member's metadata for the protocol; empty if it does not offer it."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -133,7 +135,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
-    """The group's own record, whole. `emptied_by`: why the last member went, while the group has none."""
+    """The group's own record. `emptied_by`: why the last member left, while the group has none."""
 
     state: GroupState
     previous_state: GroupState
@@ -164,8 +166,8 @@ class TopicSize(msgspec.Struct, frozen=True, kw_only=True):
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configs of one group; None: not set. Names, defaults and limits: `coordinator/group/configs.py`.
 
-    `rebalanced_for` is no config: the topics for which Muster asked the group to rebalance by
-    `unassigned_rebalance_delay_ms`, until they are assigned; so that it asks once, at the next owner too.
+    `rebalanced_for` is not a config: it holds the topics for which `unassigned_rebalance_delay_ms` made Muster request
+    a rebalance, until they are assigned, so that it requests only one, even after the owner changes.
     """
 
     target_group_size: int | None = None
@@ -182,7 +184,7 @@ NOT_CONFIGURED = GroupConfig()
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """A group as its events have made it. Written by `evolve` alone."""
+    """A group, built from its events. Only `evolve` changes it."""
 
     group_id: GroupId
     incarnation: int
@@ -206,13 +208,13 @@ class Group(msgspec.Struct, kw_only=True):
         return self.image.leader_id
 
     def assignment_of(self, member: Member) -> bytes:
-        """The member's assignment, or empty bytes when it is no longer valid (invariant 6)."""
+        """Return the member's assignment, or empty bytes if it is no longer valid (invariant 6)."""
         if member.assigned_generation_id == self.image.assigned_generation_id:
             return member.assignment
         return b""
 
     def copy(self) -> "Group":
-        """Return a copy, which changes on its own from here on; it costs the same for groups of all sizes."""
+        """Return an independent copy; the cost does not depend on the size of the group."""
         return Group(
             group_id=self.group_id,
             incarnation=self.incarnation,
@@ -226,7 +228,7 @@ class Group(msgspec.Struct, kw_only=True):
 
 
 def new_group(group_id: GroupId, *, incarnation: int, wall_ms: int) -> Group:
-    """A group before its first event (S3)."""
+    """Create a group before its first event (S3)."""
     return Group(
         group_id=group_id,
         incarnation=incarnation,

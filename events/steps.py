@@ -1,9 +1,7 @@
-"""Steps: work on many entries, as a generator that can be paused between any two of them.
+"""Steps: work on many entries, as a generator that can pause between any two of them.
 
-What belongs here: the type, and making steps of loops. What it must not know: scheduling (coordinator/load/slices.py).
-
-Each yield is the number of entries processed since the last one, by which small work is known from large without a
-clock; or WAIT. The generator returns the result.
+`coordinator/load/slices.py` schedules them. Each yield is the number of entries processed since the last one, which
+distinguishes small work from large without a clock; or WAIT. The generator returns the result.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
@@ -17,25 +15,25 @@ R = TypeVar("R")
 Steps = Generator[int, None, R]
 
 ENTRIES_AT_ONCE = 64
-"""The entries that are processed at once: some 2 ms of work at most, where an entry is a group to be described."""
+"""The entries that are processed at once: at most about 2 ms of work, if an entry is a group to be described."""
 
 ID_LENGTH_PER_ENTRY = 512
-"""The characters of an id that are as much work as one more entry: its partition is a hash over all of them."""
+"""This many characters of an id count as one more entry: its partition is a hash over all of them."""
 
 WAIT = -1
-"""Yielded instead of entries by work that cannot go on before other work has given back its room."""
+"""Yielded instead of entries by work that has to wait until other work has freed room."""
 
 ENTRIES_PER_STEP = 32
-"""Entries between two yields: some 100 µs of work at most."""
+"""Entries between two yields: at most about 100 µs of work."""
 
 
 def entries_of(named: str) -> int:
-    """Return the number of entries that one group, or whatever else is named, counts as."""
+    """Return the number of entries that a group, or another thing with a name, counts as."""
     return 1 + len(named) // ID_LENGTH_PER_ENTRY
 
 
 def finished(steps: Steps[R]) -> R:
-    """Run all steps at once; for work that is known to be short, and does not wait."""
+    """Run all steps at once; for work that is known to be short and does not wait."""
     while True:
         try:
             progress = next(steps)
@@ -59,7 +57,7 @@ def collected(items: Iterable[T | None]) -> Steps[list[T]]:
 
 
 class Each(Collection[R], Generic[T, R]):
-    """A collection of what `make` returns for each of many things, made only when it is iterated."""
+    """A collection of what `make` returns for each of many things; each is made only during iteration."""
 
     def __init__(self, make: Callable[[T], R], things: Collection[T]) -> None:
         self._make = make
@@ -89,7 +87,7 @@ class TooManyEntries(ValueError):
 
 
 class Allowance(msgspec.Struct):
-    """The entries that one message may have, in all its arrays together."""
+    """The entries that one message may have in all its arrays together."""
 
     entries_max: int
     entries: int = 0

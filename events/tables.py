@@ -1,20 +1,19 @@
-"""A dictionary with many versions: a copy costs nothing, and a change costs only what it changes.
+"""A dictionary with many versions: copies are free, and a change costs only what it changes.
 
-What belongs here: the one collection that a group and its soft state are made of. A decision works on copies, and the
-shell keeps what was there before until the decision is durable; in a group of thousands of members neither may copy
-all of them.
+Groups and their soft state are made of this collection. A decision works on copies, and the runtime keeps the previous
+version until the decision is durable; in a group of thousands of members neither may copy all of them.
 
-How it works: versions share one dictionary that nobody writes to any more, and each has the few changes that it made
-since. From the square root of its size on, the changes are written into a dictionary of the version's own, and the
-next changes go there directly, until the version is copied again. So a change copies some square root of entries, as
-a rule; many changes of one version, an entry each. Up to `SMALL` entries it is a dictionary that is copied before it
-is first written to.
+How it works: versions share one dictionary that is no longer written to, and each version keeps its few changes since
+then. When the changes outnumber the square root of its size, they are merged into a dictionary of the version's own,
+and further changes are written there directly, until the version is copied again. So one change usually copies about a
+square root of the entries; many changes of one version cost one entry each. A table of up to `SMALL` entries is a plain
+dictionary, copied before its first write.
 
-Order is that of a dictionary. That is why it is no hash trie (`immutables.Map`): its order is another one in every
-process, and so would be the order of the events of a decision.
+It keeps insertion order like a dictionary. That rules out a hash trie (`immutables.Map`): its order differs between
+processes, and the order of a decision's events would, too.
 
-A walk (`items`, `values`, `keys`, `iter`) is over the dictionary of that moment, at a dictionary's speed. What is not
-ideal: the first walk after a change copies all.
+Iteration (`items`, `values`, `keys`, `iter`) runs over the dictionary as it is then, at a dictionary's speed. The
+drawback: the first iteration after a change copies all entries.
 """
 
 from collections.abc import (
@@ -37,7 +36,7 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 SMALL = 32
-"""The number of entries that are copied as fast as one change is noted."""
+"""The number of entries that can be copied as fast as one change is noted."""
 
 
 class _Mark(Enum):
@@ -53,18 +52,18 @@ _EMPTY: dict[Any, Any] = {}
 
 
 class Table(MutableMapping[K, V]):
-    """A mapping with cheap copies. Made of a mapping or of pairs; equal to any mapping with the same entries."""
+    """A mapping with cheap copies, built from a mapping or pairs; equal to any mapping with the same entries."""
 
     __slots__ = ("_all", "_changes", "_grown", "_owns")
 
     def __init__(self, entries: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
         self._all: dict[K, V] = dict(entries) if entries else _EMPTY
         self._changes: dict[K, V | _Mark] = _EMPTY
-        self._grown = 0  # how many entries more than `_all` has
+        self._grown = 0  # how many more entries there are than in `_all`
         self._owns = _OWNS_ALL if entries else _OWNS_NOTHING
 
     def copy(self) -> Self:
-        """Return a copy, which changes on its own from here on."""
+        """Return an independent copy."""
         self._owns = _OWNS_NOTHING
         twin = object.__new__(type(self))
         twin._all, twin._changes, twin._grown, twin._owns = self._all, self._changes, self._grown, _OWNS_NOTHING
@@ -98,7 +97,7 @@ class Table(MutableMapping[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         if self._owns != _OWNS_ALL:
-            if not self._changes and len(self._all) <= SMALL:  # most are
+            if not self._changes and len(self._all) <= SMALL:  # the usual case
                 self._all, self._grown, self._owns = self._all.copy(), 0, _OWNS_ALL
                 self._all[key] = value
                 return
@@ -107,7 +106,7 @@ class Table(MutableMapping[K, V]):
                     self._grown += 1
                 self._changes[key] = value
                 return
-            self._write_all()  # also for one that comes back: it is the last one, as in a dictionary
+            self._write_all()  # also for a key that was deleted and comes back: it goes to the end, as in a dictionary
         self._all[key] = value
 
     def __delitem__(self, key: K) -> None:
@@ -142,7 +141,7 @@ class Table(MutableMapping[K, V]):
         self._all, self._changes, self._grown, self._owns = _EMPTY, _EMPTY, 0, _OWNS_NOTHING
 
     def _makes_room(self) -> bool:
-        """Have changes of one's own to note one more in; True: there are so many that all is to be written."""
+        """Prepare to note one more change; True if there are so many that they must be merged instead."""
         size = len(self._all)
         if size <= SMALL or len(self._changes) >= isqrt(size):
             return True
@@ -152,7 +151,7 @@ class Table(MutableMapping[K, V]):
         return False
 
     def _write_all(self) -> None:
-        """Have a dictionary of one's own, with the changes in it."""
+        """Merge the changes into a dictionary of our own."""
         written = self._all.copy()
         for key, value in self._changes.items():
             if value is _GONE:
@@ -198,7 +197,7 @@ class Table(MutableMapping[K, V]):
 
 
 class TableSet(MutableSet[K]):
-    """A set of which there are many versions, as of a Table; in the order in which it was filled."""
+    """A set with cheap copies, like a Table; keeps insertion order."""
 
     __slots__ = ("_table",)
 
@@ -206,7 +205,7 @@ class TableSet(MutableSet[K]):
         self._table: Table[K, None] = Table(dict.fromkeys(members))
 
     def copy(self) -> Self:
-        """Return a copy, which changes on its own from here on."""
+        """Return an independent copy."""
         twin = object.__new__(type(self))
         twin._table = self._table.copy()
         return twin

@@ -1,11 +1,11 @@
-"""Avro's variable-length integers: zigzag, seven bits to a byte, lowest first.
+"""Avro's variable-length integers: zigzag, seven bits per byte, lowest first.
 
-What belongs here: the slow paths. A number below 64 is one byte; the readers (`keys.py` and the decoders that
-`avro/decoder.py` generates) handle that byte themselves, in line, and call here for the rest.
+These are the slow paths. A number below 64 is one byte; the readers (`keys.py` and the decoders that `avro/decoder.py`
+generates) handle that byte inline, and call here for the rest.
 
-Reading takes the first byte, which the caller has read already, and the position behind it; `read_long_at`, for readers
-without a fast path, takes where the number begins. It raises BrokenRecord for what no writer makes, and IndexError
-where the data ends: the callers turn that into a BrokenRecord of their own.
+The read functions take the first byte, which the caller has read already, and the position behind it; `read_long_at`,
+for readers without a fast path, takes the position of the number. They raise BrokenRecord for encodings that no writer
+produces, and IndexError where the data ends: callers turn that into a BrokenRecord of their own.
 """
 
 from functools import lru_cache
@@ -16,20 +16,21 @@ _MARKS_OF_FIVE_BYTES = sum(128 << 7 * index for index in range(4))
 _MARKS_OF_SIX_BYTES = sum(128 << 7 * index for index in range(5))
 
 LAST_FOUR: dict[bytes, int] = {}
-"""The sum that the last four bytes of six add to a number, less the marks of all. Of a wall clock time in ms they are
-the same for eight seconds, so a reader looks here first: `n += (second << 7) + LAST_FOUR[the four]`.
+"""By the last four of a number's six bytes: what they add to it, less the continuation bits of all. For a wall clock
+time in ms these bytes stay the same for eight seconds, so a reader looks here first: `n += (second << 7) +
+LAST_FOUR[the four]`.
 """
 _LAST_FOUR_MAX = 4_096
 
 
 def read_long_at(data: bytes, pos: int) -> tuple[int, int]:
-    """A whole number of 64 bits that begins at `pos`, and the position behind it."""
+    """Return the 64-bit integer that begins at `pos`, and the position behind it."""
     first = data[pos]
     return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
 
 
 def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """A whole number of 64 bits, and the position behind it."""
+    """Return a 64-bit integer, and the position behind it."""
     second = data[pos]
     if second < 128:
         n = first - 128 + (second << 7)
@@ -52,7 +53,7 @@ def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
     while True:
         byte = data[pos]
         pos += 1
-        n += byte - 1 << shift  # less one: the mark of the byte before, which says that this one follows
+        n += byte - 1 << shift  # less one: the continuation bit of the byte before
         if byte < 128:
             break
         shift += 7
@@ -64,7 +65,7 @@ def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_int(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """A whole number of 32 bits, and the position behind it."""
+    """Return a 32-bit integer, and the position behind it."""
     second = data[pos]
     if second < 128:
         n = first - 128 + (second << 7)
@@ -80,7 +81,7 @@ def read_int(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_length(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """A length or an index, *doubled* as it is written, and the position behind it. Never negative."""
+    """Return a length or an index, *doubled* as it is written, and the position behind it. Never negative."""
     n, pos = read_long(data, pos, first) if first > 127 else ((first >> 1) ^ -(first & 1), pos)
     if n < 0:
         raise BrokenRecord(f"a length or an index is {n}")
@@ -88,9 +89,9 @@ def read_length(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_block_count(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """Read the number of items in the next block of an array or a map, doubled, and the position of the first.
+    """Return the number of items in the next block of an array or a map, doubled, and the position of the first.
 
-    A negative count is followed by the block's size in bytes, which is of no use here.
+    A negative count is followed by the block's size in bytes, which is not used here.
     """
     n, pos = read_long(data, pos, first) if first > 127 else ((first >> 1) ^ -(first & 1), pos)
     if n < 0:
@@ -100,7 +101,7 @@ def read_block_count(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 
 def write_long(n: int) -> bytes:
-    """The bytes of a whole number of 64 bits. Raises OverflowError when it is longer."""
+    """Encode a 64-bit integer. Raises OverflowError if it is longer."""
     n = (n << 1) ^ (n >> 63)
     if 1 << 35 <= n < 1 << 42:  # a wall clock time of this century, in ms
         return bytes(
@@ -118,9 +119,9 @@ def write_long(n: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def write_int(n: int) -> bytes:
-    """The bytes of a whole number of 32 bits, or of a length. Raises OverflowError when it is longer.
+    """Encode a 32-bit integer or a length. Raises OverflowError if it is longer.
 
-    They are kept, because few of them are met only once, unlike times.
+    Results are cached because, unlike times, most of these numbers recur.
     """
     if n > 0x7FFF_FFFF or n < -0x8000_0000:
         raise OverflowError(f"{n} is over 32 bits")

@@ -1,12 +1,12 @@
 """IncrementalAlterConfigs on the GROUP resource: all configs that a request names are changed, or none.
 
-    read       each change into a MembershipChange: numbers, and the lists as they would be
-    check      it against the group; the first violation is the answer, with the value and the limit
+    read       each change into a MembershipChange: numbers, and the resulting lists
+    check      it against the group; the first violation is the response, with the value and the limit
     apply      events, and at most one rebalance
 
-Errors: 40 an unknown config or an invalid value; 92 an instance that is registered, retired or a member already; 25 one
-that is not known; 23 the config does not apply to the group's protocol type; 27 the group is rebalancing; 42 an
-invalid request for this group; 81 above group.max.size.
+Errors: 40 an unknown config or an invalid value; 92 an instance that is registered, retired or a member already; 25 an
+unknown one; 23 the config does not apply to the group's protocol type; 27 the group is rebalancing; 42 an invalid
+request for this group; 81 above group.max.size.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ from muster.events.records import FORMAT_LEVEL
 from muster.events.state import Group, GroupState, Member, MemberRole
 
 LISTED_AS: Final[Mapping[str, str]] = {LEARNERS: "a learner", REGISTERED: "expected", RETIRED: "retiring"}
-"""The nature of a name that is in the list of a config."""
+"""The description of a name that is in the list of a config."""
 
 _ROLES: Final[Mapping[MemberRole, str]] = {
     MemberRole.ACTIVE: "an active member",
@@ -58,7 +58,7 @@ _ROLES: Final[Mapping[MemberRole, str]] = {
 
 
 def what_is(turn: Turn, name: str) -> str | None:
-    """Say what the group has by this name; None if it has nothing."""
+    """Describe what this name is in the group; None if it is unknown."""
     group, instance = turn.group, GroupInstanceId(name)
     member = group.members.get(group.instances.get(instance) or MemberId(name))
     if member is not None:
@@ -71,7 +71,7 @@ def what_is(turn: Turn, name: str) -> str | None:
 
 
 def like(turn: Turn, name: str) -> str:
-    """Return names like this one, to be put behind a sentence."""
+    """Return names like this one, to append to a sentence."""
     members = (member.name for member in turn.group.members.values())
     return did_you_mean(name, [*members, *turn.group.registrations])
 
@@ -114,7 +114,7 @@ def alter_group_config(turn: Turn, command: AlterGroupConfig) -> None:
 
 
 def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChange:
-    """Read all changes of a request into one. Raises ChangeRefused."""
+    """Combine all changes of a request. Raises ChangeRefused."""
     group = turn.group
     names: set[str] = set()
     for name in (change.name for change in changes):
@@ -273,7 +273,7 @@ def _members(turn: Turn, config: str, names: Sequence[str]) -> tuple[Member, ...
 
 
 def _refusal(turn: Turn, config: str, name: str, wanted: str) -> ChangeRefused:
-    """Refuse a name of which something else is wanted than what it is; the text says what that is."""
+    """Refuse a name that is not what the config needs; the text says what it is instead."""
     what = what_is(turn, name)
     if what is None:
         text = f"{config}: group {turn.group.group_id!r} has no member {name!r}{like(turn, name)}"

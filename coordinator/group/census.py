@@ -1,10 +1,10 @@
-"""The census counts over all members of a group, and is updated as they join, change and leave.
+"""Counts over all members of a group, updated as they join, change and leave.
 
-What belongs here: numbers that each decision would otherwise find by going through all members. They can be made from
-the members at any time (`count`).
+Without them each decision would have to iterate over all members. They can be recomputed from the members at any time
+(`count`).
 
-A large group keeps them in its soft state. A small one does while it rebalances, and is counted again for the next
-change: that costs little, and memory at rest counts for more, since there are many small groups.
+A large group keeps them in its soft state. A small one keeps them only while it rebalances, and is counted again for
+the next change: that is cheap, and there are many small groups, so memory at rest matters more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ def rank_of(member: Member) -> _Rank:
 
 
 class Census:
-    """Member counts of one group. `count` makes them; call `change` for each change of a member."""
+    """Member counts of one group. Create one with `count`; call `change` for each change of a member."""
 
     __slots__ = ("_elders", "_elders_gone", "_offers", "_roles", "_timeouts", "retiring", "size")
 
@@ -37,7 +37,7 @@ class Census:
         self._elders_gone = 0
 
     def copy(self) -> "Census":
-        """Return a copy, which changes on its own from here on."""
+        """Return an independent copy."""
         twin = object.__new__(Census)
         twin.size, twin.retiring = self.size, self.retiring
         twin._offers, twin._roles, twin._timeouts = self._offers.copy(), self._roles.copy(), self._timeouts.copy()
@@ -46,7 +46,7 @@ class Census:
 
     @property
     def is_worth_keeping(self) -> bool:
-        """Whether keeping it costs less than counting again."""
+        """True if keeping it costs less than counting again."""
         return self.size > SMALL
 
     # ---- queries --------------------------------------------------------------------------------
@@ -67,11 +67,11 @@ class Census:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout (S14), as members sent it, negative too (K2); 0 without members."""
+        """The longest rebalance timeout (S14) as members sent it, which may be negative (K2); 0 without members."""
         return max(self._timeouts, default=0)
 
     def oldest(self, members: Mapping[MemberId, Member]) -> MemberId | None:
-        """The first member by `rank_of`; `members` are those that were counted. Kafka's choice is random (S12)."""
+        """Return the first member by `rank_of`; `members` are the counted ones. Kafka's choice is random (S12)."""
         if not self.size:
             return None
         while self._elders_gone < len(self._elders):
@@ -86,7 +86,7 @@ class Census:
     # ---- updates --------------------------------------------------------------------------------
 
     def change(self, before: Member | None, after: Member | None) -> None:
-        """A member joined (`before` is None), left (`after` is None), or changed."""
+        """Count a member that joined (`before` is None), left (`after` is None), or changed."""
         if before is not None and after is not None and _counts_as_before(before, after):
             return
         if before is not None:
@@ -94,7 +94,7 @@ class Census:
         if after is not None:
             self._add(after, 1)
             if self._elders and rank_of(after) < self._elders[-1]:
-                self._elders, self._elders_gone = (), 0  # it may be older than those that are left
+                self._elders, self._elders_gone = (), 0  # it may be older than the remaining ones
 
     def _add(self, member: Member, number: int) -> None:
         self.size += number
@@ -116,7 +116,7 @@ class Census:
 
 
 def count(members: Iterable[Member]) -> Census:
-    """The census of these members."""
+    """Count these members."""
     census = Census()
     for member in members:
         census.change(None, member)
@@ -132,7 +132,7 @@ def _add(table: Table[Any, int], key: Any, number: int) -> None:  # noqa: ANN401
 
 
 def _counts_as_before(before: Member, after: Member) -> bool:
-    """Whether the change leaves all counts as they are, as an assignment does, which writes every member."""
+    """Return whether the change leaves all counts unchanged, like an assignment, which rewrites every member."""
     return (
         before.member_id == after.member_id
         and before.protocols is after.protocols

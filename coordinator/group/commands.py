@@ -1,7 +1,7 @@
 """Commands: requests, independent of their API version, and deadlines that have passed.
 
-A difference between API versions is a named field here, so that no rule asks for a version. Member ids for new members
-come with the command (`proposed_member_id`), since the rules make no random numbers.
+Differences between API versions are named fields here, so that no rule checks a version. Member ids for new members
+come with the command (`proposed_member_id`), since the rules use no randomness.
 """
 
 import typing
@@ -18,9 +18,9 @@ from muster.events.state import Protocol, TopicSize
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender of a request, and when it arrived. `request_id` is the runtime's token for the answer.
+    """The sender of a request, and when it arrived. `request_id` is the runtime's token for the response.
 
-    `arrived_ms` is monotonic, `arrived_wall_ms` is for events. `connection`: None for requests of our own.
+    `arrived_ms` is monotonic, `arrived_wall_ms` is for events. `connection`: None for our own requests.
     """
 
     request_id: int
@@ -35,7 +35,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def connection_id(self) -> int | None:
-        """The number of the connection that the request came on."""
+        """The number of the connection that the request arrived on."""
         return None if self.connection is None else self.connection.number
 
 
@@ -80,7 +80,7 @@ class Heartbeat(Request, frozen=True, kw_only=True):
 
 
 class LeavingMember(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a LeaveGroup; an empty member id with an instance id is an administrator's removal (KIP-345)."""
+    """One entry of a LeaveGroup; an instance id with an empty member id is an administrator's removal (KIP-345)."""
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
@@ -117,7 +117,7 @@ class CommitOffsets(Commit, frozen=True, kw_only=True):
 
 
 class AuthorizeCommit(Commit, frozen=True, kw_only=True):
-    """Validate a commit whose offsets are kept elsewhere. `is_transactional`: of a TxnOffsetCommit (KIP-447)."""
+    """Validate a commit whose offsets are stored elsewhere. `is_transactional`: it is a TxnOffsetCommit (KIP-447)."""
 
     is_transactional: bool
 
@@ -149,7 +149,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of an IncrementalAlterConfigs; `value` is None for DELETE alone. Lists are separated by commas."""
+    """One entry of an IncrementalAlterConfigs; `value` is None only for DELETE. Lists are comma-separated."""
 
     name: str
     operation: ConfigOperation
@@ -190,7 +190,7 @@ class EndSyncPhase(Deadline, frozen=True, kw_only=True):
 
 
 class EndHold(Deadline, frozen=True, kw_only=True):
-    """A held join has been parked for long enough, or was not retried."""
+    """A held join was parked for its maximum time, or was not retried."""
 
     member_id: MemberId
 
@@ -235,9 +235,9 @@ class RebalanceUnassigned(Command, frozen=True, kw_only=True):
 
 
 class RewriteEntities(Command, frozen=True, kw_only=True):
-    """Write these entities again, since the last records under their keys are strangers'.
+    """Write these entities again, since the last records under their keys are foreign.
 
-    Compaction keeps the last record of a key, whoever wrote it, and would drop the owner's.
+    Compaction keeps the last record of a key, no matter who wrote it, and would remove the owner's.
     """
 
     entities: tuple[RecordKey, ...]
@@ -254,9 +254,9 @@ class CommittedAt(typing.Protocol):
 
 
 class ExpireOffsets(Command, frozen=True, kw_only=True):
-    """Expire the group's offsets, and the group without any (EX1).
+    """Expire the group's offsets, and the group if none is left (EX1).
 
-    `offsets`: all of them, by (topic, partition). `wall_ms`: the time by which they expire (wall clock).
+    `offsets`: all of them, by (topic, partition). `wall_ms`: the time at which expiry is evaluated (wall clock).
     """
 
     offsets: Mapping[tuple[str, int], CommittedAt]
@@ -281,5 +281,5 @@ AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold | EndMemberSyn
 AnyGroupDeadline = EndJoinPhase | EndSyncPhase | EndRegistration | EndExpansion | EndRetirement | PromoteLearners
 AnyDeadline = AnyMemberDeadline | AnyGroupDeadline
 AnyUpkeep = RejectAssignment | CheckCapacity | RebalanceUnassigned | RewriteEntities
-"""Commands of the runtime itself, which no client sent."""
+"""Commands of the runtime itself, not sent by a client."""
 AnyCommand = AnyRequest | AnyDeadline | AnyUpkeep | ExpireOffsets

@@ -1,10 +1,10 @@
 """The configs of one group (Kafka's GROUP resource): names, types, defaults, limits.
 
-What belongs here: the table, and parsing one value. The rules that read a config say what it does; `alter_configs.py`
-changes a group's configs, all or none.
+This is the table, with the parsing of single values. The rules that read a config document its effect;
+`alter_configs.py` changes a group's configs, all or none.
 
-Names begin with `members.` so that they never meet one of Kafka's; `target.group.size` is the name that KIP-345's
-drafts gave it. The value of a list is what is still outstanding: an instance that has joined is no longer registered.
+Most names begin with `members.` so that they never clash with Kafka's; `target.group.size` is the name in KIP-345's
+drafts. The value of a list is what is still outstanding: an instance that has joined is no longer registered.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ DEFAULT_WAIT_MS = 300_000
 """The default timeout of registrations and retirements."""
 
 LIST_LENGTH_MAX = 30_000
-"""Characters of a list, so that it fits every version of DescribeConfigs: strings have 32,767 bytes at most."""
+"""The length of a list in characters; strings of old DescribeConfigs versions are limited to 32,767 bytes."""
 
 TARGET_GROUP_SIZE = "target.group.size"
 EXPANSION_DELAY = "members.expansion.delay.ms"
@@ -36,11 +36,11 @@ REBALANCE = "members.rebalance"
 COORDINATOR = "members.coordinator"
 UNASSIGNED_DELAY = "members.unassigned.rebalance.delay.ms"
 COORDINATOR_TIMEOUT = "members.coordinator.timeout.ms"
-"""The timeout of a move; given in one request with COORDINATOR alone, never stored, and so not in the table."""
+"""The timeout of a move; only accepted together with COORDINATOR, never stored, and so not in the table."""
 MOVE = "members.move"
 """Read only, like MEMBERS: the progress of the group's move to or from the cluster upstream."""
 REPAIR = "members.repair"
-"""Repairs a quarantined group when it is set to ANEW; describing it tells the damage. Never stored."""
+"""Setting this to ANEW repairs a quarantined group; describing it returns the damage. Never stored."""
 ANEW = "anew"
 MEMBERS = "members"
 """Read only, and described only when a request names it."""
@@ -64,7 +64,7 @@ class ConfigType(IntEnum):
 class GroupConfigDef(msgspec.Struct, frozen=True, kw_only=True):
     """One config. `field`: where `GroupConfig` stores it; lists and verbs have none. A default of "" means off.
 
-    `format_level`: the lowest one of a log that can keep it.
+    `format_level`: the lowest level of a log that can store it.
     """
 
     name: str
@@ -204,17 +204,17 @@ def coordinator(text: str | None) -> str | None:
 
 
 def values_set(config: GroupConfig) -> dict[str, str]:
-    """The values that are set, by config name."""
+    """Return the values that are set, by config name."""
     fields = ((each.name, each.field) for each in _ALL)
     values = ((name, getattr(config, field)) for name, field in fields if field is not None)
     return {name: str(value) for name, value in values if value is not None}
 
 
 def registration_timeout_ms(config: GroupConfig) -> int:
-    """The group's own timeout, or the default."""
+    """Return the group's own timeout, or the default."""
     return DEFAULT_WAIT_MS if config.registration_timeout_ms is None else config.registration_timeout_ms
 
 
 def retirement_timeout_ms(config: GroupConfig) -> int:
-    """The group's own timeout, or the default."""
+    """Return the group's own timeout, or the default."""
     return DEFAULT_WAIT_MS if config.retirement_timeout_ms is None else config.retirement_timeout_ms

@@ -1,9 +1,7 @@
-"""The connection that a member speaks on: the socket notes what happens to it, and events quote that.
+"""The connection of a member: the socket notes what happens to it, and events record that. Knows nothing of sockets.
 
-What belongs here: what is known of a client's connection. What it must not know: sockets, members.
-
-It is soft state like a session: shared by all copies, changed in place, and read when a decision records an event. So a
-connection that ends writes nothing, however many of them a client opens and closes.
+It is soft state like a session: shared by all copies, changed in place, and read when a decision records an event. So
+the end of a connection writes nothing, no matter how many connections a client opens and closes.
 """
 
 from collections.abc import Callable
@@ -14,12 +12,12 @@ from muster.events.connection import ConnectionEnd, LastConnection
 
 
 class ConnectionRecord(msgspec.Struct, kw_only=True):
-    """A member's connection, as far as events quote it. Times are monotonic ms.
+    """What events record of a member's connection. Times are monotonic ms.
 
     `edge`: node id of the process that the client is connected to, if that is another process.
 
-    `number`: given by `numbered`, at the first request that concerns a group. `received_ms`: when the last one
-    came.
+    `number`: assigned by `numbered`, at the first request that concerns a group. `received_ms`: when the last one
+    arrived.
     """
 
     edge: int | None = None
@@ -29,13 +27,13 @@ class ConnectionRecord(msgspec.Struct, kw_only=True):
     ended_ms: int | None = None
 
     def numbered(self, new_number: Callable[[], int]) -> "ConnectionRecord":
-        """Return itself, with a number."""
+        """Return itself, after assigning a number if it has none."""
         if not self.number:
             self.number = new_number()
         return self
 
     def ended(self, end: ConnectionEnd, now_ms: int) -> None:
-        """Note how it ended; the first end counts, as closing our side comes after the client has closed its own."""
+        """Note how it ended; only the first end counts, since we close our side after the client has closed its own."""
         if self.end is None:
             self.end, self.ended_ms = end, now_ms
 

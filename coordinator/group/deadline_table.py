@@ -1,15 +1,15 @@
-"""A table by member id whose entries have deadlines, and that finds those that have passed without a scan per change.
+"""A table by member id whose entries have deadlines; finds those that have passed without a scan per change.
 
-What belongs here: the deadlines of members, held joins and pending members. The deadlines of the whole group are plain
-fields of `SoftState`.
+It is used for members, held joins and pending members. The deadlines of the whole group are plain fields of
+`SoftState`.
 
-How it works: the table knows the earliest time at which any entry can be due. When that has come it looks at all
-entries, once: it keeps those that may be due within `LOOK_AHEAD_MS` in order, and the earliest time of the others. A
+How it works: the table knows the earliest time at which any entry can be due. When that time has come, it scans all
+entries once, and keeps those that may be due within `LOOK_AHEAD_MS` in order, and the earliest time of the others. A
 heartbeat moves its session's deadline in place, which is noticed only when the entry comes up. So a quiet group is
-scanned once in a session timeout, and one whose members expire one after another once a second.
+scanned once per session timeout, and one whose members expire one after another once a second.
 
-What is not ideal: `next_ms` may be too early, and nothing is due then. It is never too late: a refreshed session may
-end sooner than before (ST8), and `earliest_ms` allows for that.
+The drawback: `next_ms` may be too early, and nothing is due then. It is never too late: a refreshed session may end
+sooner than before (ST8), and `earliest_ms` allows for that.
 """
 
 from abc import abstractmethod
@@ -39,12 +39,12 @@ class DeadlineTable(Table[MemberId, V]):
     @staticmethod
     @abstractmethod
     def deadline_ms(value: V) -> float:
-        """The entry's present deadline."""
+        """Return the entry's current deadline."""
 
     @staticmethod
     @abstractmethod
     def earliest_ms(value: V, last_seen_ms: float = -inf) -> float:
-        """The earliest time at which it may be due, if its member is seen at `last_seen_ms` or later."""
+        """Return the earliest time at which it may be due, if its member is seen at `last_seen_ms` or later."""
 
     def copy(self) -> Self:
         twin = super().copy()
@@ -60,11 +60,11 @@ class DeadlineTable(Table[MemberId, V]):
         self._soon, self._others_ms = (), inf
 
     def next_ms(self) -> float:
-        """The time before which nothing is due; inf without entries."""
+        """Return the time before which nothing is due; inf without entries."""
         return min(self._others_ms, self._soon[0][0]) if self._soon else self._others_ms
 
     def due(self, now_ms: int) -> Iterator[tuple[int, MemberId]]:
-        """The entries that are due, and since when; an entry stays due until it is changed or deleted."""
+        """Return the due entries, and since when they are due; an entry stays due until it is changed or deleted."""
         if self._others_ms <= now_ms:
             self._look_at_all(now_ms)
         come = [key for at_ms, key in self._soon if at_ms <= now_ms]

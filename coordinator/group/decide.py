@@ -1,7 +1,7 @@
 """decide(): one command, one decision. Reads top to bottom as the table of commands.
 
-A decision is a value: the events that have to be durable before its replies may leave, and the group and its soft state
-from then on. If the events cannot be stored, the decision is thrown away.
+A decision is a value: the events that must be durable before its replies may be sent, and the group and its soft state
+from then on. If the events cannot be stored, the decision is discarded.
 """
 
 from typing import assert_never
@@ -83,15 +83,15 @@ from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import Group, GroupState, new_group
 
 AnyChange = SyncGroup | LeaveGroup | DeleteGroup | ReleaseGroup | AlterGroupConfig
-"""The requests that change a group which is there, and no other."""
+"""The requests that change an existing group, and no other."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one command.
 
-    `group` is None when the group does not exist (any more). `refreshed_session`: to be refreshed as of the request's
-    arrival. `offsets`: to be made durable after the events and before the replies leave; `offsets_expired` of them are
-    deleted because they expired.
+    `group` is None if the group does not exist (any more). `refreshed_session` is to be refreshed as of the request's
+    arrival. `offsets` must be made durable after the events and before the replies are sent; `offsets_expired` is how
+    many of them are deleted because they expired.
     """
 
     events: tuple[AnyEvent, ...] = ()
@@ -217,12 +217,14 @@ def _decide_join(
 
 
 def _counted(turn: Turn, group: Group) -> Decision:
-    """The decision on a refusal beyond the rate limit, which is counted alone: members' heartbeats stay known."""
+    """Return the decision on a refusal beyond the rate limit, which is only counted: it keeps the members' heartbeat
+    tickets.
+    """
     return Decision(replies=tuple(turn.replies), group=group, soft=turn.soft, keeps_tickets=True)
 
 
 def _for_history_alone(turn: Turn, soft: SoftState) -> Decision:
-    """A group that is not there was made to record a refusal: it is deleted at once, and what else is of it stays."""
+    """Delete the group again that was created only to record a refusal; the soft state of the group id is kept."""
     turn.enter(GroupState.DEAD)
     turn.record(GroupDeleted)
     return Decision(events=tuple(turn.events), replies=tuple(turn.replies), group=None, soft=soft)
@@ -231,7 +233,7 @@ def _for_history_alone(turn: Turn, soft: SoftState) -> Decision:
 def would_refuse(
     command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> ErrorCode:
-    """The error with which `decide` would answer the join at once; NONE if it would park it or hand out an id."""
+    """Return the error with which `decide` would refuse the join now; NONE if it would park it or hand out an id."""
     error = _error_without_turn(command, group, settings)
     if error is not ErrorCode.none:
         return error
@@ -245,7 +247,7 @@ def _error_without_turn(command: JoinGroup, group: Group | None, settings: Group
     if group is None:
         return ErrorCode.none if command.member_id == UNKNOWN_MEMBER_ID else ErrorCode.unknown_member_id  # J1
     if settings.offsets_are_upstream and group.config.coordinator:
-        # Released: the client finds the coordinator upstream when it looks for it again.
+        # Released: the client finds the coordinator upstream when it sends FindCoordinator again.
         return ErrorCode.coordinator_load_in_progress
     return ErrorCode.none
 
@@ -259,7 +261,7 @@ def _turn_of_join(
 
 
 def _turn_of_new_group(command: Request, soft: SoftState, moment: Moment, settings: GroupSettings) -> Turn:
-    """A turn that begins with the group's first event (J2, J3)."""
+    """Begin a turn with the group's first event (J2, J3)."""
     group = new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
     turn = Turn(group, soft.copy(), moment, settings)
     turn.caused_by(Cause.GROUP_CREATED, command.caller, UNKNOWN_MEMBER_ID, None)
@@ -295,7 +297,7 @@ def _decide_commit(
     outcome, offsets = validate_commit(group, command, settings)
     accepted = outcome.error is ErrorCode.none
     if group is None and offsets is not None:
-        # A simple consumer's group has no members ever, but it is listed, described and deleted like any other (OC1).
+        # A simple consumer's group never has members, but it is listed, described and deleted like any other (OC1).
         turn = _turn_of_new_group(command, soft, moment, settings)
     elif (
         group is not None
@@ -341,7 +343,7 @@ def _decide_expiry(
 
 
 def _without_group(command: AnyChange) -> Outcome:
-    """The answer when the group does not exist, or the request names none (G17, G29, SG1, DL1)."""
+    """Return the response if the group does not exist, or the request names none (G17, G29, SG1, DL1)."""
     no_id = not command.group_id
     match command:
         case SyncGroup():

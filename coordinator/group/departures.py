@@ -1,7 +1,7 @@
 """Members have left a group that has an assignment: replace them, or rebalance.
 
 For each of them, in this order: an inactive member needs no replacement; a standby is called; a retiring member's
-partitions wait for the other retiring members to leave; else the group rebalances, once for all of them.
+partitions wait for the other retiring members to leave; otherwise the group rebalances, once for all of them.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from muster.events.state import Group, GroupState, Member
 
 
 def retiring_members(group: Group) -> list[Member]:
-    """List the members that are asked to leave and are still here (`members.retired`)."""
+    """List the members that were asked to leave and are still here (`members.retired`)."""
     return [member for member in group.members.values() if member.retiring]
 
 
 def handle_departures(turn: Turn, departed: Sequence[Member], previous_leader_id: MemberId | None) -> None:
-    """Replace the departed members, or rebalance with the turn's `why`. In Stable and CompletingRebalance alone.
+    """Replace the departed members, or rebalance with the turn's `why`. Only in Stable and CompletingRebalance.
 
     `previous_leader_id`: the leader before they were removed.
     """

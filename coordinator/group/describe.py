@@ -7,7 +7,7 @@ from muster.events.state import Group, GroupState
 
 
 def describe(group: Group | None) -> DescribeGroupOutcome:
-    """Describe a group (DG1 to DG4): metadata and protocol in Stable alone, assignments as long as they are valid."""
+    """Describe a group (DG1 to DG4): metadata and protocol only in Stable, assignments as long as they are valid."""
     if group is None:
         return DescribeGroupOutcome(error=ErrorCode.group_id_not_found, state=GroupState.DEAD)
     image = group.image

@@ -1,8 +1,8 @@
 """Duels: two live processes with one instance id fence each other in turn.
 
-Kafka fences the earlier process, whose client exits if it understands the error; restarted by its supervisor it comes
-back and fences the other one (known bug S16). A client that does not understand it (S19) comes back at once. Both look
-like restarts until the replaced process sends something. So:
+Kafka fences the earlier process, whose client exits if it understands the error; restarted by its supervisor, it comes
+back and fences the other one (known bug S16). A client that does not understand it (S19) comes back immediately. Both
+look like restarts until the replaced process sends something. So:
 
     replaced          the replaced member id is noted (`ReplacedMember`)
     seen again        its process still lives; recorded, with both hosts, whatever error it is answered with
@@ -26,7 +26,7 @@ REPLACED_MEMBERS_MAX = 1_000
 """Replaced member ids that a group remembers; the oldest are forgotten."""
 
 DUEL_WINDOW_MS = 600_000
-"""A process that was last seen longer ago is taken to have ended."""
+"""A process that was last seen longer ago is assumed to have ended."""
 
 
 def note_replaced(turn: Turn, replaced: Member, command: JoinGroup) -> None:
@@ -55,7 +55,7 @@ def note_if_fenced(
     *,
     reason: str | None = None,
 ) -> None:
-    """Record, with both hosts, that a process used an instance id which another one has (known bugs S16, S19)."""
+    """Record, with both hosts, that a process used an instance id that another one has (known bugs S16, S19)."""
     earlier = turn.soft.replaced_members.get(member_id)
     if earlier is not None:
         turn.soft.replaced_members[member_id] = msgspec.structs.replace(earlier, seen_again_ms=turn.now_ms)

@@ -1,4 +1,4 @@
-"""The answer to a request that was not decided, as each API phrases an error (Kafka's `getErrorResponse`)."""
+"""The response to a request that was not decided, as each API phrases an error (Kafka's `getErrorResponse`)."""
 
 from collections.abc import Callable, Mapping
 from typing import assert_never
@@ -63,7 +63,7 @@ _ERROR_ALONE: Mapping[type[Request], Callable[..., Outcome]] = {
 def error_replies(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
     """Answer a request with an error, because it cannot be decided here or its decision could not be made durable.
 
-    Deadlines and the other commands that nobody sent have no answer.
+    Deadlines and the other commands that no client sent get no response.
     """
     match command:
         case JoinGroup():

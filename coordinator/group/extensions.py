@@ -1,6 +1,6 @@
-"""Extending a group's deadlines by the time that its members could not be heard: a long append, a paused machine.
+"""Extends a group's deadlines by the time that its members could not be heard: a long append, a paused machine.
 
-What belongs here: by how much each deadline is extended. What it must not know: clocks, and how slowness is found out.
+This module decides by how much. It has no clock, and does not detect the slowness.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from muster.events.state import Group
 USUAL_APPEND_MS = 250
 """Deadlines that were set before an append are extended only by what it took beyond this.
 
-Otherwise a client that causes one append after another would keep a phase open for ever.
+Otherwise a client that causes one append after another would keep a phase open forever.
 """
 
 
@@ -31,12 +31,12 @@ class Unheard(NamedTuple):
 
 
 def extend_session(soft: SoftState, member_id: MemberId, arrived_ms: int, now_ms: int) -> None:
-    """Extend a member's session by the time that its request waited for its answer, which leaves now.
+    """Extend a member's session by the time that its request waited for the response that is sent now.
 
-    A client may send nothing before it has the answer. No session gets more than its full time from now on.
+    A client may send nothing before it has the response. No session gets more than its full time from now on.
     """
     if arrived_ms == now_ms:
-        return  # as nearly always
+        return  # the usual case
     for session in (soft.sessions.get(member_id), soft.pending_members.get(member_id)):
         if session is not None:
             lengthened_ms = min(session.deadline_ms + now_ms - arrived_ms, now_ms + session.timeout_ms)
@@ -46,8 +46,8 @@ def extend_session(soft: SoftState, member_id: MemberId, arrived_ms: int, now_ms
 def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
     """Extend the deadlines of phases by the time that an append took.
 
-    `soft` is what the decisions made of `before`. Deadlines that they have set run from now on; the others are extended
-    by what was unusual, since the group answered nobody meanwhile.
+    `soft` is what the decisions made of `before`. Deadlines that they set start now; the others are extended by the
+    time beyond the usual one, since the group answered no request meanwhile.
     """
     unusual_ms = max(0, took_ms - USUAL_APPEND_MS)
     rearmed = dict(soft.rearmed)
@@ -69,19 +69,20 @@ def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
 
 
 def begin_anew(group: Group | None, soft: SoftState, heard_since_ms: int) -> None:
-    """Give all sessions and phases their full time from then on, since nobody could be heard before."""
+    """Give all sessions and phases their full time from `heard_since_ms`, since no member could be heard before."""
     for session in chain(soft.sessions.values(), soft.pending_members.values()):
         session.deadline_ms = max(session.deadline_ms, heard_since_ms + session.timeout_ms)
     _move_others(group, soft, lambda _, deadline_ms, timeout_ms: max(deadline_ms, heard_since_ms + timeout_ms))
 
 
 def rearm(group: Group | None, soft: SoftState, until_ms: int, *, late_ms: int) -> int:
-    """Give all sessions and phases their full time from then on, since nobody could be heard for `late_ms` before.
+    """Give all sessions and phases their full time from `until_ms`, since no member could be heard for `late_ms`
+    before.
 
-    Muster was late itself, or the broker between was away. A member that was given its full time for that before, and
-    was not heard from since, gets only the time that was lost, as does a phase that has not ended since: otherwise dead
-    members would stay, and phases last, for as long as such times recur. Time that was made up for is not lost again.
-    Returns how many sessions have their full time; one that two copies of a group share counts once.
+    Either Muster itself was late, or the broker in between was unreachable. A member that was already given its full
+    time for this and was not heard from since gets only the lost time, and so does a phase that has not ended since:
+    otherwise, if such outages recur, dead members would stay and phases never end. Time that was already made up for is
+    not counted twice. Returns how many sessions have their full time; one that two copies of a group share counts once.
     """
     in_full = sum(_rearm_session(session, until_ms, late_ms) for session in soft.sessions.values())
     for pending in soft.pending_members.values():
@@ -102,9 +103,9 @@ def rearm(group: Group | None, soft: SoftState, until_ms: int, *, late_ms: int) 
 
 
 def _rearm_session(session: Session, until_ms: int, late_ms: int) -> bool:
-    """Give more time to one session; returns whether it has its full time."""
+    """Give more time to one session; return whether it has its full time."""
     if session.rearmed_ms >= until_ms:
-        return False  # it was made up for; copies of a group share their sessions
+        return False  # already made up for; copies of a group share their sessions
     rearmed_ms, session.rearmed_ms = session.rearmed_ms, until_ms
     if rearmed_ms >= session.last_seen_ms:
         session.deadline_ms += min(late_ms, until_ms - rearmed_ms)
@@ -114,7 +115,7 @@ def _rearm_session(session: Session, until_ms: int, late_ms: int) -> bool:
 
 
 def _move_others(group: Group | None, soft: SoftState, moved: Callable[[str, int, int], int]) -> None:
-    """Set all deadlines but those of sessions. `moved`: makes one of its key, its present value and its full time."""
+    """Set all deadlines but those of sessions. `moved` computes one from its key, current value and full time."""
     if group is not None:
         for phase, timeout_ms in _full_times_ms(group, soft).items():
             deadline_ms = getattr(soft, phase)
@@ -130,7 +131,7 @@ def _move_others(group: Group | None, soft: SoftState, moved: Callable[[str, int
 
 
 def _full_times_ms(group: Group, soft: SoftState) -> dict[str, int]:
-    """The full time of each phase, by its field."""
+    """Return the full time of each phase, by its field."""
     rejoin_ms = max(rebalance_timeout_ms(group), MIN_WAIT_MS)
     return {
         "join_deadline_ms": rejoin_ms if soft.initial_delay is None else soft.initial_delay.delay_ms,

@@ -1,10 +1,11 @@
-"""Member ids that were handed out (KIP-394), and what became of them while a join phase waited for them.
+"""Member ids that were handed out (KIP-394), and their outcome when a join phase waited for them.
 
-What belongs here: noting who holds an id that is out, for the event that ends the phase. Which ids are expected back is
-in `soft.pending_members`; when one is handed out, and for how long, is decided by `join.py` and `held_joins.py`.
+The event that ends the phase records the clients that hold an outstanding id. `soft.pending_members` has the ids that
+are expected back; `join.py` and `held_joins.py` decide when one is handed out, and for how long.
 
-A client that means to join is back within a round trip, so only ids that were out for a second are noted, and 16 of
-them by name: a client may ask for ids without end. A phase that began while an id was out waits for it, too.
+A client that intends to join is back within a round trip, so only ids that were outstanding for a second are noted, and
+16 of them individually: a client may request any number of ids. A phase that began while an id was outstanding waits
+for it, too.
 """
 
 from itertools import islice, takewhile
@@ -34,7 +35,7 @@ def expect_back(turn: Turn, member_id: MemberId, caller: Caller, *, session_time
 
 
 def settle(turn: Turn, member_id: MemberId, outcome: HandedOutIdOutcome) -> None:
-    """Expect the holder of the id no more; note it if a join phase has waited for it."""
+    """Stop expecting the holder of the id; note it if a join phase has waited for it."""
     pending = turn.soft.pending_members.pop(member_id, None)
     if pending is None or turn.image.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -47,7 +48,7 @@ def settle(turn: Turn, member_id: MemberId, outcome: HandedOutIdOutcome) -> None
 
 
 def forget_oldest(turn: Turn, count: int) -> None:
-    """Expect the holders of the oldest ids no more."""
+    """Stop expecting the holders of the oldest ids."""
     pending = turn.soft.pending_members
     for oldest in tuple(islice(pending, count)):
         del pending[oldest]
@@ -56,10 +57,10 @@ def forget_oldest(turn: Turn, count: int) -> None:
 
 
 def take_noted(turn: Turn) -> dict[str, Any]:
-    """The fields about handed-out ids of the event that ends a join phase; what is noted begins anew."""
+    """Return the fields about handed-out ids for the event that ends a join phase, and clear what was noted."""
     soft = turn.soft
     room = NOTED_IDS_MAX - len(soft.settled_ids)
-    # In the order in which they were handed out: behind one that is too young there are only younger ones.
+    # In the order in which they were handed out: after one that is too young there are only younger ones.
     oldest = takewhile(
         lambda item: turn.now_ms - item[1].last_seen_ms >= NOTED_FROM_MS, islice(soft.pending_members.items(), room)
     )

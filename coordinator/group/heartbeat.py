@@ -9,7 +9,7 @@ from muster.events.state import Group, GroupState
 
 
 def heartbeat_error(group: Group, command: Heartbeat) -> ErrorCode:
-    """The error that answers a heartbeat (H2 to H7); a called standby is answered REBALANCE_IN_PROGRESS.
+    """Return the error that answers a heartbeat (H2 to H7); for a called standby it is REBALANCE_IN_PROGRESS.
 
     NONE and REBALANCE_IN_PROGRESS refresh the session.
     """

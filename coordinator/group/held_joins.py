@@ -1,8 +1,9 @@
-"""Held joins: the joins of new members are gathered, so that many new members make one rebalance.
+"""Held joins: the joins of new members are gathered, so that many new members cause one rebalance.
 
 Joins are held for a registration (KIP-469: until all registered instances have joined, or until its timeout), and for
 the expansion delay (the expansion timeout of KIP-345's drafts). Only a group in Stable or CompletingRebalance holds
-joins; its members notice nothing. The sender of a held join is no member: it has no session and makes no event.
+joins; its members notice nothing. The sender of a held join is not a member: it has no session, and no event is
+written.
 
     hold        parked for min(its rebalance timeout, 20 s), since some clients give up any request after 40 s
     send back   COORDINATOR_LOAD_IN_PROGRESS, on which every client retries (REBALANCE_IN_PROGRESS kills some)
@@ -31,14 +32,14 @@ RETRY_WINDOW_MS = 10_000
 
 
 def must_be_held(turn: Turn, command: JoinGroup) -> bool:
-    """Whether this new member's join is to be held."""
+    """Return whether this new member's join must be held."""
     if turn.image.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         return False
     return command.group_instance_id in turn.group.registrations or bool(turn.group.config.expansion_delay_ms)
 
 
 def is_waited_for(turn: Turn, command: JoinGroup) -> bool:
-    """Whether it is a registered instance, for which held joins of other registered instances wait."""
+    """Return whether this is a registered instance that held joins of other registered instances wait for."""
     registered = command.group_instance_id in turn.group.registrations
     return registered and any(instance in turn.group.registrations for instance in turn.soft.held_joins.instances)
 
@@ -60,8 +61,8 @@ def hold_join(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
 def withdraw_held_join(turn: Turn, command: JoinGroup, member_id: MemberId) -> HeldJoin | None:
     """Remove and return the sender's earlier held join, if there is one.
 
-    It is never answered (J13), unless it is that of another process with the same instance id: that one is fenced at
-    once, as a member would be (ST7).
+    It is never answered (J13), unless it belongs to another process with the same instance id: that one is fenced
+    immediately, as a member would be (ST7).
     """
     held_joins = turn.soft.held_joins
     if member_id in held_joins:
@@ -75,7 +76,7 @@ def withdraw_held_join(turn: Turn, command: JoinGroup, member_id: MemberId) -> H
 
 
 def held_join_error(turn: Turn, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> ErrorCode:
-    """Validate that a held join's member id comes with its own instance id, or none (as M4, M5 for members)."""
+    """Validate that a held join's member id comes with its own instance id, or none (like M4, M5 for members)."""
     own = turn.soft.held_joins[member_id].join.group_instance_id
     if group_instance_id in (None, own):
         return ErrorCode.none
@@ -84,7 +85,7 @@ def held_join_error(turn: Turn, member_id: MemberId, group_instance_id: GroupIns
 
 
 def held_join_of(soft: SoftState, group_instance_id: GroupInstanceId | None) -> MemberId | None:
-    """The member id under which the join of this instance is held."""
+    """Return the member id under which the join of this instance is held."""
     if group_instance_id is None:
         return None
     return soft.held_joins.instances.get(group_instance_id)
@@ -105,12 +106,12 @@ def end_hold(turn: Turn, member_id: MemberId) -> None:
 
 
 def reject_held_join(turn: Turn, member_id: MemberId) -> None:
-    """Drop a held join whose sender leaves or is removed; answer it with UNKNOWN_MEMBER_ID (as L8)."""
+    """Drop a held join whose sender leaves or is removed; answer it with UNKNOWN_MEMBER_ID (like L8)."""
     _answer(turn, turn.soft.held_joins.pop(member_id), ErrorCode.unknown_member_id, UNKNOWN_MEMBER_ID)
 
 
 def all_arrived(turn: Turn, instances: Collection[GroupInstanceId]) -> bool:
-    """Whether a join is held for each of these instances; one that was sent back a moment ago counts."""
+    """Return whether a join is held for each of these instances; one that was just sent back counts."""
     held = turn.soft.held_joins.instances
     return len(held) >= len(instances) and all(instance in held for instance in instances)
 

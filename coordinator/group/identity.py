@@ -1,4 +1,4 @@
-"""Validation of member id and instance id, the same for all requests (M4). `duels.py` records what it refuses."""
+"""Validation of member id and instance id, the same for all requests (M4). `duels.py` records the refusals."""
 
 from kio.schema.errors import ErrorCode
 

@@ -1,7 +1,7 @@
 """JoinGroup: validation, new members, known members. A static member's restart is in `static.py`.
 
-Order of validation (J6): session timeout, size of the metadata; unknown group; group.max.size; protocols; then by the
-member id: that of a new, a pending (KIP-394) or a known member.
+Order of validation (J6): session timeout, size of the metadata; unknown group; group.max.size; protocols; then the
+member id, depending on whether it is new, pending (KIP-394) or known.
 """
 
 from typing import Final
@@ -36,8 +36,9 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import INACTIVE_ROLES, GroupState, HandedOutIdOutcome, Member, MemberRole
 
 PENDING_MEMBERS_MAX: Final = 20_000
-"""The limit of pending members in one group. A client that means to join is back at once; one whose id was forgotten
-is answered UNKNOWN_MEMBER_ID (25), and asks anew."""
+"""The limit of pending members in one group. A client that intends to join is back at once; one whose id was forgotten
+is answered UNKNOWN_MEMBER_ID (25), and requests a new one.
+"""
 
 METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
 """The only use of this error before the group is looked up."""
@@ -51,7 +52,7 @@ def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCod
     """Validate a join before the group is looked up (G15, K1).
 
     Metadata that is too large is refused with the error that Kafka has for a record too large for its log (RE13), but
-    at once, since it would be kept in memory as long as the member is there.
+    immediately, since it would be kept in memory as long as the member exists.
     """
     if not command.group_id:
         return ErrorCode.invalid_group_id
@@ -63,12 +64,14 @@ def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCod
 
 
 def metadata_bytes(command: JoinGroup) -> int:
-    """The size of the names and the metadata of all protocols."""
+    """Return the size of the names and the metadata of all protocols."""
     return sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
 
 
 def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:
-    """The error that answers a join at once; NONE if it is parked, answered well or with its id. Changes nothing."""
+    """Return the error that refuses a join; NONE if it is parked, succeeds or is answered with an id. Changes
+    nothing.
+    """
     member_id = _sender(turn, command)
     if not _has_room(turn, command, member_id):
         return ErrorCode.group_max_size_reached
@@ -77,7 +80,7 @@ def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:
     if member_id == UNKNOWN_MEMBER_ID:
         return ErrorCode.none
     if member_id in turn.soft.pending_members:
-        # An id is pending only if it was asked for without an instance id (P3).
+        # An id is pending only if it was requested without an instance id (P3).
         return ErrorCode.none if command.group_instance_id is None else ErrorCode.unknown_server_error
     if member_id in turn.soft.held_joins:
         return held_join_error(turn, member_id, command.group_instance_id)
@@ -105,17 +108,19 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
 
 
 def _sender(turn: Turn, command: JoinGroup) -> MemberId:
-    """The member id to go by: a known proposed id marks the retry of a join whose answer was lost.
+    """Return the effective member id: a known proposed id marks the retry of a join whose response was lost.
 
-    Clients cannot send one, since each request gets a new id to propose (wire/join_group.py); a process that forwards
-    joins to their owner could (tests/model plays one).
+    Clients cannot send one, since each request gets a new proposed id (wire/join_group.py); a process that forwards
+    joins to their owner could (tests/model simulates one).
     """
     is_repetition = command.member_id == UNKNOWN_MEMBER_ID and _is_known(turn, command.proposed_member_id)
     return command.proposed_member_id if is_repetition else command.member_id
 
 
 def _is_known(turn: Turn, member_id: MemberId) -> bool:
-    """Whether it is a member, has a held join, or was replaced; a replaced one must not take the instance id back."""
+    """Return whether it is a member, has a held join, or was replaced; a replaced one must not take its instance id
+    back.
+    """
     soft = turn.soft
     return member_id in turn.group.members or member_id in soft.held_joins or member_id in soft.replaced_members
 
@@ -158,7 +163,9 @@ def _remove_for_lack_of_room(turn: Turn, command: JoinGroup) -> None:
 
 
 def _has_room(turn: Turn, command: JoinGroup, member_id: MemberId) -> bool:
-    """Whether group.max.size has room for the join (KIP-389, X2 to X5); a static member replaces itself (fixes QK4)."""
+    """Return whether group.max.size allows the join (KIP-389, X2 to X5); a static member replaces itself (fixes
+    QK4).
+    """
     group, joins = turn.group, turn.soft.parked_joins
     if member_id == UNKNOWN_MEMBER_ID and command.group_instance_id is not None:
         holder = group.instances.get(command.group_instance_id)
@@ -182,7 +189,7 @@ def refuse_before_lookup(turn: Turn, command: JoinGroup, error: ErrorCode) -> No
     turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=command.member_id))
 
 
-# ---- who joins ---------------------------------------------------------------------------------
+# ---- new and known members ---------------------------------------------------------------------
 
 
 def _join_without_member_id(turn: Turn, command: JoinGroup) -> None:
@@ -196,9 +203,9 @@ def _join_without_member_id(turn: Turn, command: JoinGroup) -> None:
 
 
 def _hand_out_member_id(turn: Turn, command: JoinGroup) -> None:
-    """Answer with a member id, and expect the sender back with it (KIP-394, JE1, P1)."""
+    """Answer with a member id, and expect the sender to join with it (KIP-394, JE1, P1)."""
     if len(turn.soft.pending_members) >= PENDING_MEMBERS_MAX:
-        # A tenth of them, since to find the oldest ones costs as much as to copy all.
+        # A tenth at a time, since finding the oldest ones costs as much as copying all.
         forget_oldest(turn, PENDING_MEMBERS_MAX // 10)
     member_id, timeout_ms = command.proposed_member_id, command.session_timeout_ms
     expect_back(turn, member_id, command.caller, session_timeout_ms=timeout_ms, deadline_ms=turn.now_ms + timeout_ms)
@@ -213,7 +220,7 @@ def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
     rejoin_cause = _rejoin_cause(turn, command, member)
     skips = member.role is MemberRole.CALLED and member.member_id == turn.image.leader_id
     if rejoin_cause is None:
-        # The answer was lost (R9, JC1), a follower rejoins without need (JS2), or a standby was called.
+        # The response was lost (R9, JC1), a follower rejoins without need (JS2), or a standby was called.
         turn.reply(command.caller, join_outcome(turn.group, member.member_id, skip_assignment=skips))
         return
     turn.caused_by(rejoin_cause, command.caller, member.member_id, member.group_instance_id, command.reason)
@@ -227,9 +234,9 @@ def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
 
 
 def _was_absorbed(turn: Turn, command: JoinGroup, member: Member) -> bool:
-    """Whether this is the retry of a leader's restart that was absorbed (ST11), whose answer was lost.
+    """Return whether this retries a leader's restart that was absorbed (ST11), because the response was lost.
 
-    The leader of a Stable group has synced, and so knows its member id, unless it replaced another since then.
+    The leader of a Stable group has synced, and so knows its member id, unless it has replaced another member since.
     """
     leads_stable_group = turn.image.state is GroupState.STABLE and member.member_id == turn.image.leader_id
     is_repetition = command.member_id == command.proposed_member_id
@@ -237,7 +244,7 @@ def _was_absorbed(turn: Turn, command: JoinGroup, member: Member) -> bool:
 
 
 def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | None:
-    """The cause of what a member's rejoin leads to; None: nothing, it is answered at once."""
+    """Return the cause of what a member's rejoin leads to; None: it is answered at once, with no effect."""
     unchanged = command.protocols == member.protocols
     if (
         not unchanged
@@ -263,7 +270,7 @@ def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | Non
 
 
 def _keeps_assignment(turn: Turn, command: JoinGroup, member: Member) -> bool:
-    """Whether the member's changed metadata needs no new assignment.
+    """Return whether the member's changed metadata needs no new assignment.
 
     An inactive member has no partitions. A called standby keeps the assignment that it was given if its subscription
     covers it; its metadata changes anyway with clients that send their generation in it (Java's, cooperative ones). To
@@ -299,7 +306,7 @@ def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
 
 
 def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
-    """Store what a rejoin brings, if it changes anything (J14); the client's id and host too (fixes J15)."""
+    """Store what a rejoin changes, if anything (J14); including the client's id and host (fixes J15)."""
     session = turn.soft.sessions[member.member_id]
     moved = None if session.connection is command.caller.connection else turn.last_connection(member.member_id)
     turn.note_seen(member.member_id, command.caller)

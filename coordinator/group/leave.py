@@ -17,12 +17,12 @@ from muster.events.state import GroupState, HandedOutIdOutcome, Member
 
 
 def leave_unknown_group(command: LeaveGroup) -> LeaveGroupOutcome:
-    """Answer each entry with UNKNOWN_MEMBER_ID when the group does not exist (G29)."""
+    """Answer each entry with UNKNOWN_MEMBER_ID if the group does not exist (G29)."""
     return LeaveGroupOutcome(members=tuple(_left(entry, ErrorCode.unknown_member_id) for entry in command.members))
 
 
 def leave_group(turn: Turn, command: LeaveGroup) -> None:
-    """Process the entries in order, each for itself (L2); then rebalance once for all of them (L9)."""
+    """Process the entries in order, each on its own (L2); then rebalance once for all of them (L9)."""
     trigger, left = None, []
     departed: list[Member] = []
     previous_leader_id = turn.image.leader_id
@@ -48,7 +48,7 @@ def _leave(turn: Turn, command: LeaveGroup, entry: LeavingMember, departed: list
     member_id, cause = entry.member_id, Cause.MEMBER_LEFT
     held_id = member_id or held_join_of(turn.soft, entry.group_instance_id)
     if held_id is not None and held_id in turn.soft.held_joins:
-        # It is no member yet, so nothing else changes.
+        # It is not a member yet, so nothing else changes.
         error = held_join_error(turn, held_id, entry.group_instance_id)
         if error is ErrorCode.none:
             reject_held_join(turn, held_id)

@@ -1,4 +1,4 @@
-"""The listing of a group for administrators: its configs, its members, and those that are expected."""
+"""The listing of a group for administrators: its configs, its members, and the expected ones."""
 
 import math
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def describe_config(group: Group | None, soft: SoftState, moment: Moment) -> Des
 
 
 def _that_fit(names: Iterable[str]) -> list[str]:
-    """The first names that fit into one value; the number of learners has no other limit than the group's."""
+    """Return the first names that fit into one value; only the size of the group limits the number of learners."""
     shown, left = [], LIST_LENGTH_MAX
     for name in names:
         left -= len(name) + 1

@@ -1,5 +1,7 @@
-"""The start and the end of owning a group: its soft state after the log was read, and its parked requests when it is
-given up. And groups that are known by their committed offsets alone.
+"""The start and the end of owning a group: soft state after the log was read, parked requests when the group is given
+up.
+
+Also creates groups of which only committed offsets are known.
 """
 
 from kio.schema.errors import ErrorCode
@@ -21,12 +23,12 @@ from muster.events.tables import TableSet
 
 
 def restore_soft_state(group: Group, now_ms: int, settings: GroupSettings) -> SoftState:
-    """Make the soft state of a group that was read from the log: sessions and phases have their full time (LD5, L9).
+    """Build the soft state of a group that was read from the log: sessions and phases have their full time (LD5, L9).
 
-    Nobody has been heard from: a takeover invents no sign of life.
+    No member counts as heard from after a takeover.
 
-    A rebalance in flight goes on, unlike in Kafka (LD7), since joins are events. A member has joined only once its
-    request is parked here; one that never retries falls to the deadline of the sync phase.
+    A rebalance in flight continues, unlike in Kafka (LD7), since joins are events. A member has joined only once its
+    request is parked here; one that never retries runs into the deadline of the sync phase.
     """
     soft = SoftState(
         sessions=Sessions(
@@ -59,7 +61,7 @@ def restore_soft_state(group: Group, now_ms: int, settings: GroupSettings) -> So
 
 
 def _resume_plans(group: Group, soft: SoftState, now_ms: int) -> None:
-    """Give registrations, retirements and learning their full time; held joins are retried by their clients."""
+    """Give registrations, retirements and learners their full time; held joins are retried by their clients."""
     if group.registrations:
         soft.registration_deadline_ms = now_ms + registration_timeout_ms(group.config)
     if retiring_members(group):
@@ -96,7 +98,7 @@ def fail_parked_requests(soft: SoftState, error: ErrorCode) -> tuple[Reply, ...]
 
 
 def group_of_offsets(group_id: GroupId, moment: Moment, settings: GroupSettings) -> GroupCreated:
-    """The event that creates an Empty group for offsets that have none, as for a simple consumer (OC1)."""
+    """Return the event that creates an Empty group for offsets without a group, as for a simple consumer (OC1)."""
     turn = Turn(
         new_group(group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms), SoftState(), moment, settings
     )

@@ -1,4 +1,4 @@
-"""Adding a new member: its record, its session, its parked join. When one is added, `join.py` decides."""
+"""Adding a new member: its record, its session, its parked join. `join.py` decides when one is added."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ def park_join(turn: Turn, member_id: MemberId, caller: Caller) -> None:
 
 
 def add_parked_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> None:
-    """Add a member whose join is parked, with five minutes to be answered (J12); sets the turn's `why`."""
+    """Add a member whose join is parked for at most five minutes (J12); sets the turn's `why`."""
     cause = Cause.NEW_DYNAMIC_MEMBER if command.group_instance_id is None else Cause.NEW_STATIC_MEMBER
     turn.caused_by(cause, command.caller, member_id, command.group_instance_id, command.reason)
     if not turn.group.members:
@@ -41,7 +41,7 @@ def add_parked_member(turn: Turn, command: JoinGroup, member_id: MemberId, role:
 
 
 def new_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> Member:
-    """Make the member that a first join describes, without an assignment."""
+    """Create the member that a first join describes, without an assignment."""
     return Member(
         member_id=member_id,
         group_instance_id=command.group_instance_id,
@@ -66,7 +66,7 @@ def end_registration_of(turn: Turn, group_instance_id: GroupInstanceId | None) -
 
 
 def supports_protocols(turn: Turn, command: JoinGroup) -> bool:
-    """Whether the join's protocols fit (S9): at least one; with members, their type and one that all of them offer."""
+    """Return whether the join's protocols fit (S9): at least one; with members, their type and one that all offer."""
     if turn.image.state is GroupState.EMPTY:
         return bool(command.protocol_type) and bool(command.protocols)
     if command.protocol_type != turn.image.protocol_type:
@@ -75,6 +75,6 @@ def supports_protocols(turn: Turn, command: JoinGroup) -> bool:
 
 
 def supported_by_all(members: Iterable[Member]) -> set[str]:
-    """The names of the protocols that every member offers."""
+    """Return the names of the protocols that every member offers."""
     offers = [{protocol.name for protocol in member.protocols} for member in members]
     return set.intersection(*offers) if offers else set()

@@ -1,4 +1,4 @@
-"""A change of a group's configs and membership that an administrator asked for, already checked, and applying it."""
+"""Applies a validated change of a group's configs and membership that an administrator requested."""
 
 import msgspec
 
@@ -22,9 +22,9 @@ from muster.events.state import GroupConfig, GroupState, Member, MemberRole, Reg
 
 
 class MembershipChange(msgspec.Struct, frozen=True, kw_only=True):
-    """`config` replaces the group's; the other fields are added to, or removed from, what is there.
+    """`config` replaces the group's; the other fields are added to, or removed from, the current state.
 
-    `withdrawn`: registrations to be removed. `kept`: members that are not to retire any more.
+    `withdrawn`: registrations to be removed. `kept`: members that are no longer to retire.
     """
 
     config: GroupConfig
@@ -37,21 +37,21 @@ class MembershipChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_change(turn: Turn, change: MembershipChange) -> tuple[ReleasedMember, ...]:
-    """Apply the change with the turn's `why`, in one rebalance at most.
+    """Apply the change with the turn's `why`, in at most one rebalance.
 
-    Returns the former members if the group was released to the cluster upstream, which comes last.
+    Returns the former members if the group was released to the cluster upstream, which is the last step.
     """
     before, asked = turn.group.config, turn.why
     config = change.config
     if config.unassigned_rebalance_delay_ms != before.unassigned_rebalance_delay_ms:
-        config = msgspec.structs.replace(config, rebalanced_for=())  # whoever sets it means what is unassigned now
+        config = msgspec.structs.replace(config, rebalanced_for=())  # setting it refers to what is unassigned now
     if config != before:
         turn.record_config(config)
         _after_configured(turn, before)
     _register(turn, change, asked)
     _retire(turn, change, asked)
     learning = [each for each in change.promoted if turn.group.members[each.member_id].role is MemberRole.LEARNER]
-    if learning:  # switching learning off, in the same request, has promoted all
+    if learning:  # disabling the learner timeout in the same request has promoted all of them already
         turn.why = _caused_by(asked, Cause.LEARNERS_PROMOTED)
         promote(turn, learning)
         _rebalance(turn)
@@ -63,12 +63,12 @@ def apply_change(turn: Turn, change: MembershipChange) -> tuple[ReleasedMember, 
 
 
 def _caused_by(asked: Why, cause: Cause) -> Why:
-    """Attribute the next part to the request, whatever the part before led to."""
+    """Attribute the next part to the request, regardless of what the previous part caused."""
     return msgspec.structs.replace(asked, cause=cause)
 
 
 def _rebalance(turn: Turn) -> None:
-    """Rebalance, unless a join phase is running, which sees the change anyway."""
+    """Rebalance, unless a join phase is running, which takes the change into account anyway."""
     if turn.image.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(turn)
 
@@ -76,7 +76,7 @@ def _rebalance(turn: Turn) -> None:
 def _after_configured(turn: Turn, before: GroupConfig) -> None:
     soft, config = turn.soft, turn.group.config
     if config.registration_timeout_ms != before.registration_timeout_ms:
-        soft.registration_deadline_ms = None  # armed anew, as are the others, if there is anything to wait for
+        soft.registration_deadline_ms = None  # rearmed, like the others, if there is anything to wait for
     if config.learner_timeout_ms != before.learner_timeout_ms:
         soft.promotion_deadline_ms = None
     if soft.retirement_deadline_ms is not None and config.retirement_timeout_ms != before.retirement_timeout_ms:
@@ -93,7 +93,7 @@ def _after_configured(turn: Turn, before: GroupConfig) -> None:
 
 
 def _target_is_missed(turn: Turn) -> bool:
-    """Whether a rebalance would change the number of active members."""
+    """Return whether a rebalance would change the number of active members."""
     group = turn.group
     if not supports_roles(turn):
         return False
@@ -109,14 +109,14 @@ def _register(turn: Turn, change: MembershipChange, asked: Why) -> None:
         for instance in change.withdrawn:
             end_registration_of(turn, instance)
         rebalance_if_joins_may_proceed(turn)
-    # One that waited for a delay to end may have been taken in by another part of this request.
+    # One that waited for a delay to end may have been admitted by another part of this request.
     expected = [instance for instance in change.registered if instance not in turn.group.instances]
     if expected:
         turn.why = _caused_by(asked, Cause.INSTANCES_REGISTERED)
         for instance in expected:
             registration = Registration(group_instance_id=instance, registered_ms=turn.moment.wall_ms)
             turn.record_registration(InstanceRegistered, registration)
-        turn.soft.registration_deadline_ms = None  # the time begins anew, for all of them
+        turn.soft.registration_deadline_ms = None  # the timeout restarts for all of them
     if change.withdrawn or change.registered:
         rebalance_if_registration_complete(turn)
 

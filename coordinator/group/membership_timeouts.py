@@ -1,4 +1,4 @@
-"""The end of registrations, of the expansion delay and of learning, each of which makes one rebalance.
+"""The end of registrations, of the expansion delay and of learning, each of which causes one rebalance.
 
 A registration that completes while the leader computes an assignment waits until the group is Stable.
 """
@@ -30,7 +30,9 @@ def arm_deadlines(turn: Turn) -> None:
 
 
 def rebalance_if_registration_complete(turn: Turn) -> None:
-    """Rebalance if all registered instances have joined (KIP-469); in Stable alone, to interrupt no assignment."""
+    """Rebalance if all registered instances have joined (KIP-469); only in Stable, so as not to interrupt an
+    assignment.
+    """
     expected = turn.group.registrations
     if turn.image.state is GroupState.STABLE and expected and all_arrived(turn, expected):
         member_id, last = list(turn.soft.held_joins.items())[-1]
@@ -39,14 +41,14 @@ def rebalance_if_registration_complete(turn: Turn) -> None:
 
 
 def rebalance_if_joins_may_proceed(turn: Turn) -> None:
-    """Rebalance with the turn's `why` if a held join is held by no registration and no delay any more."""
+    """Rebalance with the turn's `why` if a held join no longer waits for a registration or delay."""
     waiting = {held.join.group_instance_id for held in turn.soft.held_joins.values()}
     if turn.soft.expansion_deadline_ms is None and not waiting <= turn.group.registrations.keys():
         prepare_rebalance(turn)
 
 
 def end_registration(turn: Turn) -> None:
-    """End a registration at its timeout (KIP-469), in one rebalance with the instances that came."""
+    """End a registration at its timeout (KIP-469), in one rebalance with the instances that joined."""
     deadline_ms = turn.soft.registration_deadline_ms
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return

@@ -1,4 +1,4 @@
-"""The progress of a move in words: what members have done, which are waited for, and for how long at most."""
+"""The progress of a move in words: what members have done, which ones are waited for, and for how long at most."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ DROPPED_MAY = "one that still runs may process its partitions, and its commits a
 
 
 class Named(Protocol):
-    """A member that has names for people."""
+    """A member with the fields by which messages name it."""
 
     @property
     def group_instance_id(self) -> str | None: ...
@@ -27,25 +27,25 @@ class Named(Protocol):
 
 
 def names(members: Iterable[Named]) -> str:
-    """List some of them, for people."""
+    """List some of them for a message."""
     listed = [f"{each.group_instance_id or each.client_id} at {each.client_host.removeprefix('/')}" for each in members]
     shown = ", ".join(listed[:_SHOWN])
     return f"{shown} and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else shown
 
 
 def already_moving(group_id: str) -> str:
-    """Refuse another move, and name the command that shows the one under way."""
+    """Return the refusal of another move, with the command that shows the current one."""
     return f"it is moving already: muster members list {shlex.quote(group_id)} says how far"
 
 
 def progress(move: "GroupMove") -> str:
-    """Say what the members have done, and which are waited for."""
+    """Describe what the members have done, and which ones are waited for."""
     waits = waiting(move)
     return f"{done(move)}; {waits}" if waits else done(move)
 
 
 def done(move: "GroupMove") -> str:
-    """Say what the members have done so far, or did until the end."""
+    """Describe what the members have done so far, or did until the end."""
     dropped = len(dropped_of(move))
     too_late = move.members - move.back - move.left - len(move.waits_for) - dropped
     counts = [
@@ -63,7 +63,7 @@ def done(move: "GroupMove") -> str:
 
 
 def late(move: "GroupMove") -> str:
-    """Name the members that have not rejoined in time, or were dropped, with what follows; empty without any."""
+    """Name the members that have not rejoined in time, or were dropped, and the consequence; empty without any."""
     overdue, dropped = overdue_of(move), dropped_of(move)
     sessions = "its session" if len(dropped) == 1 else "their sessions"
     parts = (
@@ -79,7 +79,7 @@ def overdue_of(move: "GroupMove") -> "list[MovingMember]":
 
 
 def dropped_of(move: "GroupMove") -> "list[MovingMember]":
-    """Return the members that the cluster upstream has dropped before they were told."""
+    """Return the members that the cluster upstream dropped before Muster had answered them."""
     return [each for each in move.late if each.was_dropped]
 
 

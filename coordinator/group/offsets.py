@@ -1,4 +1,4 @@
-"""Validation of offset commits and deletions. The offsets are kept elsewhere, and are no events."""
+"""Validation of offset commits and deletions. The offsets are stored elsewhere, and are not events."""
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -23,14 +23,15 @@ class OffsetsChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_transactional(command: Commit) -> bool:
-    """Whether it is a TxnOffsetCommit (KIP-447), which refreshes no session (TO6)."""
+    """Return whether it is a TxnOffsetCommit (KIP-447), which refreshes no session (TO6)."""
     return isinstance(command, AuthorizeCommit) and command.is_transactional
 
 
 def commit_error(group: Group | None, command: Commit) -> ErrorCode:
-    """The error that answers a commit (OC1 to OC10). A simple consumer (generation below 0) may commit to Empty groups.
+    """Return the error that answers a commit (OC1 to OC10).
 
-    A transaction may name no member at all (below v3), and may commit in CompletingRebalance (TO1 to TO5).
+    A simple consumer (generation below 0) may commit to Empty groups. A transaction may name no member at all (below
+    v3), and may commit in CompletingRebalance (TO1 to TO5).
     """
     in_transaction = is_transactional(command)
     if group is None:
@@ -51,14 +52,14 @@ def commit_error(group: Group | None, command: Commit) -> ErrorCode:
 
 
 def names_no_member(command: Commit) -> bool:
-    """Whether the commit names neither generation nor member nor instance."""
+    """Return whether the commit names neither generation nor member nor instance."""
     return command.generation_id < 0 and command.member_id == UNKNOWN_MEMBER_ID and command.group_instance_id is None
 
 
 def validate_commit(
     group: Group | None, command: CommitOffsets | AuthorizeCommit, settings: GroupSettings
 ) -> tuple[CommitOffsetsOutcome | AuthorizeCommitOutcome, OffsetsChange | None]:
-    """Return the answer to a commit, and the offsets to be stored here, or None."""
+    """Return the response to a commit, and the offsets to be stored here, or None."""
     error = commit_error(group, command)
     if isinstance(command, AuthorizeCommit):
         accepted_in = group if error is ErrorCode.none else None
@@ -82,7 +83,7 @@ def _refused_offsets(command: CommitOffsets, settings: GroupSettings) -> dict[tu
 
 
 def validate_deletion(group: Group | None, soft: SoftState, command: DeleteOffsets) -> DeleteOffsetsOutcome:
-    """Return the answer to an OffsetDelete (OD1 to OD6). A group known by its offsets alone is an Empty one here."""
+    """Return the response to an OffsetDelete (OD1 to OD6). A group known only by its offsets counts as Empty here."""
     if not command.group_id:
         return DeleteOffsetsOutcome(error=ErrorCode.invalid_group_id)
     if group is None:

@@ -1,4 +1,6 @@
-"""Outcomes: answers, independent of the API version. A rule that a client broke is an outcome with an error code."""
+"""Outcomes: responses, independent of the API version. A rule violation by a client is an outcome with an error
+code.
+"""
 
 from enum import StrEnum, unique
 
@@ -31,7 +33,7 @@ class JoinGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Superseded(msgspec.Struct, frozen=True):
-    """No answer: the same member's next JoinGroup or SyncGroup has taken the place of this one (J13, SG17)."""
+    """No response: the same member's next JoinGroup or SyncGroup has taken the place of this one (J13, SG17)."""
 
 
 class SyncGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,7 @@ class LeaveGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitOffsetsOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` is that of all partitions (OC13); `refused` has those refused one by one (OC14)."""
+    """`error` applies to all partitions (OC13); `refused` has those refused individually (OC14)."""
 
     error: ErrorCode
     refused: dict[tuple[str, int], ErrorCode] = {}
@@ -91,7 +93,7 @@ class DescribedMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribeGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` is 69 for a group that does not exist; below v6 that is shown as state Dead without an error (DG1)."""
+    """`error` is 69 for a group that does not exist; below v6 it is shown as state Dead without an error (DG1)."""
 
     error: ErrorCode = ErrorCode.none
     state: GroupState | None = None
@@ -107,7 +109,8 @@ class DeleteGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class ReleasedMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member of a group that was released, which has to join again upstream.
 
-    `was_parked`: a parked request of it was answered at the release; the others learn it by their next request.
+    `was_parked`: a parked request of it was answered at the release; the others learn of the release by their next
+    request.
     """
 
     member_id: MemberId
@@ -120,14 +123,16 @@ class ReleasedMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` is 69 for a group that does not exist; then, and if nobody was there, `members` is empty."""
+    """`error` is 69 for a group that does not exist. In that case, or if the group had no members, `members` is
+    empty.
+    """
 
     error: ErrorCode = ErrorCode.none
     members: tuple[ReleasedMember, ...] = ()
 
 
 class AlterGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`message` names the config, its value and the way out; None without an error. `released`: see `release.py`."""
+    """`message` names the config, its value and how to fix it; None without an error. `released`: see `release.py`."""
 
     error: ErrorCode
     message: str | None = None
@@ -136,14 +141,14 @@ class AlterGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class Standing(StrEnum):
-    """The status of a member, or of an instance that is expected, as `muster members list` shows it."""
+    """The status of a member, or of an expected instance, as `muster members list` shows it."""
 
     ACTIVE = "Active"
     LEARNER = "Learner"
     STANDBY = "Standby"
     CALLED = "Called"
     EXPECTED = "Expected"
-    """Registered, and has not joined."""
+    """Registered, but has not joined."""
     WAITING = "Waiting"
     """Its join is held until the other registered instances have joined, or the expansion delay is over."""
 
@@ -151,7 +156,7 @@ class Standing(StrEnum):
 class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `muster members list`. `since_ms`: wall clock. `session_left_ms`: None without a session.
 
-    `join_left_ms`: the time left for the first join to be answered, which is when a session begins.
+    `join_left_ms`: the time left for the first join to be answered; the session begins then.
     """
 
     group_instance_id: GroupInstanceId | None
@@ -176,8 +181,8 @@ class MoveState(StrEnum):
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member that a move waits for, or that is late.
 
-    `is_told`: it was told to join again, and has not yet. `wait_ms`: it is waited for so much longer at most; None if
-    that is not known. `was_dropped`: the cluster upstream has dropped it before it was told.
+    `is_told`: it was answered that it must join again, and has not yet. `wait_ms`: how much longer it is waited for at
+    most; None if unknown. `was_dropped`: the cluster upstream dropped it before that answer.
     """
 
     member_id: str
@@ -192,8 +197,9 @@ class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a move; `to` is a value of members.coordinator.
 
-    Of all `members`, `told` have been told to join again, and `back` have asked to, which is when they have revoked
-    their partitions: they join when all have. `left` have left the group instead; `late` have done neither in time.
+    Of all `members`, `told` were answered that they must join again, and `back` have asked to join, having revoked
+    their partitions; they join when all have asked. `left` have left the group instead; `late` have done neither in
+    time.
     """
 
     to: str
@@ -220,8 +226,8 @@ class UnreadableRecord(msgspec.Struct, frozen=True, kw_only=True):
 class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
     """The damage of a quarantined group: what a repair loses, and what it keeps.
 
-    `generation_id`: None when it cannot be read. `members`: how many can be read; all of them have to join again.
-    A repair keeps `registered` and `configs`.
+    `generation_id`: None if it cannot be read. `members`: how many can be read; all of them have to join again. A
+    repair keeps `registered` and `configs`.
     """
 
     partition: int
@@ -235,7 +241,7 @@ class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
 class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """`values` has the configs set for this group, by name; the others have their defaults (`configs.py`).
 
-    `move`: the last move, which the sidecar adds. `damage`: of a quarantined group.
+    `move`: the last move, added by the sidecar. `damage`: that of a quarantined group.
     """
 
     error: ErrorCode = ErrorCode.none

@@ -30,7 +30,7 @@ MIN_WAIT_MS = 100
 
 
 def prepare_rebalance(turn: Turn) -> None:
-    """Enter the join phase with the turn's `why` (RB1 to RB5); end a running one if everybody has joined."""
+    """Enter the join phase with the turn's `why` (RB1 to RB5); end a running one if all members have joined."""
     state = turn.image.state
     if state is GroupState.PREPARING_REBALANCE:
         complete_join_phase_if_all_joined(turn)
@@ -70,12 +70,12 @@ def _start_initial_delay(turn: Turn) -> None:
 
 
 def is_initial_rebalance(turn: Turn) -> bool:
-    """Whether the running join phase began in Empty; joins do not end it early (I7)."""
+    """Return whether the running join phase began in Empty; joins do not end it early (I7)."""
     return turn.soft.initial_delay is not None
 
 
 def rebalance_timeout_ms(group: Group) -> int:
-    """The longest rebalance timeout (S14), as members sent it, negative too (K2); 0 without members."""
+    """Return the longest rebalance timeout (S14) as members sent it, which may be negative (K2); 0 without members."""
     return max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
 
 
@@ -83,12 +83,12 @@ def rebalance_timeout_ms(group: Group) -> int:
 
 
 def all_members_joined(turn: Turn) -> bool:
-    """Whether every member's join is parked, and no member is pending (KIP-394, S15)."""
+    """Return whether every member's join is parked, and no member is pending (KIP-394, S15)."""
     return len(turn.soft.parked_joins) == len(turn.group.members) and not turn.soft.pending_members
 
 
 def complete_join_phase_if_all_joined(turn: Turn) -> None:
-    """End the join phase early if everybody has joined, unless it is that of an initial rebalance (I7)."""
+    """End the join phase early if all members have joined, unless it is that of an initial rebalance (I7)."""
     preparing = turn.image.state is GroupState.PREPARING_REBALANCE
     if preparing and not is_initial_rebalance(turn) and all_members_joined(turn):
         complete_join_phase(turn, Cause.ALL_JOINED)
@@ -100,8 +100,8 @@ def complete_join_phase(turn: Turn, cause: Cause) -> None:
     soft.join_deadline_ms = None
     _drop_absent_dynamic_members(turn)
     if turn.group.members and not soft.parked_joins:
-        # Only static members are left and none of them came: wait on, in the same generation (RB7). After a takeover
-        # this may be an initial rebalance: its delay is over, and it ends as soon as all are back.
+        # Only static members are left, and none of them has rejoined: wait on in the same generation (RB7). After a
+        # takeover this may be an initial rebalance: its delay is over, and it ends as soon as all are back.
         soft.initial_delay = None
         soft.join_deadline_ms = turn.now_ms + max(turn.census.rebalance_timeout_ms, MIN_WAIT_MS)
         return
@@ -160,7 +160,7 @@ def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
 
 
 def join_outcome(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinGroupOutcome:
-    """The JoinGroup response to a member of the present generation; the leader's has the members (J16)."""
+    """Return the JoinGroup response to a member of the current generation; the leader's has the members (J16)."""
     return msgspec.structs.replace(
         follower_outcome(group, member_id),
         skip_assignment=skip_assignment,
@@ -169,7 +169,7 @@ def join_outcome(group: Group, member_id: MemberId, *, skip_assignment: bool = F
 
 
 def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
-    """The active members, absent static ones too (J16, RB12).
+    """Return the active members, including absent static ones (J16, RB12).
 
     Static members come first: Kafka promises no order, but kafka-python's assignors (seen in 3.0.12) give nothing to
     some members when static and dynamic ones alternate.
@@ -190,9 +190,9 @@ def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
 
 
 def select_protocol(members: Iterable[Member]) -> str | None:
-    """Each active member votes for the first protocol in its list that all support; the most votes win (S10).
+    """Select the protocol: each active member votes for the first in its list that all support; most votes win (S10).
 
-    A tie goes to the one that the member who joined first likes best; Kafka breaks it arbitrarily. A static member's
+    Ties are broken by the preference of the member that joined first; Kafka breaks them arbitrarily. A static member's
     restart, which changes its member id, must not change the outcome.
     """
     voters = sorted(members, key=lambda member: (member.joined_ms, member.name))
@@ -203,9 +203,10 @@ def select_protocol(members: Iterable[Member]) -> str | None:
 
 
 def subscriptions(group: Group) -> frozenset[str] | None:
-    """The topics that members of protocol type consumer subscribe (S17); None: unknown, so it may be any topic.
+    """Return the topics that members of protocol type consumer subscribe to (S17); None: unknown, so it may be any
+    topic.
 
-    More than `TOPICS_LOOKED_AT_MAX` are unknown too, since reading them would delay all other groups.
+    More than `TOPICS_LOOKED_AT_MAX` are treated as unknown, since reading them would delay all other groups.
     """
     if group.image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -214,7 +215,9 @@ def subscriptions(group: Group) -> frozenset[str] | None:
 
 
 def note_subscription(turn: Turn, command: JoinGroup) -> None:
-    """Add the topics of a member that joins without a rebalance; the former ones count until the next join phase."""
+    """Add the topics of a member that joins without a rebalance; the previous topics count until the next join
+    phase.
+    """
     known = turn.soft.subscribed_topics
     if known is None:
         return

@@ -1,11 +1,11 @@
 """ReleaseGroup: hand a group over to the cluster upstream, whose own coordinator serves it from then on.
 
-Members cannot be handed over, they have to join there anew. So all members are removed in one transition, and parked
+Members cannot be handed over; they have to join there again. So all members are removed in one transition, and parked
 requests are answered UNKNOWN_MEMBER_ID, on which every client joins as a new member. The group's configs and
 registrations stay, for when the group is adopted again.
 
 A group is released because its shadow upstream was lost (the command), or because an administrator has set
-`members.coordinator` (`membership_change.py`): then nobody can join it here until that is set back (`decide.py`).
+`members.coordinator` (`membership_change.py`): then no client can join it here until that is set back (`decide.py`).
 """
 
 import msgspec
@@ -22,15 +22,15 @@ from muster.events.state import GroupState, Member
 
 
 def release_group(turn: Turn, command: ReleaseGroup) -> None:
-    """Make the group Empty, in the next generation; an Empty group stays as it is."""
+    """Make the group Empty, in the next generation; an Empty group is left unchanged."""
     turn.caused_by(Cause.GROUP_RELEASED, command.caller, UNKNOWN_MEMBER_ID, None)
     turn.reply(command.caller, ReleaseGroupOutcome(members=release_members(turn, turn.why)))
 
 
 def release_members(turn: Turn, asked: Why) -> tuple[ReleasedMember, ...]:
-    """Remove all members, attributed to `asked`; returns who they were."""
+    """Remove all members, attributed to `asked`, and return them."""
     leader_id = turn.image.leader_id
-    # The leader last: with everybody else gone there is no next one to be looked for, again and again.
+    # The leader last: otherwise each removed leader would be replaced by one that is about to be removed.
     members = sorted(turn.group.members.values(), key=lambda member: member.member_id == leader_id)
     released = tuple(_released(turn, member) for member in members)
     turn.soft.pending_members.clear()

@@ -1,11 +1,11 @@
 """Repair of a quarantined group: it is recreated from the records that can be read (`members.repair`).
 
-What belongs here: what is kept, and as which events. `events/damage.py` finds out what can be read.
+This module decides what is kept, and as which events. `events/damage.py` finds out what can be read.
 
 The group gets a new incarnation: Empty, in the next generation, with the configs and registrations that can be read. It
 has no members, since their assignments may be what is lost; all of them join again, in one rebalance. Its committed
-offsets are not in the event log, and stay. The first event names the administrator. Every record of the former
-incarnation gets a tombstone before it, the group's own last, which ends the quarantine for later readers of the log.
+offsets are not in the event log, and stay. The first event names the administrator. It is preceded by tombstones for
+every record of the former incarnation, the group's own last, which ends the quarantine for later readers of the log.
 """
 
 from collections.abc import Sequence
@@ -43,12 +43,12 @@ def describe_damage(damage: Damage) -> GroupDamage:
 
 
 def is_repair(changes: Sequence[ConfigChange]) -> bool:
-    """Whether the request asks for a repair, be it in a valid way or not."""
+    """Return whether the request asks for a repair, valid or not."""
     return any(change.name == REPAIR for change in changes)
 
 
 def repair_refusal(changes: Sequence[ConfigChange]) -> AlterGroupConfigOutcome | None:
-    """The error that refuses a repair; None if it is valid."""
+    """Return the error that refuses a repair; None if it is valid."""
     if len(changes) > 1:
         message = f"{REPAIR} has to be asked for alone: no setting of a quarantined group can be changed"
         return AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message=message)
@@ -61,7 +61,7 @@ def repair_refusal(changes: Sequence[ConfigChange]) -> AlterGroupConfigOutcome |
 def repair_group(
     damage: Damage, command: AlterGroupConfig, moment: Moment, settings: GroupSettings
 ) -> tuple[Group, Sequence[AnyEvent]]:
-    """Return the recreated group, and the events that make it."""
+    """Return the recreated group, and the events that create it."""
     group = new_group(damage.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
     turn = Turn(group, SoftState(), moment, settings)
     turn.caused_by(Cause.GROUP_REPAIRED, command.caller, UNKNOWN_MEMBER_ID, None)
@@ -79,12 +79,12 @@ def repair_group(
 
 
 def tombstones(damage: Damage) -> tuple[Record, ...]:
-    """Tombstones for all records of the former incarnation; written before the events, in one transition."""
+    """Return tombstones for all records of the former incarnation; written before the events, in one transition."""
     return tuple(Record(key, None) for key in damage.keys)
 
 
 def _kept(damage: Damage) -> tuple[Sequence[Registration], GroupConfig]:
-    """The registrations and the configs that can be read."""
+    """Return the registrations and the configs that can be read."""
     if damage.group is None:
         return (), NOT_CONFIGURED
     return tuple(damage.group.registrations.values()), damage.group.config

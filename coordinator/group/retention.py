@@ -1,17 +1,17 @@
 """Expiry of committed offsets by age, and of groups that have neither members nor offsets (section EX).
 
-The sweep sends ExpireOffsets for group after group; nothing here looks at a clock or keeps a deadline. The group
+The sweep sends ExpireOffsets for one group after another; nothing here looks at a clock or keeps a deadline. The group
 decides when the retention of an offset begins:
 
     no protocol type (a simple consumer's)    each offset from its commit                                EX4
-    Empty                                     all of them from the moment the group became Empty         EX2
-    Stable, `consumer`, subscriptions known   those of topics that nobody subscribes, from their commit  EX3
+    Empty                                     all of them from the time when the group became Empty      EX2
+    Stable, `consumer`, subscriptions known   those of unsubscribed topics, from their commit            EX3
     anything else                             nothing expires                                            EX5
 
-A commit that named a retention (OffsetCommit v2 to v4) goes by that alone, where anything expires at all (EX6).
+If a commit named a retention (OffsetCommit v2 to v4), only that applies, where anything expires at all (EX6).
 
 Offsets that are kept upstream expire there. They cannot be seen here, so an Empty group is assumed to have some for the
-whole retention from the moment it became Empty.
+whole retention from the time when it became Empty.
 """
 
 from collections.abc import Container, Mapping
@@ -34,7 +34,7 @@ def expired_offsets(
     wall_ms: int,
     settings: GroupSettings,
 ) -> tuple[tuple[str, int], ...]:
-    """The partitions whose committed offsets have expired at `wall_ms` (wall clock)."""
+    """Return the partitions whose committed offsets have expired at `wall_ms` (wall clock)."""
     image = group.image
     emptied_ms: int | None = None
     subscribed: Container[str] = ()
@@ -42,7 +42,7 @@ def expired_offsets(
         pass
     elif image.state is GroupState.EMPTY:
         emptied_ms = image.state_since_ms
-    elif image.state is GroupState.STABLE and soft.subscribed_topics is not None:  # of consumers alone it is known
+    elif image.state is GroupState.STABLE and soft.subscribed_topics is not None:  # known only for consumers
         subscribed = soft.subscribed_topics
     else:
         return ()
@@ -55,24 +55,24 @@ def expired_offsets(
 
 
 def _horizon_ms(wall_ms: int, settings: GroupSettings) -> int:
-    """The time at or before which an offset's retention must have begun for it to have expired."""
+    """Return the latest start of an offset's retention at which it has expired by now."""
     return wall_ms - retention_ms(settings)
 
 
 def retention_ms(settings: GroupSettings) -> int:
-    """The retention of offsets whose commit named none."""
+    """Return the retention of offsets whose commit named none."""
     return settings.offsets_retention_minutes * MINUTE_MS
 
 
 def _has_expired(offset: CommittedAt, wall_ms: int, horizon_ms: int, emptied_ms: int | None) -> bool:
-    """Whether the offset has expired at `wall_ms` (EX6)."""
+    """Return whether the offset has expired at `wall_ms` (EX6)."""
     if offset.expire_ms is not None:
         return offset.expire_ms <= wall_ms
     return (offset.commit_ms if emptied_ms is None else emptied_ms) <= horizon_ms
 
 
 def is_kept_without_offsets(group: Group, soft: SoftState) -> bool:
-    """Whether the group is kept even if it has no offset left.
+    """Return whether the group is kept even if it has no offset left.
 
     Unlike in Kafka (QK6) a group is kept while a member is pending (KIP-394), so that the id that was handed out stays
     valid. A group with configs or registrations is kept until they are removed.
@@ -83,7 +83,7 @@ def is_kept_without_offsets(group: Group, soft: SoftState) -> bool:
 
 
 def may_have_offsets_upstream(group: Group, wall_ms: int, settings: GroupSettings) -> bool:
-    """Whether the group may still have offsets upstream, which are not known here (EX2)."""
+    """Return whether the group may still have offsets upstream, which are not known here (EX2)."""
     return settings.offsets_are_upstream and group.image.state_since_ms > _horizon_ms(wall_ms, settings)
 
 

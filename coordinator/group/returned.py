@@ -1,9 +1,8 @@
-"""Members that were removed for their silence, and whose process is heard from again: it was not dead.
+"""Members that were removed after going silent, and whose process is heard from again: it was not dead.
 
-What belongs here: noting a request under the id of such a member, for the event that ends the next join phase. A
-process that restarted, or that took a dead one's place, comes without an id; one that was cut off, or stood still,
-comes with the one that it had, is answered UNKNOWN_MEMBER_ID, and joins anew. That answer is all that tells the two
-apart.
+A request under the id of such a member is noted for the event that ends the next join phase. A process that restarted,
+or replaced a dead one, joins without an id. One that was cut off or stalled sends its old id, is answered
+UNKNOWN_MEMBER_ID, and joins as a new member. Only that old id distinguishes the two cases.
 """
 
 from typing import Any, Final
@@ -17,7 +16,7 @@ NOTED_MAX: Final = 16
 
 
 def after_return(command: AnyCommand, soft: SoftState, moment: Moment) -> SoftState:
-    """The soft state with a note if a removed member sent the request; else the same."""
+    """Return the soft state with a note if a removed member sent the request, otherwise unchanged."""
     if not soft.removed_members or not isinstance(command, JoinGroup | SyncGroup | Heartbeat | Commit):
         return soft
     if command.member_id not in soft.removed_members:
@@ -36,7 +35,7 @@ def after_return(command: AnyCommand, soft: SoftState, moment: Moment) -> SoftSt
 
 
 def take_returned(turn: Turn) -> dict[str, Any]:
-    """The fields about returned members of the event that ends a join phase; what is noted begins anew."""
+    """Return the fields about returned members for the event that ends a join phase, and clear what was noted."""
     soft = turn.soft
     noted, more = soft.returned_members, soft.returned_members_more
     soft.returned_members, soft.returned_members_more = (), 0

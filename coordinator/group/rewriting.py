@@ -1,7 +1,7 @@
-"""Rewriting of entities whose last record in the log is a stranger's.
+"""Rewriting of entities whose last record in the log is foreign.
 
-Readers skip a stranger's record under a key of ours, a tombstone for instance. But compaction keeps the last record of
-a key, and would drop the owner's. So the owner writes the entity again, behind it: the same value, with a cause of its
+Readers skip a foreign record under a key of ours, for instance a tombstone. But compaction keeps the last record of a
+key, and would remove the owner's. So the owner writes the entity again, behind it: the same value, with a cause of its
 own, and the group's record at the end, as after every transition.
 """
 
@@ -47,7 +47,7 @@ def _rewrite(turn: Turn, entity: RecordKey) -> None:
 
 
 def _member(group: Group, entity: RecordKey) -> Member | None:
-    """The member that has this key."""
+    """Return the member that has this key."""
     if entity.kind is EntityKind.STATIC_MEMBER:
         member_id = group.instances.get(GroupInstanceId(entity.entity_id))
         return None if member_id is None else group.members.get(member_id)

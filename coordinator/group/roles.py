@@ -1,9 +1,9 @@
 """Roles of members: active, standby (`target.group.size`) or learner (`members.learner.timeout.ms`).
 
-Standbys and learners are *inactive*: they heartbeat, commit, rejoin and expire like any member, but the leader's list
-leaves them out, and their assignment is a well-formed empty one (an assignment of no bytes kills Java consumers). Only
+Standbys and learners are *inactive*: they heartbeat, commit, rejoin and expire like any member, but they are not in the
+leader's list, and their assignment is a well-formed empty one (a zero-byte assignment crashes Java consumers). Only
 groups of protocol type consumer can have them, and not those of Kafka Streams, whose assignments carry more. In other
-groups every member is active, whatever is configured.
+groups every member is active, regardless of the configs.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ EMPTY_ASSIGNMENT: Final = encode_assignment({})
 
 
 def supports_roles(turn: Turn) -> bool:
-    """Whether this group can have inactive members."""
+    """Return whether this group can have inactive members."""
     is_consumers = turn.group.image.protocol_type == CONSUMER_PROTOCOL_TYPE
     return is_consumers and not turn.census.is_offered(STREAMS_PROTOCOL)
 
@@ -43,7 +43,7 @@ def learners(group: Group) -> list[Member]:
 
 
 def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
-    """The role of a new member, as far as it is known when it joins (see `assign_roles`)."""
+    """Return the role of a new member, as far as it is known when it joins (see `assign_roles`)."""
     config, state = turn.group.config, turn.image.state
     if config.learner_timeout_ms is None and config.target_group_size is None:
         return MemberRole.ACTIVE
@@ -51,7 +51,7 @@ def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
         return MemberRole.ACTIVE
     offered = {protocol.name for protocol in command.protocols}
     if state is not GroupState.PREPARING_REBALANCE and turn.image.protocol_name not in offered:
-        return MemberRole.ACTIVE  # the group has to agree on a protocol anew, and that is a rebalance
+        return MemberRole.ACTIVE  # the group has to agree on a new protocol, and that is a rebalance
     if config.learner_timeout_ms is not None and turn.soft.initial_delay is None:
         return MemberRole.LEARNER
     if config.target_group_size is not None and turn.census.active >= config.target_group_size:
@@ -60,7 +60,7 @@ def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
 
 
 def admit_inactive_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> None:
-    """Add a standby or learner to the present generation, unnoticed by the other members."""
+    """Add a standby or learner to the current generation; the other members do not notice."""
     cause = Cause.LEARNER_ADMITTED if role is MemberRole.LEARNER else Cause.STANDBY_ADMITTED
     turn.caused_by(cause, command.caller, member_id, command.group_instance_id, command.reason)
     turn.soft.sessions[member_id] = Session(
@@ -90,7 +90,7 @@ def arm_member_sync(turn: Turn, member: Member) -> None:
 
 
 def follower_outcome(group: Group, member_id: MemberId) -> JoinGroupOutcome:
-    """The JoinGroup response to a follower of the present generation."""
+    """Return the JoinGroup response to a follower of the current generation."""
     image = group.image
     return JoinGroupOutcome(
         member_id=member_id,
@@ -140,7 +140,7 @@ def _roles(turn: Turn) -> Iterable[tuple[Member, MemberRole]]:
 
 
 def change_role(turn: Turn, member: Member, **fields: object) -> None:
-    """Record a change of a member's `role` or `retiring`; without fields, record it as it is."""
+    """Record a change of a member's `role` or `retiring`; without fields, record it unchanged."""
     turn.record_member(MemberRoleChanged, msgspec.structs.replace(member, **fields))
 
 

@@ -4,11 +4,11 @@ import msgspec
 
 INT32_MAX = 2**31 - 1
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""The time that a new member's first join may be parked (K3, KAFKA-7610). A constant in Kafka, too."""
+"""How long a new member's first join may be parked (K3, KAFKA-7610). A constant in Kafka, too."""
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields with a comment stand for Kafka's setting of that name, and have its default."""
+    """A comment names the Kafka setting that a field corresponds to; the defaults are Kafka's."""
 
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
@@ -20,4 +20,4 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     member_metadata_max_bytes: int = 1_048_576
     """The limit of one member's names and metadata of all protocols. Kafka has only the limit of a record."""
     offsets_are_upstream: bool = False
-    """True in a sidecar: a group's offsets are upstream, and cannot be seen here. Not a setting of Kafka's."""
+    """True in a sidecar: a group's offsets are upstream, and cannot be seen here. Not a Kafka setting."""

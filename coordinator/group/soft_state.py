@@ -1,9 +1,9 @@
 """Soft state: the part of a group's state that is never written.
 
-Parked requests, session deadlines, pending members (KIP-394), the deadlines of phases, of registrations and the like.
-All of it is lost in a takeover; `takeover.restore_soft_state` makes it anew. All times here are monotonic ms.
+Parked requests, session deadlines, pending members (KIP-394), the deadlines of phases, of registrations and so on. All
+of it is lost in a takeover and rebuilt by `loaded_groups.restore_soft_state`. All times here are monotonic ms.
 
-A decision works on a copy (`SoftState.copy`). `Session`s alone are shared between copies, so that a heartbeat that
+A decision works on a copy (`SoftState.copy`). Only `Session`s are shared between copies, so that a heartbeat that
 arrives while an append is in flight is not lost: the runtime *refreshes* a session in place, rules *replace* it.
 """
 
@@ -42,15 +42,15 @@ PHASES: Mapping[str, type[AnyGroupDeadline]] = {
     "retirement_deadline_ms": EndRetirement,
     "promotion_deadline_ms": PromoteLearners,
 }
-"""The deadlines of the whole group, by field of `SoftState`, and the command for each when it has passed."""
+"""The deadlines of the whole group, by field of `SoftState`, and the command to run when each has passed."""
 
 
 class Session(msgspec.Struct, kw_only=True):
     """The session of a member. `awaits_first_join`: its first join is parked, which may take five minutes (K3).
 
-    `heard`: `last_seen_ms` is a sign of life; False: it is the time of a takeover, since when it has given none.
-    `rearmed_ms`: until when the member could not be heard the last time, for which it was given more time (see
-    `extensions.py`). `connection`: the one that its last request came on; None: it was not heard from since a takeover.
+    `heard`: the member was heard from at `last_seen_ms`; False: that is the time of a takeover, and it has been silent
+    since. `rearmed_ms`: the end of the last period in which the member could not be heard, and for which it got more
+    time (see `extensions.py`). `connection`: that of its last request; None: it was not heard from since a takeover.
     """
 
     timeout_ms: int
@@ -67,10 +67,10 @@ class Session(msgspec.Struct, kw_only=True):
     ) -> None:
         """Give the member its full time again, because of a request that arrived at `last_seen_ms` on `connection`.
 
-        Its time runs from `answered_ms` if that is later, since the client may send nothing before.
+        The time runs from `answered_ms` if that is later, since the client may send nothing before.
         """
         silence_ms = last_seen_ms - self.last_seen_ms
-        if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- every heartbeat comes by, and a call takes longer
+        if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- runs for every heartbeat, and a call takes longer
             self.longest_silence_ms = silence_ms
         self.last_seen_ms = last_seen_ms
         self.heard = True
@@ -90,7 +90,7 @@ class Session(msgspec.Struct, kw_only=True):
 
 
 class PendingMember(Session, kw_only=True):
-    """A client that is expected back with the member id that it was given at `last_seen_ms` (KIP-394)."""
+    """A client that is expected to join with the member id that it was given at `last_seen_ms` (KIP-394)."""
 
     client_id: str
     client_host: str
@@ -105,7 +105,7 @@ class InitialDelay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateLimitWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The rate limit of refusals that are recorded: those written and suppressed since the window began."""
+    """The rate limit for recording refusals: how many were written and suppressed since the window began."""
 
     started_ms: float = -NEVER
     written: int = 0
@@ -115,7 +115,8 @@ class RateLimitWindow(msgspec.Struct, frozen=True, kw_only=True):
 class HeldJoin(msgspec.Struct, frozen=True, kw_only=True):
     """The join of a new member that is held until others have joined, or a delay is over (see `held_joins.py`).
 
-    While it is `parked` the deadline is when it is sent back to be retried; afterwards, when the retry is given up.
+    While it is `parked`, the deadline is when it is sent back to be retried; after that, when the retry is no longer
+    expected.
     """
 
     join: JoinGroup
@@ -148,7 +149,7 @@ class Sessions(DeadlineTable[Session]):
 
 
 class HeldJoins(DeadlineTable[HeldJoin]):
-    """Held joins by the id that the member will have, in order of arrival. `instances`: these ids by instance id."""
+    """Held joins by their future member id, in order of arrival. `instances`: these ids by instance id."""
 
     __slots__ = ("instances",)
 
@@ -189,7 +190,7 @@ class HeldJoins(DeadlineTable[HeldJoin]):
 
 
 class MemberSyncDeadlines(DeadlineTable[int]):
-    """The deadlines to sync of members that got an assignment outside a rebalance, by member id."""
+    """By member id, the sync deadlines of members that got an assignment outside a rebalance."""
 
     __slots__ = ()
 
@@ -205,19 +206,19 @@ class MemberSyncDeadlines(DeadlineTable[int]):
 class SoftState(msgspec.Struct, kw_only=True):
     """The soft state of one group; the tables are by member id.
 
-    `pending_members`: sent away with an id by KIP-394, and not back yet. `settled_ids`: what became of such ids that
-    the running join phase waited for, and how many more there were (see `handed_out.py`). `parked_joins`,
+    `pending_members`: sent away with a new id (KIP-394) and not back yet. `settled_ids`: the outcome of such ids that
+    the running join phase waited for; `settled_ids_more` counts the rest (see `handed_out.py`). `parked_joins`,
     `parked_syncs`: the senders of the parked requests. `pending_syncs`: members that have not synced in this
-    generation. `member_sync_deadlines`: of members that got an assignment outside a rebalance. `held_joins`: see
+    generation. `member_sync_deadlines`: for members that got an assignment outside a rebalance. `held_joins`: see
     `held_joins.py`. `replaced_members`: by the member id that lost its instance id, the latest last.
 
-    `removed_members`: those that were removed for their silence, the latest last. `returned_members`: those of them
-    that were heard from since, and how many more there were (see `returned.py`).
+    `removed_members`: those that were removed after going silent, the latest last. `returned_members`: those of them
+    that were heard from since; `returned_members_more` counts the rest (see `returned.py`).
 
-    `subscribed_topics`: as of the end of the last join phase (OD6), with those of members added since; None: unknown,
-    or there was no join phase yet. `census`: None until somebody asks for it (see `census.py`). `rearmed`: the other
-    deadlines that stand since members could not be heard, until `rearmed_ms`, by phase or member id (see
-    `extensions.py`); never changed in place.
+    `subscribed_topics`: as of the end of the last join phase (OD6), plus those of members added since; None: unknown,
+    or there was no join phase yet. `census`: None until it is needed (see `census.py`). `rearmed`: by phase or member
+    id, the other deadlines that were given their full time because members could not be heard, the last time until
+    `rearmed_ms` (see `extensions.py`); never changed in place.
     """
 
     sessions: Sessions = msgspec.field(default_factory=Sessions)
@@ -248,7 +249,7 @@ class SoftState(msgspec.Struct, kw_only=True):
     rearmed_ms: int = 0
 
     def copy(self) -> "SoftState":
-        """Return a copy that shares the sessions and nothing else; it costs the same for groups of all sizes."""
+        """Return a copy that shares only the sessions; the cost does not depend on the size of the group."""
         return SoftState(
             sessions=self.sessions.copy(),
             pending_members=self.pending_members.copy(),
@@ -279,7 +280,9 @@ class SoftState(msgspec.Struct, kw_only=True):
         )
 
     def next_deadline_ms(self) -> float:
-        """The time before which no deadline passes, which may be too early (`deadline_table.py`); NEVER without any."""
+        """Return the time before which no deadline passes, which may be too early (`deadline_table.py`); NEVER without
+        any.
+        """
         phases: Iterable[int | None] = (getattr(self, phase) for phase in PHASES)
         return min(
             self.sessions.next_ms(),

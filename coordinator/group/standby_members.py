@@ -1,8 +1,8 @@
 """A standby replaces an active member that was lost, without a rebalance.
 
     loss         the standby gets the lost member's assignment in the log, and is *called*
-    Heartbeat    the called standby alone is answered REBALANCE_IN_PROGRESS
-    JoinGroup    it gets the present generation; in place of a lost leader it leads, and skips the assignment (v9)
+    Heartbeat    only the called standby is answered REBALANCE_IN_PROGRESS
+    JoinGroup    it gets the current generation; if it replaces the leader, it leads and skips the assignment (v9)
     SyncGroup    it gets the assignment, and is active
 
 The group rebalances instead if no standby's subscription covers the assignment, or if the new leader's client cannot
@@ -23,7 +23,7 @@ from muster.events.state import Member, MemberRole
 
 
 def call_standbys(turn: Turn, lost: Sequence[Member], previous_leader_id: MemberId | None) -> list[Member]:
-    """Call standbys for members that are lost; returns those that no standby can replace."""
+    """Call standbys for members that are lost; return those that no standby can replace."""
     image = turn.image
     if not turn.census.number_of(MemberRole.STANDBY):
         return list(lost)
@@ -62,35 +62,35 @@ class _Subscribed:
         self._topics: dict[MemberId, frozenset[str] | None] = {}
 
     def by(self, standby: Member) -> frozenset[str] | None:
-        """The topics that it subscribes; None when they cannot be read."""
+        """Return the topics that it subscribes to; None if they cannot be read."""
         if standby.member_id not in self._topics:
             self._topics[standby.member_id] = subscribed_topics(standby.metadata_for(self._protocol_name))
         return self._topics[standby.member_id]
 
 
 def assigned_topics(assignment: bytes) -> Set[str] | None:
-    """The topics of an assignment; None when it cannot be read."""
+    """Return the topics of an assignment; None if it cannot be read."""
     partitions = assigned_partitions(assignment)
     return None if partitions is None else {topic for topic, _ in partitions}
 
 
 def covers_assignment(metadata: bytes, assignment: bytes) -> bool:
-    """Whether a subscription covers the topics of an assignment, and both can be read."""
+    """Return whether a subscription covers the topics of an assignment, and both can be read."""
     topics = assigned_topics(assignment)
     return topics is not None and _covers(subscribed_topics(metadata), topics)
 
 
 def _covers(subscribed: Set[str] | None, topics: Set[str]) -> bool:
-    """Whether all topics are subscribed; a subscription that cannot be read covers nothing."""
+    """Return whether all topics are subscribed to; a subscription that cannot be read covers nothing."""
     return subscribed is not None and topics <= subscribed
 
 
 def activate_called(turn: Turn, member: Member) -> None:
-    """Make a called standby active, as it has synced."""
+    """Make a called standby active, since it has synced."""
     turn.caused_by_deadline(Cause.STANDBY_TOOK_OVER, turn.now_ms, member)
     change_role(turn, member, role=MemberRole.ACTIVE)
 
 
 def stable_heartbeat_error(member: Member) -> ErrorCode:
-    """The error that answers a valid heartbeat in Stable: a called standby has to rejoin."""
+    """Return the error that answers a valid heartbeat in Stable: a called standby has to rejoin."""
     return ErrorCode.rebalance_in_progress if member.role is MemberRole.CALLED else ErrorCode.none

@@ -22,7 +22,7 @@ from muster.events.state import GroupState, Member
 
 
 def replace_static_member(turn: Turn, command: JoinGroup) -> None:
-    """Replace the member that has `command.group_instance_id` by the sender (ST5 to ST21)."""
+    """Replace the member that has `command.group_instance_id` with the sender (ST5 to ST21)."""
     assert command.group_instance_id is not None
     replaced = turn.group.members[turn.group.instances[command.group_instance_id]]
     leader_before = turn.image.leader_id
@@ -53,7 +53,9 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
 
 
 def _successor(command: JoinGroup, replaced: Member) -> Member:
-    """The old member under the new id, with what the new process sent; host and client id too (fixes QK12)."""
+    """Return the old member under the new id, with what the new process sent, including host and client id (fixes
+    QK12).
+    """
     return msgspec.structs.replace(
         replaced,
         member_id=command.proposed_member_id,
@@ -73,11 +75,11 @@ def _cause(turn: Turn, member: Member, replaced: Member) -> Cause:
         case GroupState.COMPLETING_REBALANCE:
             if member.is_inactive:
                 return Cause.STATIC_RESTART_ABSORBED
-            # The leader may be computing with the old member id already (known bug S2, ST20).
+            # The leader may already be computing with the old member id (known bug S2, ST20).
             return Cause.STATIC_REPLACEMENT_DURING_SYNC
         case GroupState.STABLE:
             if [each.name for each in member.protocols] == [each.name for each in replaced.protocols]:
-                return Cause.STATIC_RESTART_ABSORBED  # the vote was with these names
+                return Cause.STATIC_RESTART_ABSORBED  # the vote used these names
             others = [m for m in turn.group.members.values() if m.member_id != replaced.member_id]
             selected = select_protocol([*others, member])
             if selected == turn.image.protocol_name:
@@ -88,7 +90,7 @@ def _cause(turn: Turn, member: Member, replaced: Member) -> Cause:
 
 
 def _hand_over(turn: Turn, replaced: Member, member: Member, connection: ConnectionRecord | None) -> None:
-    """Move the soft state from the old id to the new one; a sync that was pending still is (fixes ST27).
+    """Move the soft state from the old id to the new one; a pending sync remains pending (fixes ST27).
 
     The first session of the new process has the old one's length (ST8).
     """
@@ -112,10 +114,12 @@ def _hand_over(turn: Turn, replaced: Member, member: Member, connection: Connect
 
 
 def answer_absorbed(turn: Turn, command: JoinGroup, member: Member, leader_before: MemberId | None) -> None:
-    """Answer an absorbed restart (ST13 to ST15); a client that cannot skip the assignment is told that it follows."""
+    """Answer an absorbed restart (ST13 to ST15); a client that cannot skip the assignment gets a follower's
+    response.
+    """
     if command.supports_skip_assignment:
         is_leader = member.member_id == turn.image.leader_id
-        # The leader's own record is written at the end of the turn; the answer shows it already.
+        # The leader's own record is written at the end of the turn; the response must already show it.
         turn.finish()
         turn.reply(command.caller, join_outcome(turn.group, member.member_id, skip_assignment=is_leader))
         return

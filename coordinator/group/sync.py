@@ -19,7 +19,7 @@ from muster.events.state import Group, GroupState, MemberRole
 
 
 def sync_error(group: Group, command: SyncGroup) -> ErrorCode:
-    """The error that answers a sync (SG2 to SG7), checked in Kafka's order."""
+    """Return the error that answers a sync (SG2 to SG7), checked in Kafka's order."""
     image = group.image
     if image.state is GroupState.EMPTY:
         return ErrorCode.unknown_member_id
@@ -36,7 +36,7 @@ def sync_error(group: Group, command: SyncGroup) -> ErrorCode:
 
 
 def _differs(given: str | None, ours: str | None) -> bool:
-    """Whether both are known and differ (SG5)."""
+    """Return whether both are known and differ (SG5)."""
     return given is not None and ours is not None and given != ours
 
 
@@ -90,7 +90,7 @@ def _store_assignments(turn: Turn, command: SyncGroup) -> None:
 
 
 def sync_outcome(group: Group, member_id: MemberId) -> SyncGroupOutcome:
-    """The SyncGroup response to a member: its assignment, and the group's protocol (W15)."""
+    """Return the SyncGroup response to a member: its assignment, and the group's protocol (W15)."""
     return SyncGroupOutcome(
         protocol_type=group.image.protocol_type,
         protocol_name=group.image.protocol_name,

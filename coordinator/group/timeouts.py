@@ -1,4 +1,6 @@
-"""The rules for deadlines that have passed. Each is checked again: one that was moved meanwhile does nothing (TM5)."""
+"""The rules for deadlines that have passed. Each is checked again: if it was moved in the meantime, nothing happens
+(TM5).
+"""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -33,13 +35,13 @@ _DELAYS = (EndExpansion, PromoteLearners)
 
 
 def due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
-    """The deadlines that have passed, as commands, the earliest first."""
+    """Return the deadlines that have passed, as commands, earliest first."""
     # A deadline of the group may admit held joins, so it comes before those that send them back.
     return sorted(_due(group_id, soft, now_ms), key=lambda each: (each.due_ms, isinstance(each, EndHold)))
 
 
 def is_member_overdue(soft: SoftState, now_ms: int) -> bool:
-    """Whether a deadline has passed by which somebody should have been heard; delays are none."""
+    """Return whether a deadline has passed by which a member should have been heard from; delays do not count."""
     delays = _DELAYS if soft.initial_delay is None else (*_DELAYS, EndJoinPhase)
     return any(not isinstance(each, delays) for each in _due(GroupId(""), soft, now_ms))
 

@@ -3,15 +3,15 @@
     from                 to                   when
     Empty                PreparingRebalance   the first member joins
     Empty                Dead                 the group is deleted, or expires with its last offset
-    PreparingRebalance   CompletingRebalance  everybody has joined, or the rebalance timeout has passed
-    PreparingRebalance   Empty                the join phase ends and nobody is left
+    PreparingRebalance   CompletingRebalance  all members have joined, or the rebalance timeout has passed
+    PreparingRebalance   Empty                the join phase ends and no member is left
     CompletingRebalance  Stable               the leader has sent the assignment
     CompletingRebalance  PreparingRebalance   a member joins, leaves, expires or changes its metadata
     Stable               PreparingRebalance   the same, or an administrator asks for a rebalance
 
-`Turn.enter` refuses every other transition. To ask for one is a bug of ours, never a client's: `decide` raises, so
-nothing is written and the group stays as it was. The sender is answered UNKNOWN_SERVER_ERROR, a deadline is tried again
-a second later (`runtime/partition/command_processor.py`); the group is not quarantined, since its history is sound.
+`Turn.enter` refuses every other transition. Requesting one is a bug of ours, never a client's: `decide` raises, so
+nothing is written and the group stays as it was. The sender is answered UNKNOWN_SERVER_ERROR, a deadline is retried a
+second later (`runtime/partition/command_processor.py`); the group is not quarantined, since its history is sound.
 Kafka also moves groups with members to Dead, to unload them; here an owner that gives a partition up writes nothing
 about them.
 """
@@ -30,11 +30,11 @@ VALID_PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset({GroupState.EMPTY}),
 }
-"""The states from which each state may be entered. Kafka's name for it is `validPreviousStates`."""
+"""The states from which each state may be entered. Kafka calls this `validPreviousStates`."""
 
 
 class IllegalTransition(AssertionError):
-    """A rule wanted to move a group to a state that cannot follow its present one: a bug of ours."""
+    """A rule tried to move a group to a state that cannot follow its current one: a bug of ours."""
 
 
 def assert_valid_transition(group_id: GroupId, before: GroupState, after: GroupState) -> None:

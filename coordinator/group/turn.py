@@ -1,11 +1,11 @@
 """A turn builds one decision.
 
-A rule is a function on a turn: it reads the group as it stands *within* this decision, records events (each is
-applied at once to the turn's own copy, through `evolve`), answers requests, and changes the turn's own copy of the
-soft state. Nothing of it is visible outside until the runtime has made the events durable.
+A rule is a function of a turn: it reads the group as it is *within* this decision, records events (each is immediately
+applied to the turn's own copy, through `evolve`), answers requests, and changes the turn's own copy of the soft state.
+Nothing is visible outside until the runtime has made the events durable.
 
-`image` is the group's own record as it will be; the next group event writes it, or a `GroupAdvanced` at the end of the
-turn if members changed and no group event followed.
+`image` is the group's own record as it will be. The next group event writes it, or, if members changed and no group
+event followed, a `GroupAdvanced` at the end of the turn.
 """
 
 from collections.abc import Mapping
@@ -42,34 +42,36 @@ from muster.events.records import FORMAT_LEVEL
 from muster.events.state import Group, GroupConfig, GroupState, Member, Registration
 
 SILENCE = frozenset({Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT, Cause.FIRST_JOIN_TIMED_OUT})
-"""The causes of removals of members that may be dead, or cut off, or slow."""
+"""The causes of removals of members that may be dead, cut off or slow."""
 
 REMOVED_MEMBERS_MAX = 1_000
-"""The members of one group removed for their silence that are remembered, in case they are heard from again."""
+"""How many members of one group that were removed after going silent are remembered, in case they are heard from
+again.
+"""
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
-"""The refused requests of a group that are written per window; the next one written counts the others."""
+"""How many refused requests of a group are recorded per window; the next one recorded counts the others."""
 
 OFFERED_MAX = 16
 NAME_CHARS_MAX = 255
-"""The protocols of a refused join that are written, and the characters of each name: a client may send any."""
+"""The protocols of a refused join that are recorded, and the characters of each name, since a client may send any."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """The time and the owner of a decision: monotonic ms for deadlines, wall clock ms for events."""
 
     now_ms: int
-    """Monotonic, since the process began; events have it as their `uptime_ms`."""
+    """Monotonic, since the process began; events record it as their `uptime_ms`."""
     wall_ms: int
     owner_epoch: int
     incarnation: int
-    """The incarnation that a group made by this decision gets."""
+    """The incarnation of a group that this decision creates."""
     format_level: int = FORMAT_LEVEL
-    """The event log's, which does not keep what a higher level has brought."""
+    """The event log's level; the log cannot store what higher levels introduced."""
 
     def wall_of(self, then_ms: float) -> int:
-        """The wall time of a monotonic time."""
+        """Return the wall time of a monotonic time."""
         return self.wall_ms - int(self.now_ms - then_ms)
 
 
@@ -135,7 +137,7 @@ class Turn:
         )
 
     def followed_by(self, cause: Cause, *, parked: Mapping[MemberId, Caller] | None = None) -> None:
-        """Attribute the events that follow to another cause; `parked`: the requests that have waited for them."""
+        """Attribute the events that follow to another cause; `parked`: the requests that waited for them."""
         oldest_ms = min((caller.arrived_ms for caller in (parked or {}).values()), default=self.now_ms)
         self.why = msgspec.structs.replace(self.why, cause=cause, parked_ms=max(0, self.now_ms - oldest_ms))
 
@@ -151,7 +153,7 @@ class Turn:
         self.change(state=state, previous_state=self.image.state, state_since_ms=self.moment.wall_ms, **fields)
 
     def record(self, event_type: type[AnyGroupEvent], **fields: Any) -> None:  # noqa: ANN401 -- the event's own fields
-        """Record an event on the group's own key, with `image` as it now is."""
+        """Record an event on the group's own key, with the current `image`."""
         self._append(event_type(**self._head(), group=self.image, why=self.why, **fields))
 
     def record_member(
@@ -163,7 +165,7 @@ class Turn:
         is_armed: bool = False,
         **fields: Any,  # noqa: ANN401 -- the event's own fields
     ) -> None:
-        """Record an event on a member's key, and start measuring its longest silence anew.
+        """Record an event on a member's key, and restart the measurement of its longest silence.
 
         `counts_anew`: the census may change. `is_armed`: its session gets its full time.
         """
@@ -173,7 +175,7 @@ class Turn:
         last_seen_ms = session.last_seen_ms if session else self.now_ms
         group = self.group
         self._append(
-            event_type(  # its head is spelt out: an assignment writes one for every member
+            event_type(  # the common fields are spelled out, because an assignment writes one event for every member
                 group_id=group.group_id,
                 incarnation=group.incarnation,
                 seq=group.seq + 1,
@@ -193,7 +195,9 @@ class Turn:
             self.soft.sessions[member.member_id] = renewed
 
     def _known_as(self, member: Member) -> Member | None:
-        """The member that an event about `member` replaces: its earlier self, or its instance's former member."""
+        """Return the member that an event about `member` replaces: its previous version, or its instance's former
+        member.
+        """
         members, instance = self.group.members, member.group_instance_id
         holder = self.group.instances.get(instance) if instance is not None else None
         return members.get(member.member_id if holder is None else holder)
@@ -221,18 +225,18 @@ class Turn:
 
     @property
     def census(self) -> Census:
-        """The counts over all members as they stand within this decision."""
+        """The counts over all members within this decision."""
         if self.soft.census is None:
             self.soft.census = count(self.group.members.values())
         return self.soft.census
 
     def finish(self) -> None:
-        """Write the group's own record if members or `image` changed after its last writing."""
+        """Write the group's own record if members or `image` changed after it was last written."""
         if not self._last_is_group_event or self.image is not self.group.image:
             self.record(GroupAdvanced)
 
     def forget_census(self) -> None:
-        """Drop the census of a small group at rest, where counting again costs less than the memory."""
+        """Drop the census of a small group at rest, where recounting costs less than the memory."""
         census, settled = self.soft.census, self.image.state in (GroupState.STABLE, GroupState.EMPTY)
         if census is not None and settled and not census.is_worth_keeping:
             self.soft.census = None
@@ -258,24 +262,24 @@ class Turn:
     def _remember_removed(self, member_id: MemberId) -> None:
         removed = self.soft.removed_members
         if len(removed) >= REMOVED_MEMBERS_MAX:
-            # A tenth of them, since to find the oldest ones costs as much as to copy all.
+            # A tenth at a time, since finding the oldest ones costs as much as copying all.
             for oldest in tuple(islice(removed, REMOVED_MEMBERS_MAX // 10)):
                 removed.discard(oldest)
         removed.add(member_id)
 
     def arm(self, member_id: MemberId) -> None:
-        """Give the session its full time, without having seen the member."""
+        """Give the session its full time, without having heard from the member."""
         session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
         session.arm(self.now_ms)
         self.soft.sessions[member_id] = session
 
     def heard_wall_ms(self, member_id: MemberId) -> int | None:
-        """The wall time of a member's last sign of life; None if it gave none since a takeover."""
+        """Return the wall time when the member was last heard from; None if not since a takeover."""
         session = self.soft.sessions[member_id]
         return self.moment.wall_of(session.last_seen_ms) if session.heard else None
 
     def last_connection(self, member_id: MemberId) -> LastConnection | None:
-        """The connection that a member last spoke on; None if it was not heard from since a takeover."""
+        """Return the connection that a member last used; None if it was not heard from since a takeover."""
         session = self.soft.sessions.get(member_id)
         connection = None if session is None else session.connection
         return None if connection is None else connection.recorded(self.moment.wall_of)

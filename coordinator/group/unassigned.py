@@ -1,15 +1,16 @@
-"""Partitions of subscribed topics that are assigned to nobody in a Stable group, and the rebalance that helps.
+"""Partitions of subscribed topics that no member is assigned in a Stable group, and the rebalance for them.
 
-Kafka leaves both to the clients. The leader has to notice that a topic has grown; a static leader that was restarted
-may not know that it leads (KIP-345), and then nobody does. A static member that comes back with other topics keeps the
-assignment that it had. `members.unassigned.rebalance.delay.ms` has the group rebalance for them.
+Kafka leaves both to the clients. The leader has to notice that a topic has grown, but a static leader that was
+restarted may not know that it leads (KIP-345), and then no member notices. A static member that comes back with other
+topics keeps its old assignment. With `members.unassigned.rebalance.delay.ms` Muster makes the group rebalance in both
+cases.
 
-`RebalanceUnassigned` names topics with the numbers of their partitions, as the cluster has them; everything else is
-looked up in the group. The topics that the group was asked to rebalance for are kept in the log, until they are
-assigned: if the leader does not assign them even so, it is not asked again before a topic has another number.
+`RebalanceUnassigned` names topics with the numbers of their partitions in the cluster; everything else is looked up in
+the group. The topics that the group was asked to rebalance for are kept in the log until they are assigned: if the
+leader still does not assign them, it is not asked again until a topic's number of partitions changes.
 
-Members may list as much as their requests hold. A group with more than SHARES_MAX topics and partitions, or a member
-with more than BYTES_MAX of them, is left alone.
+Members may list as much as their requests hold. A group with more than SHARES_MAX topics and partitions, or with a
+member that has more than BYTES_MAX of them, is left alone.
 """
 
 from collections import defaultdict
@@ -27,18 +28,18 @@ from muster.events.state import Group, GroupState, Member, TopicSize
 from muster.events.steps import Steps, finished
 
 ASKED_MAX: Final = 1_000
-"""The topics that a group is asked to rebalance for and has not assigned yet: they are in one event."""
+"""How many topics a group can be asked to rebalance for and not have assigned yet: they are stored in one event."""
 SHARES_MAX: Final = 200_000
-"""The different topics that the members of a group subscribe, and the partitions that they have: some 20 MB."""
+"""The limit of different topics subscribed to in a group, plus the partitions assigned: about 20 MB."""
 BYTES_MAX: Final = 512 * 1_024
-"""The size of a member's subscription, and of its assignment: they are decoded in one go, in some 50 ms."""
+"""The size limit of a member's subscription and of its assignment: they are decoded in one go, in about 50 ms."""
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """The topics that active members of a Stable group subscribe, and the partitions that they are assigned, by topic.
+    """By topic, what the active members of a Stable group subscribe to and are assigned.
 
-    `assigned`: a range from 0 where none is missing in between, as nearly always. `kept`: the topics of which a member
-    has partitions that it does not subscribe.
+    `assigned`: a range from 0 if no partition in between is missing, as is usual. `kept`: the topics of which a member
+    has partitions without subscribing to them.
     """
 
     subscribed: frozenset[str]
@@ -46,7 +47,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     kept: frozenset[str]
 
     def unassigned(self, topic: str, partitions: int) -> range | frozenset[int]:
-        """The partitions of a topic, which has so many, that are assigned to nobody."""
+        """Return the partitions of a topic with so many partitions that no member is assigned."""
         if not self._lacks(topic, partitions):
             return range(0)
         assigned = self.assigned.get(topic, range(0))
@@ -55,7 +56,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(range(partitions)).difference(assigned)
 
     def needs_rebalance(self, topic: str, partitions: int) -> bool:
-        """Whether a rebalance would give the topic's partitions to members that subscribe it."""
+        """Return whether a rebalance would give the topic's partitions to members that subscribe to it."""
         return topic in self.kept or self._lacks(topic, partitions)
 
     def _lacks(self, topic: str, partitions: int) -> bool:
@@ -68,17 +69,19 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unassigned_topics(self) -> frozenset[str]:
-        """The topics that are subscribed and of which no partition is assigned."""
+        """The topics that are subscribed to and of which no partition is assigned."""
         return self.subscribed - self.assigned.keys()
 
 
 def shares_of(group: Group) -> Shares | None:
-    """The shares of a group that is Stable; None where they are not known, as a member's bytes cannot be read."""
+    """Return the shares of a group that is Stable; None if they are unknown, because a member's bytes cannot be
+    read.
+    """
     return finished(read_shares(group))
 
 
 def read_shares(group: Group) -> Steps[Shares | None]:
-    """Read the same in steps, each a member; the group must not change meanwhile."""
+    """Read the same in steps, one per member; the group must not change meanwhile."""
     image = group.image
     if image.state is not GroupState.STABLE or image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -118,24 +121,24 @@ def _read_member(group: Group, member: Member) -> tuple[frozenset[str], tuple[tu
 
 
 def _compact(numbers: set[int]) -> range | frozenset[int]:
-    """Numbers of partitions in little memory: a set of 200 has 8 kB, and there are many groups."""
+    """Store partition numbers compactly: a set of 200 takes 8 kB, and there are many groups."""
     is_whole = min(numbers) == 0 and max(numbers) == len(numbers) - 1
     return range(len(numbers)) if is_whole else frozenset(numbers)
 
 
 def may_rebalance(group: Group) -> bool:
-    """Whether partitions that are assigned to nobody are a fault of this group: none are left so on purpose."""
+    """Return whether unassigned partitions would be a fault of this group: none are left unassigned on purpose."""
     at_rest = group.image.state is GroupState.STABLE and not group.image.departures_gathered
     return at_rest and group.config.coordinator is None and bool(group.members)
 
 
 def is_news(group: Group, topics: Iterable[TopicSize], found: Shares) -> bool:
-    """Whether `RebalanceUnassigned` with these topics would change something."""
+    """Return whether `RebalanceUnassigned` with these topics would change something."""
     return _asked_after(group, topics, found) != group.config.rebalanced_for
 
 
 def rebalance_unassigned(turn: Turn, command: RebalanceUnassigned) -> None:
-    """Rebalance once for the topics that need it; forget those that were asked for and do not need it any more."""
+    """Rebalance once for the topics that need it; forget those that were asked for and no longer need it."""
     group = turn.group
     found = shares_of(group) if may_rebalance(group) and group.config.unassigned_rebalance_delay_ms else None
     if found is None:

@@ -1,14 +1,14 @@
 """Events as bytes: the registry of schemas, `encode` and `decode`, and the records of a transition.
 
-What belongs here: which schema is meant by which fingerprint, which class by which schema. How a body is read and
-written stands in `decoder.py` and `encoder.py`, under which key an event is kept in `keys.py`.
+It maps fingerprints to schemas and schemas to event classes. `decoder.py` and `encoder.py` read and write the bodies;
+`keys.py` has the keys.
 
 A value is Avro's single-object encoding: the marker C3 01, the schema's CRC-64-AVRO fingerprint (8 bytes, little
-endian), the body. One schema per event type: the first ten bytes tell the type. Events are written with the newest
-schema of their type that the log's format level has; every older one stays readable.
+endian), the body. There is one schema per event type, so the first ten bytes identify the type. Events are written with
+the newest schema of their type at the log's format level; every older schema stays readable.
 
-Decoding is strict: a value is read wholly or it is a `BrokenRecord` (`UnknownEventType` when only its schema is not
-known here), whatever its bytes.
+Decoding is strict: a value is either read completely or raises `BrokenRecord` (`UnknownEventType` if just its schema is
+unknown here), whatever its bytes are.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ Encoder = Callable[[AnyRecordedEvent], bytes]
 
 
 _EMPTY = 0xC15D213AA4D7A795
-"""CRC-64-AVRO of no bytes, which is its polynomial too."""
+"""CRC-64-AVRO of no bytes, which is also its polynomial."""
 
 
 def _shifted(fingerprint: int) -> int:
@@ -56,9 +56,9 @@ _SHIFTED = [_shifted(byte) for byte in range(256)]
 
 
 def header_of(schema: schemas.Schema) -> bytes:
-    """The ten bytes before every value written with the schema.
+    """Return the ten bytes before every value written with the schema.
 
-    fastavro's `fingerprint` makes the table of bytes again for each schema: 35 ms of each start of the program.
+    fastavro's `fingerprint` builds the byte table again for each schema, which would add 35 ms to each start.
     """
     fingerprint = _EMPTY
     for byte in to_parsing_canonical_form(parse_schema(schema)).encode():
@@ -67,9 +67,9 @@ def header_of(schema: schemas.Schema) -> bytes:
 
 
 class Registry:
-    """Schemas by fingerprint, and the coders made of them, each at its first use.
+    """Schemas by fingerprint, and the decoders and encoders made from them, each at its first use.
 
-    Takes the schemas of each format level. Raises ValueError when two have one fingerprint, or when a schema is of no
+    Takes the schemas of each format level. Raises ValueError if two have the same fingerprint, or if a schema has no
     event type.
     """
 
@@ -79,7 +79,7 @@ class Registry:
         self._levels: dict[bytes, int] = {}
         self._newest: dict[type[AnyRecordedEvent], bytes] = {}
         self._newest_at: dict[int, dict[type[AnyRecordedEvent], bytes]] = {}
-        """The headers of the newest schemas, by the level that brought something new."""
+        """The headers of the newest schemas, by the level that introduced something new."""
         for level in sorted(known):
             for schema in known[level]:
                 header = header_of(schema)
@@ -101,19 +101,19 @@ class Registry:
         self._encoders: dict[int, dict[type[AnyRecordedEvent], Encoder]] = {}
 
     def event_type_of(self, value: bytes) -> type[AnyRecordedEvent] | None:
-        """The type that the value's first ten bytes promise, None when they are not known here."""
+        """Return the type given by the value's first ten bytes, None if it is unknown here."""
         return self._types.get(value[:HEADER_BYTES])
 
     def newest_schema_of(self, event_type: type[AnyRecordedEvent]) -> schemas.Schema:
-        """The schema with which events of the type are written at the highest level."""
+        """Return the schema with which events of the type are written at the highest level."""
         return self._schemas[self._newest[event_type]]
 
     def level_of(self, value: bytes) -> int:
-        """The format level of the schema that the value was written with, which is known here."""
+        """Return the format level of the schema that the value was written with, which must be known here."""
         return self._levels[value[:HEADER_BYTES]]
 
     def decode(self, value: bytes) -> AnyRecordedEvent:
-        """The event in the value. Raises BrokenRecord, and its UnknownEventType."""
+        """Decode the event in the value. Raises BrokenRecord, and its UnknownEventType."""
         decoder = self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value)
         try:
             return decoder(value)
@@ -121,10 +121,10 @@ class Registry:
             raise _as_broken(error, value) from error
 
     def decode_partially(self, value: bytes) -> PartialEvent | PartialGroupEvent:
-        """Decode some fields of a group's event; those of `PartialGroupEvent` if it is on the group's own key.
+        """Decode some fields of a group's event: those of `PartialGroupEvent` if it is on the group's own key.
 
-        The content of other fields is not checked. Raises BrokenRecord, and its UnknownEventType, also for an event of
-        a partition.
+        The content of other fields is not checked. Raises BrokenRecord, also for an event of a partition, and
+        UnknownEventType.
         """
         decoder = self._partial_decoders.get(value[:HEADER_BYTES]) or self._new_partial_decoder(value)
         try:
@@ -133,7 +133,7 @@ class Registry:
             raise _as_broken(error, value) from error
 
     def encode(self, event: AnyRecordedEvent, format_level: int) -> bytes:
-        """The event's value, written with the newest schema of its type up to the level.
+        """Encode the event with the newest schema of its type up to the level.
 
         Fields that this schema lacks are left out. Raises ValueError for a type that the level does not have.
         """
@@ -194,9 +194,9 @@ event_type_of = REGISTRY.event_type_of
 
 
 def decode_numbers(value: bytes) -> tuple[int, int]:
-    """Read the incarnation and `seq` of a group's event, and nothing behind them: half the work of `decode`.
+    """Read the incarnation and `seq` of a group's event and nothing after them: half the work of `decode`.
 
-    Raises BrokenRecord, also for an event of a partition and for a type that is not known here.
+    Raises BrokenRecord, also for an event of a partition and for an unknown type.
     """
     event_type = event_type_of(value)
     if event_type is None or not issubclass(event_type, Event):
@@ -212,9 +212,9 @@ def decode_numbers(value: bytes) -> tuple[int, int]:
 
 
 def records_of(events: Iterable[AnyRecordedEvent], format_level: int) -> tuple[Record, ...]:
-    """The records of a transition, for a log of that format level.
+    """Return the records of a transition, for a log of that format level.
 
-    Each event, and behind the last event of an entity the tombstone of its key.
+    Each event is one record; the last event of an entity is followed by the tombstone of its key.
     """
     records = []
     for event in events:
@@ -226,7 +226,7 @@ def records_of(events: Iterable[AnyRecordedEvent], format_level: int) -> tuple[R
 
 
 def _is_last(event: AnyRecordedEvent) -> bool:
-    """Whether nothing is left of the entity after this event."""
+    """Return whether nothing is left of the entity after this event."""
     if isinstance(event, GroupConfigured):
         return event.config == NOT_CONFIGURED
     return isinstance(event, MemberRemoved | GroupDeleted | RegistrationEnded)

@@ -1,14 +1,15 @@
 """Makes decoders: each writer schema becomes straight-line Python that builds the typed event directly.
 
-What belongs here: reading Avro's binary encoding, and schema resolution. This module knows no event and no registry
-(`codec.py`) and reads nothing but its arguments.
+This covers Avro's binary encoding and schema resolution. The module does not know the events or the registry
+(`codec.py`), and reads nothing but its arguments.
 
-How it works: `decoder_source` walks the schema and writes one function with no loops but those of arrays and maps;
-`compile_decoder` executes it once. Resolution happens while it is written, by name, so it costs nothing later: a field
-that the class does not have is read past; a field that the writer did not have becomes the default it has in the newest
-schema of the event; a string that stands for an enumeration becomes its `UNKNOWN` when it is no value of it.
+How it works: `decoder_source` walks the schema and writes one function whose only loops are those of arrays and maps;
+`compile_decoder` executes it once. Schemas are resolved by name while the function is written, so resolution costs
+nothing later: a field that the class does not have is skipped; a field that the writer did not have gets its default in
+the newest schema of the event; a string that stands for an enumeration becomes `UNKNOWN` if it
+is not a known value.
 
-What the schema `{group_id: string, seq: long, why: {cause: string, member_id: null | string}}` becomes:
+The schema `{group_id: string, seq: long, why: {cause: string, member_id: null | string}}` becomes:
 
     def decode(data):
         pos = 10
@@ -54,15 +55,15 @@ What the schema `{group_id: string, seq: long, why: {cause: string, member_id: n
         return GroupCreated(group_id=group_id, seq=seq, why=why)
 
 A first byte with bit 0 or bit 7 set (`n & 129`) begins a negative or a longer number, so one test sends both to the
-slow path in `varints.py`. A slice beyond the end is short without complaint; then `pos` is beyond the end, and either
-the next index or the last comparison finds it. So a decoder raises IndexError, UnicodeDecodeError or BrokenRecord on
-broken data, and `codec.py` makes one of the three.
+slow path in `varints.py`. A slice beyond the end is silently short; then `pos` is beyond the end, and either the next
+index or the final comparison detects it. So a decoder raises IndexError, UnicodeDecodeError or BrokenRecord on broken
+data, and `codec.py` turns all of them into BrokenRecord.
 
-A history repeats itself: all events of a transition carry one and the same `why`, those of a rebalance nearly the same
-group, and a member says in each of its events who it is. What stands, byte for byte, where it was read before is not
-read again, but taken as the value that it was (`repeats.py`). That halves the work, and equal values are one object.
+A history repeats itself: all events of a transition carry the same `why`, those of a rebalance nearly the same group,
+and each event of a member describes the member. Bytes that are the same as before are not decoded again; the earlier
+value is reused (`repeats.py`). That halves the work, and equal values are one object.
 
-Only what our schemas use is supported; anything else is a ValueError when the decoder is made, never while it reads.
+Only what our schemas use is supported; anything else raises ValueError when the decoder is made, never while it reads.
 """
 
 from collections.abc import Callable, Iterator
@@ -84,9 +85,9 @@ _OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "known", "last_four"})
 def compile_decoder(
     writer: Schema, newest: Schema, event_type: type[msgspec.Struct], known: Known
 ) -> Callable[[bytes], Any]:
-    """A function that makes an event of a single-object encoded value written with the writer's schema.
+    """Return a function that decodes a single-object encoded value, written with the writer's schema, to an event.
 
-    Decoders that are given the same `known` share it. Raises ValueError when the schema cannot become this type.
+    Decoders that are given the same `known` share it. Raises ValueError if the schema cannot become this type.
     """
     source, names = decoder_source(writer, newest, event_type, known)
     exec(compile(source, f"<decoder of {event_type.__name__}>", "exec"), names)  # noqa: S102 - our own schemas
@@ -97,7 +98,7 @@ def compile_decoder(
 def decoder_source(
     writer: Schema, newest: Schema, event_type: type[msgspec.Struct], known: Known
 ) -> tuple[str, dict[str, Any]]:
-    """The source of the decoder, and the names it needs."""
+    """Return the source of the decoder, and the names it needs."""
     info = inspect.type_info(event_type)
     assert isinstance(info, inspect.StructType)
     lines = _Lines(newest, known)
@@ -107,8 +108,8 @@ def decoder_source(
 class _Lines:
     """Writes one decoder, line by line.
 
-    Each method adds the lines that read one value of the schema into the variable `name`. `info` is the type it is to
-    have in the class; None says that nobody wants it and it is read past.
+    Each method adds the lines that read one value of the schema into the variable `name`. `info` is the type that it
+    gets in the class; None means that it is not needed and is skipped.
     """
 
     def __init__(self, newest: Schema, known: Known) -> None:
@@ -124,7 +125,7 @@ class _Lines:
         }
         self._newest = {record["name"]: record for record in records_in(expand(newest))}
         self._known = known
-        self._repeating = 0  # how many places there are by now where something is known
+        self._repeating = 0  # numbers the runs for which earlier values are kept
         self._lines: list[str] = []
         self._indent = 0
         self._kinds: dict[str, tuple[Callable[[Schema, Any, str], None], tuple[type[inspect.Type], ...]]] = {
@@ -154,7 +155,7 @@ class _Lines:
         return "\n".join(self._lines) + "\n"
 
     def _fields(self, schema: Schema, info: inspect.StructType | None, prefix: str) -> None:
-        """All fields of a record, in variables with the prefix."""
+        """Read all fields of a record into variables with the prefix."""
         wanted = {field.name: field.type for field in info.fields} if info else {}
         for run in split_into_runs(schema, wanted, is_event=not prefix):
             with self._taken_if_known(run, prefix):
@@ -163,7 +164,7 @@ class _Lines:
 
     @contextmanager
     def _taken_if_known(self, run: FieldRun, prefix: str) -> Iterator[None]:
-        """Have what is written here executed only for a run that does not stand as it did before."""
+        """Make the lines written in this context run only if the bytes differ from those kept for the run."""
         if not run.repeats:
             yield
             return
@@ -205,7 +206,7 @@ class _Lines:
             self._add("while data[pos] > 127:", "    pos += 1", "pos += 1", f"{name} = None")
             return
         self._add("n = data[pos]", "pos += 1", "if n > 127:")
-        if schema["type"] == "long":  # it may well be a time
+        if schema["type"] == "long":  # it may be a time
             self._add(
                 "    last_four = LAST_FOUR.get(data[pos + 1:pos + 5])",
                 "    if last_four is None or data[pos] < 128:",
@@ -261,7 +262,7 @@ class _Lines:
         self._sized(name, text)
 
     def _passed(self, name: str) -> None:
-        """Read past a string or bytes. What is in it is not looked at."""
+        """Skip a string or bytes without looking at the content."""
         self._add(
             "n = data[pos]",
             "pos += 1",
@@ -310,7 +311,7 @@ class _Lines:
         self._blocks(entry)
 
     def _blocks(self, item: Callable[[], None]) -> None:
-        """An array or a map: blocks of items, each with its count in front; the last is empty."""
+        """Read an array or a map: blocks of items, each preceded by its count; the last is empty."""
         count = ("n = data[pos]", "pos += 1", "if n & 129:", "    n, pos = read_block_count(data, pos, n)")
         self._add(*count, "while n:")
         self._indent += 1
@@ -337,7 +338,7 @@ class _Lines:
         return f"{cls.__name__}({', '.join(arguments)})"
 
     def _default(self, record: str, cls: type[msgspec.Struct], field: str) -> str:
-        """A name for the default that the newest schema gives the field."""
+        """Return a name for the default that the newest schema gives the field."""
         known = {known["name"]: known for known in self._newest.get(record, {"fields": ()})["fields"]}
         if "default" not in known.get(field, ()):
             raise ValueError(f"{record}.{field}: the writer's schema lacks it, and the newest has no default for it")
@@ -347,11 +348,11 @@ class _Lines:
 
 
 def _without_none(info: inspect.UnionType) -> inspect.Type:
-    """The one other type of an optional field."""
+    """Return the other type of an optional field."""
     (other,) = (kind for kind in info.types if not isinstance(kind, inspect.NoneType))
     return other
 
 
 def _path(name: str) -> str:
-    """A variable's name as people know the field."""
+    """Return a variable's name as the path of the field."""
     return name.replace("__", ".")

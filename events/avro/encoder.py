@@ -1,10 +1,9 @@
 """Makes encoders: a schema becomes straight-line Python that writes the typed event directly.
 
-What belongs here: the mirror of `decoder.py`, and the simpler half, since only the newest schema of a type is ever
-written and its class has exactly the schema's fields. fastavro's writer takes dictionaries; making those costs more
-than all of this.
+This mirrors `decoder.py`, and is the simpler half, since only the newest schema of a type is written and its class has
+exactly the schema's fields. fastavro's writer takes dictionaries; building those costs more than all of this.
 
-What the schema `{group_id: string, seq: long, why: {cause: string, member_id: null | string}}` becomes:
+The schema `{group_id: string, seq: long, why: {cause: string, member_id: null | string}}` becomes:
 
     def encode(event):
         group_id = event.group_id.encode()
@@ -22,10 +21,10 @@ What the schema `{group_id: string, seq: long, why: {cause: string, member_id: n
             latest[0] = why, tail
         return b''.join((header, write_int(len(group_id)), group_id, write_long(event.seq), tail))
 
-All events of a transition carry one and the same `why`, so its bytes are kept until another one comes.
+All events of a transition carry the same `why` object, so its bytes are kept until an event has another one.
 
-An encoder trusts the types of its event (mypy has seen to them); it raises OverflowError for a number that its reader
-would not take. Only what our schemas use is supported; anything else is a ValueError when the encoder is made.
+An encoder trusts the types of its event (mypy checks them); it raises OverflowError for a number that its reader would
+not accept. Only what our schemas use is supported; anything else raises ValueError when the encoder is made.
 """
 
 import json
@@ -40,9 +39,9 @@ LatestValues = dict[str, list[tuple[Any, bytes]]]
 
 
 def compile_encoder(schema: Schema, header: bytes, latest: LatestValues) -> Callable[[Any], bytes]:
-    """A function that makes the header and the body of an event of the schema's type.
+    """Return a function that encodes an event of the schema's type, with the header.
 
-    Encoders that are given the same `latest` share it. Raises ValueError when the schema uses what none of ours does.
+    Encoders that are given the same `latest` share it. Raises ValueError if the schema uses a feature that ours do not.
     """
     source, names = encoder_source(schema, header, latest)
     exec(compile(source, f"<encoder of {schema['name']}>", "exec"), names)  # noqa: S102 - our own schemas
@@ -51,7 +50,7 @@ def compile_encoder(schema: Schema, header: bytes, latest: LatestValues) -> Call
 
 
 def encoder_source(schema: Schema, header: bytes, latest: LatestValues) -> tuple[str, dict[str, Any]]:
-    """The source of the encoder, and the names it needs."""
+    """Return the source of the encoder, and the names it needs."""
     lines = _Lines(header)
     return lines.function(expand(schema), latest), lines.names
 
@@ -59,8 +58,8 @@ def encoder_source(schema: Schema, header: bytes, latest: LatestValues) -> tuple
 class _Lines:
     """Writes one encoder, line by line.
 
-    Each method adds the lines that prepare a value, and returns the expressions of the bytes that it is made of.
-    `source` is an expression of the value, `name` a prefix for variables.
+    Each method adds the lines that prepare a value, and returns expressions for its bytes. `source` is an expression
+    for the value, `name` a prefix for variables.
     """
 
     def __init__(self, header: bytes) -> None:
@@ -83,7 +82,7 @@ class _Lines:
         return "\n".join(self._lines) + "\n"
 
     def _tail(self, schema: Schema, name: str, latest: LatestValues) -> list[str]:
-        """The last field, a record: its bytes are those of the last event written if it has the very same one."""
+        """Write the last field, a record: its bytes are reused if the last event written had the same object there."""
         self.names["latest"] = latest.setdefault(json.dumps(schema), [(None, b"")])
         self._add(f"{name} = event.{name}", "latest_value, tail = latest[0]", f"if {name} is not latest_value:")
         self._indent += 1
@@ -136,7 +135,7 @@ class _Lines:
         return [f"{name}__written"]
 
     def _block(self, schema: Schema, source: str, name: str) -> list[str]:
-        """An array or a map: all items in one counted block, and an empty one behind it."""
+        """Write an array or a map: all items in one counted block, then an empty block."""
         parts, item = f"{name}__parts", f"{name}__item"
         self._add(f"{name} = {source}", f"{parts} = []", f"if {name}:", f"    {parts}.append(write_int(len({name})))")
         if schema["type"] == "array":

@@ -1,10 +1,10 @@
-"""Repeats: runs of fields that come again byte for byte in a history, and that a decoder need not read again.
+"""Repeats: runs of fields that recur byte for byte in a history, so that a decoder need not read them again.
 
-What belongs here: where in a schema such runs of fields stand, and what is known of them. By the names that our events
-share: who the group is, how it stands and why are as in the event before; who a member is, as in its own last event.
+This module finds such runs in a schema, by the names that our events share, and keeps what was read. The group's id and
+state, and the reason, recur from the event before; a member's description recurs from its own last event.
 
-The bytes decide, not the names: a run is taken as it was if the same bytes stand where it begins, since reading is a
-function of the bytes. So a name that means something else one day costs time, and is never read wrongly.
+The bytes decide, not the names: a run is reused only if the same bytes begin there, since decoding is a function of the
+bytes. So if a name gets another meaning one day, that costs time, but nothing is read wrongly.
 """
 
 import json
@@ -17,26 +17,29 @@ from msgspec import inspect
 from muster.events.avro.schema import Schema
 
 Known = dict[str, dict[Any, tuple[Any, Any]]]
-"""The runs that were read: by their form, and by whose each is (None: the last one's), its bytes and its values."""
+"""The runs that were read: by their signature and their key (None: that of the last event), the bytes and the
+values.
+"""
 
 NOTHING: tuple[Any, Any] = ((), None)
-"""Stands for a run that was not read yet: no bytes begin with the first of it."""
+"""Stands for a run that was not read yet: no bytes begin with its first item."""
 
 KNOWN_MAX = 4_096
 KNOWN_BYTES_MAX = 1_024
-"""How many runs of one form are known at a time, and how long each may be."""
+"""How many runs of one signature are kept at a time, and how long each may be."""
 
 _GROUP = ("group_id", "incarnation")
 _MEMBER = "member_id"
 _SINCE = "joined_ms"
 _CHANGING = ("bytes", "long")
-"""The types of assignments and of times, which end what is known of a member, until the time since when it is one."""
+"""The types of assignments and of times: the first such field ends the run of a member, which continues at _SINCE."""
 
 
 class FieldRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of a record that follow each other. `wanted`: the types of those that somebody wants, by name.
+    """Consecutive fields of a record. `wanted`: the types of those that are needed, by name.
 
-    `repeats`: whether they are often as they were; `key`: the field before them that says whose they are.
+    `repeats`: whether they often have the same values as before; `key`: the field before them that identifies their
+    owner.
     """
 
     fields: list[Schema]
@@ -51,7 +54,7 @@ class FieldRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_into_runs(schema: Schema, wanted: Mapping[str, inspect.Type], *, is_event: bool) -> Iterator[FieldRun]:
-    """The fields of a record, in their order. `is_event`: of the whole event."""
+    """Split the fields of a record into runs, in their order. `is_event`: the record is the whole event."""
     fields = schema["fields"]
     names = [field["name"] for field in fields]
 
@@ -79,12 +82,14 @@ def split_into_runs(schema: Schema, wanted: Mapping[str, inspect.Type], *, is_ev
 
 
 def _is_as_before(field: Schema) -> bool:
-    """Whether a field of the event is a record that is of no one member: how the group stands, or why."""
+    """Return whether a field of the event is a record that belongs to no member: the group's state, or the reason."""
     return field["type"] == "record" and bool(field["fields"][0]["name"] != _MEMBER)
 
 
 def remember(known: dict[Any, tuple[Any, Any]], key: object, read: bytes, size: int, values: tuple[Any, ...]) -> None:
-    """Note what was read, for the next time; `size`: its bytes, of which a value that ends too early has fewer."""
+    """Keep what was read for the next time. `size`: its length; a value that ends too early has fewer bytes, and is not
+    kept.
+    """
     if len(read) == size <= KNOWN_BYTES_MAX:
         if len(known) >= KNOWN_MAX:
             known.clear()

@@ -1,8 +1,9 @@
-"""Expands Avro schemas for the makers of coders: one shape for all types, names replaced by their definitions.
+"""Expands Avro schemas for the decoder and encoder makers: one shape for all types, names replaced by their
+definitions.
 
-Nothing here knows an event. A schema is the parsed JSON of an `.avsc` file. In its expanded form every type is a
-dictionary: `"string"` has become `{"type": "string"}`, a union `{"type": "union", "branches": [...]}`, the name of a
-record or an enumeration its definition. Names are told apart without their namespace; all of ours have one.
+A schema is the parsed JSON of an `.avsc` file. In its expanded form every type is a dictionary: `"string"` has become
+`{"type": "string"}`, a union `{"type": "union", "branches": [...]}`, and the name of a record or an enumeration its
+definition. Names are compared without their namespace, since all of ours have the same. Knows nothing of events.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ Schema = dict[str, Any]
 
 
 def expand(schema: str | list[Any] | Schema, types: dict[str, Schema] | None = None) -> Schema:
-    """The schema in its expanded form; `types` are those defined before it."""
+    """Return the schema in its expanded form; `types` are those defined before it."""
     types = {} if types is None else types
     if isinstance(schema, str):
         return types.get(schema, {"type": schema})
@@ -30,7 +31,7 @@ def expand(schema: str | list[Any] | Schema, types: dict[str, Schema] | None = N
 
 
 def records_in(schema: Schema) -> Iterator[Schema]:
-    """Every record in an expanded schema, itself included."""
+    """Yield every record in an expanded schema, including itself."""
     if schema["type"] == "record":
         yield schema
     for field in schema.get("fields", ()):

@@ -1,21 +1,21 @@
-"""The contract of event logs, on which the coordinator and the replay tool rely, whatever stores the events.
+"""The contract of event logs, on which the coordinator and the replay tool rely regardless of the storage.
 
-A log has partitions. One writer at a time *claims* a partition and thereby deposes the one before it; anyone may
-read. An append is durable when it returns, and each transition in it is there wholly or not at all.
+A log has partitions. One writer at a time *claims* a partition and thereby deposes the one before it; any process may
+read. An append is durable when it returns, and each transition in it is stored completely or not at all.
 
-Errors, by who is at fault:
+Errors, by what is at fault:
 
     LogError
-      LogMismatch     the log is not what its settings say, or not ours: refuse to start, or give it up
-        LogMissing    ... because there is none, and none is made for reading
-        LogDamaged    ... because its storage has been damaged: waiting does not help
+      LogMismatch     the log contradicts its settings, or is not ours: refuse to start, or give it up
+        LogMissing    ... because there is none, and none is created for reading
+        LogDamaged    ... because its storage is damaged: waiting does not help
       LogUnavailable  the log cannot be reached, or an append's outcome stayed unknown until the limit
-        LogDenied     our own principal lacks a right: refuse to start, and wait for it when it is taken away later
-        OddAnswer     a broker answered something else than it was asked
+        LogDenied     our own principal lacks a permission: refuse to start; if it was revoked later, wait for it
+        OddAnswer     a broker's response does not match the request
       Deposed         another writer has claimed the partition: give it up at once
 
-A transition that is refused for good (too large) is no exception, since its neighbours in the same append are well:
-it is the `AppendRefused` in the append's verdicts.
+A transition that is refused for good (too large) raises nothing, since the others in the same append are fine: it is
+the `AppendRefused` in the append's verdicts.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -27,15 +27,15 @@ import msgspec
 from muster.events.records import RawRecord, StoredRecord, Transition
 
 UNKNOWN_END: Final = 2**62
-"""The end of a partition of which the last record cannot be read, of a damaged log: beyond every offset."""
+"""The end of a partition in a damaged log whose last record cannot be read: beyond every offset."""
 
 
 class LogError(Exception):
-    """The log failed, and not a single record in it."""
+    """The log as a whole failed, not just a single record."""
 
 
 class LogMismatch(LogError):
-    """The log contradicts its settings; the message names the setting, both values and the way out."""
+    """The log contradicts its settings; the message names the setting, both values and how to fix it."""
 
 
 class LogMissing(LogMismatch):
@@ -43,13 +43,13 @@ class LogMissing(LogMismatch):
 
 
 class LogDamaged(LogMismatch):
-    """The log's storage has been damaged; the message names it and the way out."""
+    """The log's storage is damaged; the message names it and how to fix it."""
 
 
 class LogReplaced(LogMismatch):
-    """The log was taken away, or another one put in its place, while it was in use.
+    """The log was removed or replaced while it was in use.
 
-    `what` happened; `way_out`: what the log's owner can do.
+    `what` happened; `way_out`: what the log's operator can do.
     """
 
     def __init__(self, what: str, way_out: str) -> None:
@@ -62,19 +62,19 @@ class LogReplaced(LogMismatch):
 
 
 class LogUnavailable(LogError):
-    """The log cannot be reached. The append under way may or may not be there."""
+    """The log cannot be reached. An append in flight may or may not have been stored."""
 
 
 class LogDenied(LogUnavailable):
-    """Our own principal lacks a right, which somebody may give it later."""
+    """Our own principal lacks a permission, which may still be granted."""
 
 
 class OddAnswer(LogUnavailable):
-    """A broker answered something else than it was asked; the message says what."""
+    """A broker's response does not match the request; the message says how."""
 
 
 class Deposed(LogError):
-    """Another writer has claimed the partition since."""
+    """Another writer has since claimed the partition."""
 
     def __init__(self, partition: int, epoch: int) -> None:
         super().__init__(
@@ -85,7 +85,7 @@ class Deposed(LogError):
         self.epoch = epoch
 
     def name_successor(self, owner: str, elected_ms: int, *, shares: bool) -> None:
-        """Name the successor (`host:pid`), by its own record, and when by its clock (wall, in ms).
+        """Name the successor (`host:pid`) and the time of its claim (wall clock, ms), both from its own record.
 
         `shares`: this process shares the log with others, so one of them may rightly have the partition.
         """
@@ -107,14 +107,14 @@ class Deposed(LogError):
 
 
 class AppendRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on one transition that can never be stored: it is over the limit."""
+    """The verdict on one transition that can never be stored: it exceeds the limit."""
 
     size_bytes: int
     limit_bytes: int
 
 
 class SignOfLife(msgspec.Struct, frozen=True, kw_only=True):
-    """The note of an owner (`host:pid`) that it lives, beside the events. `wall_ms`: by its own wall clock."""
+    """An owner's (`host:pid`) record beside the events that shows it is alive. `wall_ms`: by its own wall clock."""
 
     owner: str
     wall_ms: int
@@ -133,35 +133,36 @@ class LogWriter(Protocol):
 
     @property
     def was_owned(self) -> bool:
-        """Whether an owner had written to the partition when it was claimed."""
+        """True if an owner had written to the partition when it was claimed."""
         ...
 
     @property
     def next_offset(self) -> int | None:
-        """One past the last record that this writer has appended; None when it does not know.
+        """One past the last record that this writer has appended; None if it does not know.
 
-        Where it grows by more than was appended, somebody else has appended between.
+        If it grows by more than was appended, another process has appended in between.
         """
         ...
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
-        """Append in order; return when durable, with a verdict for each transition (None: it is there).
+        """Append in order; return when durable, with a verdict for each transition (None: it is stored).
 
-        One append at a time. Raises Deposed or LogUnavailable; then nothing is known about this append.
+        One append at a time. Raises Deposed or LogUnavailable; then the outcome of this append is unknown.
         """
         ...
 
 
 Repeated = bool | Deposed
-"""The outcome of an append that was sent again: True: it was answered as before; Deposed: a newer writer has appended
-since; False: nothing is known, as there was none, or no answer."""
+"""The outcome of an append that was sent again. True: same response as before; Deposed: a newer writer has appended
+since; False: unknown, as there was no append, or no response.
+"""
 
 Repeats = AsyncGenerator[Mapping[int, Repeated], None]
-"""The outcomes of several, by partition, as the answers come."""
+"""The outcomes of several appends, by partition, as responses arrive."""
 
 
 class EventLog(Protocol):
-    """One log, opened. `location` names it in messages: a topic or a file."""
+    """One opened log. `location` names it in messages: a topic or a file."""
 
     @property
     def location(self) -> str: ...
@@ -170,7 +171,7 @@ class EventLog(Protocol):
     def identity(self) -> str:
         """The identity of this log: the same at each opening, another one if the log is recreated.
 
-        Known when the log is open. Letters, digits, `.`, `_` and `-`, so that it can be part of a name in Kafka.
+        Known while the log is open. Letters, digits, `.`, `_` and `-`, so that it can be part of a name in Kafka.
         """
         ...
 
@@ -179,97 +180,98 @@ class EventLog(Protocol):
 
     @property
     def format_level(self) -> int:
-        """The level at which an owner writes this log, and no other one (see `FORMAT_LEVEL`); known when it is open."""
+        """The level at which owners write this log (see `FORMAT_LEVEL`); known while it is open."""
         ...
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Findings at opening that weaken the guarantee, in words for the operator."""
+        """Findings at opening that weaken the guarantees, worded for the operator."""
         ...
 
     @property
     def trouble(self) -> str | None:
-        """The reason why appends fail for the moment, in words for the operator; None: nothing is known to be wrong."""
+        """Why appends currently fail, worded for the operator; None: no problem is known."""
         ...
 
     @property
     def can_be_taken_over(self) -> bool:
-        """Whether another process can claim partitions while this one runs; else a lock keeps it out."""
+        """True if another process can claim partitions while this one runs; if not, a lock prevents it."""
         ...
 
     @property
     def claim_renewal_ms(self) -> int | None:
-        """The interval at which an owner must claim anew, or its fence is forgotten; None: a claim stands for ever."""
+        """How often an owner must renew its claim, or its fence is forgotten; None: a claim never expires."""
         ...
 
     def stored_by(self, partition: int) -> str:
-        """Name the broker or file that stores the partition's appends, for people. Any thread may call it."""
+        """Name the broker or file that stores the partition's appends, for messages. Any thread may call it."""
         ...
 
     async def open(self) -> None:
-        """Connect, make the log if it is missing and may be made, check its settings. Raises LogError."""
+        """Connect, create the log if it is missing and that is allowed, check its settings. Raises LogError."""
         ...
 
     async def close(self) -> None: ...
 
     async def raise_format_level(self) -> None:
-        """Have writers that are claimed from now on write at the highest level, and refuse older versions for good.
+        """Make writers that are claimed from now on write at the highest level, and refuse older versions for good.
 
-        Of a log that is open for writing, without an owner. A topic has it noted with their first append. Raises
+        The log must be open for writing, without an owner. A topic records the level with their first append. Raises
         LogError.
         """
         ...
 
     async def claim(self, partition: int) -> LogWriter:
-        """Claim the partition: from the new writer's first append on, the former one can append no more.
+        """Claim the partition: from the new writer's first append on, the former one can no longer append.
 
-        A claimer must append something (its fence record) before it trusts what it reads as complete.
+        A new owner must append something (its fence record) before it may treat what it reads as complete.
         """
         ...
 
     def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
-        """Send the last append of each writer again, once, which appends nothing; appends may be under way meanwhile.
+        """Send the last append of each writer again, once, which appends nothing; appends may be in flight meanwhile.
 
-        Those that one broker stores go in one request; yields its answers, by partition, as soon as they are there.
+        Those that one broker stores go in one request; yields the outcomes by partition, as soon as responses arrive.
         """
         ...
 
     async def has_owners_record(self, partition: int) -> bool:
-        """Whether the partition has a record of an owner's: a claim alone leaves none, and strangers' do not count.
+        """Return whether the partition has an owner's record. A claim alone writes none, and foreign records do not
+        count.
 
-        Of a log that is open for writing. Raises LogUnavailable.
+        The log must be open for writing. Raises LogUnavailable.
         """
         ...
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
-        """Note that an owner lives, beside the events, in place of the last such note; from format level 4 on.
+        """Record that an owner is alive, beside the events, replacing its last such record; from format level 4 on.
 
-        It waits for no append, and no append for it longer than for any other. Raises LogError.
+        This waits for no append, and delays appends no more than another append would. Raises LogError.
         """
         ...
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
-        """Read the wall time (ms) of the last note of each owner of late, as far as they are kept.
+        """Read the wall time (ms) of the last sign of life of each recent owner, as far as they are kept.
 
-        Raises LogError, and EventsError where the notes cannot be read.
+        Raises LogError, and EventsError if they cannot be read.
         """
         ...
 
     async def end_offset(self, partition: int) -> int:
-        """Return the offset after the last durable record; UNKNOWN_END where that one cannot be read."""
+        """Return the offset after the last durable record; UNKNOWN_END if that record cannot be read."""
         ...
 
     def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read chunks of records in offset order, from `start` up to `end` (exclusive; default: the end at the call).
 
-        Foreign records are among them, and say so (`StoredRecord.is_foreign`): `foreign_records.py` skips them.
-        Offsets may have gaps where compaction removed records. Reading disturbs no writer.
+        Foreign records are included and marked (`StoredRecord.is_foreign`); `records.ForeignRecords` skips them.
+        Offsets may have gaps where compaction removed records. Reading does not affect writers.
         """
         ...
 
 
 Ends = AsyncGenerator[Mapping[int, int], None]
-"""The end offsets of several partitions, by partition, as the answers come."""
+"""The end offsets of several partitions, by partition, as responses arrive."""
 
 
 @runtime_checkable
@@ -283,17 +285,17 @@ class FollowedLog(Protocol):
 
     @property
     def deletions_kept_ms(self) -> int | None:
-        """How long the log keeps what was deleted, at least, since it was; None: that is not known.
+        """How long the log keeps deleted entries at least, counted from the deletion; None: unknown.
 
-        Who has not read a partition for longer may have missed a deletion: it has been compacted away, its tombstone,
-        too.
+        A reader that has not read a partition for longer may miss a deletion: even its tombstone has been compacted
+        away.
         """
         ...
 
     def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
-        """Ask once for the ends of these partitions, in one request for those that one broker stores.
+        """Ask once for the ends of these partitions, in one request per broker.
 
-        A partition is left out of the answers if its end cannot be had at the moment. Raises nothing of the log's.
+        A partition whose end is currently unavailable is left out of the results. Raises none of the log's errors.
         """
         ...
 
@@ -302,9 +304,10 @@ class FollowedLog(Protocol):
         ...
 
     async def prepare_claim(self, partition: int) -> None:
-        """Do ahead what a claim of the partition would wait for, without changing anything, unless it is done.
+        """Do in advance what a claim of the partition would wait for, without changing anything, unless that is done
+        already.
 
-        Raises nothing of the log's: what cannot be done costs the claim time.
+        Raises none of the log's errors: what cannot be prepared takes time during the claim.
         """
         ...
 
@@ -316,39 +319,40 @@ class SearchableLog(Protocol):
     def read_wanted(
         self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Read chunks as `EventLog.read`, but leave out other keys of ours than those that begin with one of `wanted`.
+        """Read chunks like `EventLog.read`, but of our own keys only those that begin with one of `wanted`.
 
-        See `events.keys.prefix_of`. A key that is not ours is there; one of ours that is broken further in may not be.
+        See `events.keys.prefix_of`. Foreign keys are included; one of ours that is broken after the prefix may be
+        missing.
         """
         ...
 
 
 @runtime_checkable
 class ReplaceableLog(Protocol):
-    """A log in a file or a topic, which somebody may take away or replace while it is open."""
+    """A log in a file or a topic, which may be removed or replaced while it is open."""
 
     async def check_in_place(self) -> None:
-        """Check that its path or name still names what was opened. Raises LogMismatch, LogUnavailable."""
+        """Check that its path or name still refers to what was opened. Raises LogMismatch, LogUnavailable."""
         ...
 
 
 @runtime_checkable
 class WatchedLog(Protocol):
-    """A log whose settings somebody else may change, or of which somebody may delete a part, while it is served."""
+    """A log whose settings may be changed, or part of which may be deleted, by others while it is served."""
 
     async def flaws(self) -> Sequence[str]:
-        """Look at the settings, and where the records begin; say what is wrong, each with the way out.
+        """Check the settings and the first offsets; return the problems, each with how to fix it.
 
-        Of a log that is open for writing. Raises LogUnavailable, LogMismatch.
+        The log must be open for writing. Raises LogUnavailable, LogMismatch.
         """
         ...
 
 
 class OwnersMarks(msgspec.Struct, frozen=True, kw_only=True):
-    """The notes of a partition's owners, by which strangers' records are told (see kafka/marks.py).
+    """The marks of a partition's owners, by which foreign records are recognized (see kafka/marks.py).
 
-    `since`: the offset from which on owners mark; `native_from`: from which on marked records must be native; `home`:
-    the cluster whose owners count. None: not noted.
+    `since`: the offset from which on owners mark their records; `native_from`: from which on marked records must be
+    native; `home`: the cluster whose owners count. None: not noted.
     """
 
     since: int | None = None
@@ -358,15 +362,15 @@ class OwnersMarks(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class RawLog(Protocol):
-    """A log whose records have headers, and may be strangers': both can be had as they are stored."""
+    """A log whose records have headers and may be foreign; both can be read as they are stored."""
 
     def read_raw(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[RawRecord]]:
-        """Read chunks as `EventLog.read`, byte by byte, strangers' records among them, with all that they carry.
+        """Read chunks like `EventLog.read`, byte by byte, with foreign records and everything that the records carry.
 
-        A stranger's batch that cannot be read is left out; an owner's raises BrokenBatch.
+        A foreign batch that cannot be read is left out; an owner's raises BrokenBatch.
         """
         ...
 
     async def owners_marks(self, partition: int) -> OwnersMarks:
-        """Read the notes of the partition's last owner. Raises LogUnavailable."""
+        """Read the marks of the partition's last owner. Raises LogUnavailable."""
         ...

@@ -1,7 +1,7 @@
-"""The event log in memory: a real implementation, for tests and simulations, that can be made to fail.
+"""The event log in memory: a real implementation for tests and simulations, in which failures can be injected.
 
 Its records are in a `MemoryStorage`. Logs opened on the same storage see the same records and depose each other's
-writers, as two processes do. It uses no clock but the one that it is given, and chance for its identity alone.
+writers, as two processes do. It uses only the clock that it is given, and randomness only for its identity.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class MemoryStorage:
         self.epochs = [0] * partitions
         """The epoch of the last claim."""
         self.fences = [0] * partitions
-        """The epoch of the last writer that has appended: from then on no older one can."""
+        """The epoch of the last writer that has appended; older ones can no longer append."""
         self.signs_of_life: dict[str, int] = {}
 
     def end_offset(self, partition: int) -> int:
@@ -53,10 +53,10 @@ def _offset(record: StoredRecord) -> int:
 
 
 class MemoryEventLog:
-    """An `EventLog` on a `MemoryStorage` (one of its own by default).
+    """An `EventLog` on a `MemoryStorage` (a new one by default).
 
-    Tests make the appends of this log fail with the methods of the first group; each holds for the next append of
-    any of its writers, but for `hold_acknowledgements`, which holds until it is released.
+    Tests make its appends fail with the methods of the first group; each applies to the next append of any of its
+    writers, except for `hold_acknowledgements`, which holds them until its event is set.
     """
 
     def __init__(
@@ -84,15 +84,15 @@ class MemoryEventLog:
         self._signs_refused_after_s: float | None = None
 
     def stored_by(self, _partition: int) -> str:
-        """See EventLog. Appends can be withheld here, so people may be told who does."""
+        """See EventLog. Appends can be held here, so messages may name this."""
         return "memory"
 
     def fail_next_append(self) -> None:
-        """The next append raises LogUnavailable; nothing of it is there."""
+        """Make the next append raise LogUnavailable without storing anything."""
         self._fails = True
 
     def lose_next_acknowledgement(self) -> None:
-        """The next append raises LogUnavailable; all of it is there."""
+        """Make the next append raise LogUnavailable after storing all of it."""
         self._loses_acknowledgement = True
 
     def refuse_in_next_append(self, *, limit_bytes: int = 0) -> None:
@@ -100,7 +100,7 @@ class MemoryEventLog:
         self._refuses_above_bytes = limit_bytes
 
     def refuse_signs_of_life(self, *, after_s: float = 0.0) -> None:
-        """Let signs of life fail from now on: leaving and reading them raises LogUnavailable, after so long."""
+        """Make signs of life fail from now on: writing and reading them raises LogUnavailable, after this delay."""
         self._signs_refused_after_s = after_s
 
     def hold_acknowledgements(self) -> asyncio.Event:
@@ -176,7 +176,7 @@ class MemoryEventLog:
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Read as the contract says. Each chunk gives way to other tasks, as reading from a disk does."""
+        """Read as the contract says. Yields to other tasks before each chunk, as reading from a disk does."""
         self._check_open()
         snapshot = self.storage.between(partition, start, end)
         for index in range(0, len(snapshot), CHUNK_RECORDS_MAX):
@@ -188,7 +188,7 @@ class MemoryEventLog:
     ) -> Sequence[AppendRefused | None]:
         """Store for this log's writers, and fail as requested."""
         self._check_open()
-        await asyncio.sleep(0)  # an append is never done before the caller's loop has gone round
+        await asyncio.sleep(0)  # an append never completes before the caller's loop has run other tasks
         if self._fails:
             self._fails = False
             raise LogUnavailable("the append failed, as asked for")

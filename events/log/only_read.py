@@ -1,6 +1,6 @@
-"""The common part of logs that can only be read: exports and archives.
+"""The common part of read-only logs: exports and archives.
 
-Their signs of life stand beside the events of the log that they were made of, and are not copied.
+Signs of life are stored beside the events of the original log, and are not copied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from muster.events.records import FORMAT_LEVEL
 
 
 class OnlyReadLog:
-    """The part of an EventLog that would write. `stored_in` names it for people, such as 'the export a.jsonl'."""
+    """The writing part of an EventLog. `stored_in` names it in messages, such as 'the export a.jsonl'."""
 
     def __init__(self, stored_in: str) -> None:
         self._stored_in = stored_in
 
     @property
     def format_level(self) -> int:
-        """This version's level, which nobody asks for: a log that is only read gets no records."""
+        """This version's level, which is never used: nothing is written to a read-only log."""
         return FORMAT_LEVEL
 
     @property

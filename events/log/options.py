@@ -1,4 +1,4 @@
-"""The options by which every command but `muster serve` names a log, and says how its cluster is reached."""
+"""The options by which every command but `muster serve` names a log and configures access to its cluster."""
 
 from typing import Annotated, Final
 

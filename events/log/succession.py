@@ -1,7 +1,7 @@
 """Checks that no other owner appended between two claims of one owner, so that nothing has to be read again.
 
-What belongs here: the one check of a claim's renewal, for events and for offsets. An owner that slept between two
-appends may have been deposed meanwhile, by one that has gone again, whose records it does not know.
+This is used when a claim is renewed, for events and for offsets. An owner that slept between two appends may have been
+deposed meanwhile by another one that is gone again, and whose records it does not know.
 """
 
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
@@ -11,13 +11,13 @@ from muster.events.records import ForeignRecords
 async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogWriter) -> None:
     """Check that no other owner wrote between the last record of `before` and the first of `writer`, its fence record.
 
-    Strangers' records do not matter. Raises LogUnavailable.
+    Foreign records do not matter. Raises LogUnavailable.
     """
     number, start, end = writer.partition, before.next_offset, writer.next_offset
     if start is None or end is None:
         raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append stands")
     if start >= end - 1:
-        return  # right behind it: nothing to read
+        return  # directly behind it: nothing to read
     strangers = ForeignRecords()
     async for chunk in log.read(number, start=start, end=end - 1):
         for record in strangers.without(chunk):

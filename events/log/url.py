@@ -22,7 +22,7 @@ from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import FORMAT_LEVEL
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""Kafka's rule for names of topics."""
+"""Kafka's rule for topic names."""
 
 FORMS = (
     "memory:",
@@ -53,13 +53,14 @@ def open_log(
     wall_ms: Callable[[], int] | None = None,
     known_brokers: KnownBrokers | None = None,
 ) -> EventLog:
-    """Make the log of a URL; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
+    """Create the log object for a URL; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read
+    `memory:`.
 
-    `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
-    compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
-    is how the cluster is reached, `new_format_level` the level of a topic that has no records yet, `wall_ms` the clock
-    whose times the records of one keep, instead of those of their appends (both Kafka alone). `known_brokers`: shared
-    with other links of the process.
+    `partitions`, `replication` (Kafka only) and `audit_window_ms` are settings of a new log, and are compared with an
+    existing one; None accepts it as it is. With `read_only` nothing is created or claimed. `security` configures access
+    to the cluster, and `new_format_level` is the level of a topic that has no records yet (Kafka only). `wall_ms`
+    (Kafka only) is the clock whose times the records get instead of their append times. `known_brokers` is shared with
+    other links of the process.
     """
     scheme, separator, _ = url.partition(":")
     if not separator:
@@ -149,7 +150,7 @@ def _kafka(
 
 
 def _is_server(text: str) -> bool:
-    """Whether a text is HOST:PORT, without a password before the host."""
+    """Return whether a text is HOST:PORT, without a password before the host."""
     try:
         return read_address(text).port > 0 and "@" not in text
     except ValueError:

@@ -1,4 +1,4 @@
-"""The wall clock that a log stamps its records with, unless it is given another one."""
+"""The default wall clock that timestamps a log's records."""
 
 import time
 
