@@ -12,7 +12,7 @@ from muster.events.connection import ConnectionEnd, LastConnection
 
 
 class ConnectionRecord(msgspec.Struct, kw_only=True):
-    """What events record of a member's connection. Times are monotonic ms.
+    """A member's connection, as far as events record it. Times are monotonic ms.
 
     `edge`: node id of the process that the client is connected to, if that is another process.
 

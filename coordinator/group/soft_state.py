@@ -190,7 +190,7 @@ class HeldJoins(DeadlineTable[HeldJoin]):
 
 
 class MemberSyncDeadlines(DeadlineTable[int]):
-    """By member id, the sync deadlines of members that got an assignment outside a rebalance."""
+    """The sync deadlines of members that got an assignment outside a rebalance, by member id."""
 
     __slots__ = ()
 

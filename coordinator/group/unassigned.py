@@ -36,7 +36,7 @@ BYTES_MAX: Final = 512 * 1_024
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """By topic, what the active members of a Stable group subscribe to and are assigned.
+    """The topics and partitions that the active members of a Stable group subscribe to and are assigned.
 
     `assigned`: a range from 0 if no partition in between is missing, as is usual. `kept`: the topics of which a member
     has partitions without subscribing to them.

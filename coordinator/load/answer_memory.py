@@ -1,21 +1,23 @@
-"""The memory for answers that are being written, in all of the process.
+"""The memory for responses that are being written, in the whole process.
 
-What belongs here: the bytes that they have together, and which answer goes on when that is too much. What it must not
-know: what is written, and how work is scheduled (coordinator/load/slices.py).
+It limits the bytes of all of them, and decides which response continues at the limit. It does not know what is written,
+or how work is scheduled (coordinator/load/slices.py).
 
-Answers grow side by side, in slices, so that all would be nearly complete before the first one is. So at the limit one
-of them goes on, and others that need more memory wait until it has ended, also before they write a long entry. A short
-answer never asks. No answer waits for a client here: a complete one belongs to its connection.
+Responses grow side by side, in slices, so all would be nearly complete before the first one is. Therefore, at the limit
+one of them continues, and others that need more memory wait until it has ended, even before writing a long entry. A
+short response never asks. No response waits for a client here: a complete one belongs to its connection.
 """
 
 from typing import Final
 
 HELD_BYTES_MAX: Final = 268_435_456
-"""The default of `queued.max.request.bytes`, for the requests and answers of all clients."""
+"""The default of `queued.max.request.bytes`, for the requests and responses of all clients."""
 
 
 class AnswerMemory:
-    """`bytes_max` may be exceeded by one answer, one entry of another, and a chunk of each (kafka/codec/writing.py)."""
+    """`bytes_max` may be exceeded by one response, one entry of another, and a chunk of each
+    (kafka/codec/writing.py).
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -27,7 +29,9 @@ class AnswerMemory:
         self.written_bytes += size
 
     def may_grow(self, answer: object) -> bool:
-        """Whether this answer may grow; beyond the limit only the first one that asked, until it gives back."""
+        """Return whether this response may grow; beyond the limit only the first one that asked, until it gives back
+        its memory.
+        """
         if self.written_bytes <= self.bytes_max:
             return True
         if self._goes_on is None:
@@ -35,12 +39,12 @@ class AnswerMemory:
         return self._goes_on is answer
 
     def give_back(self, answer: object, size: int) -> None:
-        """Release the memory of an answer that is no longer being written."""
+        """Release the memory of a response that is no longer being written."""
         self.written_bytes -= size
         if self._goes_on is answer:
             self._goes_on = None
 
 
 def answer_memory_of(held_bytes_max: int = HELD_BYTES_MAX) -> AnswerMemory:
-    """Make the process's answer memory: a quarter of the memory for requests and answers."""
+    """Create the process's answer memory: a quarter of the memory for requests and responses."""
     return AnswerMemory(held_bytes_max // 4)

@@ -1,9 +1,7 @@
-"""The work that the event loop is doing at the moment, noted when it begins and read by the watchdog thread.
+"""The current work of the event loop, noted when it begins and read by the watchdog thread.
 
-What belongs here: the note and its contents. What it must not know: its readers.
-
-A process has one event loop, so there is one note, `CURRENT_WORK`. Writing it is one assignment. Work too short to
-delay anybody writes none: the fast path of heartbeats, relayed bytes.
+A process has one event loop, so there is one note, `CURRENT_WORK`. Writing it is one assignment. Work that is too short
+to delay other work is not noted: the fast path of heartbeats, relayed bytes.
 """
 
 from collections.abc import Callable, Coroutine, Generator
@@ -16,7 +14,7 @@ R = TypeVar("R")
 
 
 class RequestWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's request. `connection` is the client's address, HOST:PORT; `principal` is "" where it is not known."""
+    """A client's request. `connection` is the client's address, HOST:PORT; `principal` is "" if it is unknown."""
 
     api: str
     api_version: int
@@ -32,7 +30,7 @@ class OtherWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurrentWork:
-    """`note` is None when the present work is not noted."""
+    """`note` is None if the current work is not noted."""
 
     __slots__ = ("note",)
 
@@ -60,8 +58,8 @@ class working_on:  # noqa: N801 -- used like a function, and a class since it co
 
 
 async def steps_working_on(note: RequestWork | OtherWork, steps: Coroutine[Any, Any, R]) -> R:
-    """Await `steps`, with its work noted while it runs, and not while it waits."""
-    return await _driven(note, steps)  # a task takes no generator from Python 3.12 on
+    """Await `steps`, with its work noted while it runs, but not while it waits."""
+    return await _driven(note, steps)  # tasks accept no generators from Python 3.12 on
 
 
 @coroutine

@@ -1,7 +1,4 @@
-"""Quotas by key: connections of one address, connections of one principal, waiting requests.
-
-What belongs here: counting by key, and the limit. What it must not know: sockets, requests. Pure.
-"""
+"""Quotas by key: connections of one address, connections of one principal, waiting requests. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -30,7 +27,7 @@ class Quota(Generic[K]):
         return True
 
     def most(self) -> tuple[K, int] | None:
-        """The key with the highest count, and the count."""
+        """Return the key with the highest count, and the count."""
         return next(iter(self._taken.most_common(1)), None)
 
     def release(self, key: K) -> None:

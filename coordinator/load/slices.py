@@ -1,11 +1,12 @@
 """Slices: work on many entries shares the event loop with everything else.
 
-What belongs here: the queue of long work, and the length of a slice. What it must not know: the work (events/steps.py).
+This has the queue of long work, and the length of a slice; `events/steps.py` has the form of the work.
 
-The first ENTRIES_AT_ONCE entries are processed at once, so that a usual request is done within its own callback. Longer
-work goes to the end of one queue for the whole process: in each turn of the loop the first of the queue has one slice,
-and goes to the end again. So a turn has one slice, however many large requests there are. Work that waits for other
-work to end (`steps.WAIT`) is out of the queue meanwhile. Coroutines with many entries do the same with a `Pace`.
+The first ENTRIES_AT_ONCE entries are processed immediately, so that a usual request is done within its own callback.
+Longer work is appended to one queue for the whole process: in each turn of the loop the first of the queue gets one
+slice, and goes to the end again. So each turn has one slice, no matter how many large requests there are. Work that
+waits for other work to end (`steps.WAIT`) leaves the queue meanwhile. Coroutines with many entries do the same with a
+`Pace`.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ R = TypeVar("R")
 
 SLICE_MS = 5
 SLICE_S = SLICE_MS / 1_000
-"""The length of a slice; it ends with the first step after that."""
+"""The length of a slice, which ends at the first step after this time."""
 
 
 _UNKNOWN = OtherWork(work="work on many entries")
@@ -43,9 +44,9 @@ class _Work(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Slices:
-    """One for a process. Its loop is the one that runs when the first work does not end at once.
+    """One per process. Its loop is the one that is running when work first takes more than one slice.
 
-    `answer_memory` is for the answers that are written in these slices.
+    `answer_memory` is for the responses that are written in these slices.
     """
 
     def __init__(self, answer_memory: AnswerMemory | None = None) -> None:
@@ -57,15 +58,15 @@ class Slices:
 
     @property
     def waiting(self) -> int:
-        """The number of works that have not ended."""
+        """The number of unfinished works."""
         return len(self._queue) + len(self._parked)
 
     def run(
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
     ) -> Callable[[], None] | None:
-        """Run the steps, and call `done` with the result. Returns None if that has happened, else a function to cancel.
+        """Run the steps, and call `done` with the result. Return None if that has happened, else a function to cancel.
 
-        An error at once is raised here; later `failed` is called with it, and with an error of `done`.
+        An immediate error is raised here; a later one, or an error of `done`, is passed to `failed`.
         """
         entries = 0
         try:
@@ -82,7 +83,7 @@ class Slices:
     def later(
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
     ) -> Callable[[], None]:
-        """Run the steps in slices from the start, as for work that is known to be long."""
+        """Run the steps in slices from the start, for work that is known to be long."""
         return self._start(steps, done, failed, self._enqueue)
 
     def _start(
@@ -97,7 +98,7 @@ class Slices:
         return partial(self._cancel, work)
 
     def _cancel(self, work: _Work) -> None:
-        """Cancel the work; it is closed in its next turn, as it may be having one now."""
+        """Cancel the work; it is closed in its next turn, since it may be running now."""
         work.is_cancelled = True
         if work in self._parked:
             self._unpark(work)
@@ -122,7 +123,7 @@ class Slices:
             cancel()
 
     def pace(self) -> "Pace":
-        """Make a `Pace` for a coroutine that goes through many entries."""
+        """Create a `Pace` for a coroutine that processes many entries."""
         return Pace(self)
 
     def _enqueue(self, work: _Work) -> None:
@@ -130,7 +131,7 @@ class Slices:
         self._come_again()
 
     def _park(self, work: _Work) -> None:
-        """Queue the work behind other waiting work; before it, if it has waited already."""
+        """Queue the work behind other waiting work; in front of it if it has waited before."""
         self._parked[work] = None
         self._parked.move_to_end(work, last=not work.has_waited)
         work.has_waited = True
@@ -140,7 +141,7 @@ class Slices:
             self._unpark(next(iter(self._parked)))
 
     def _unpark(self, work: _Work) -> None:
-        """Queue waiting work again; it checks whether it can go on."""
+        """Queue waiting work again; it checks whether it can continue."""
         del self._parked[work]
         self._enqueue(work)
 
@@ -166,13 +167,13 @@ class Slices:
                 with working_on(work.note):
                     self._slice_or_fail(work)
                 break
-        finally:  # whatever becomes of one work, the others have their turns too
+        finally:  # whatever happens to one work, the others get their turns
             self._come_again()
 
     def _slice_or_fail(self, work: _Work) -> None:
         try:
             self._slice(work)
-        except Exception as error:  # noqa: BLE001 -- whose work it is knows what its failing means
+        except Exception as error:  # noqa: BLE001 -- the work's owner knows what its failure means
             self._ended(work)
             if not work.is_cancelled:
                 work.failed(error)
@@ -180,7 +181,7 @@ class Slices:
     def _slice(self, work: _Work) -> None:
         until = time.perf_counter() + SLICE_S
         try:
-            progress = next(work.steps)  # one at least, however late it is
+            progress = next(work.steps)  # at least one, however late it is
             if progress != WAIT and work.has_waited:
                 self._unpark_first()  # there may be room for more than one
             while progress != WAIT and time.perf_counter() < until:
@@ -197,7 +198,7 @@ class Slices:
 
 
 def _settling(future: "asyncio.Future[R]") -> tuple[Callable[[R], None], Callable[[Exception], None]]:
-    """Make the callbacks that settle a future, which may have been cancelled meanwhile."""
+    """Return the callbacks that settle a future, which may have been cancelled meanwhile."""
 
     def done(result: R) -> None:
         if not future.done():
@@ -228,7 +229,7 @@ class Yielder:
 
 
 class Pace:
-    """Waits for a turn in the queue between slices, for coroutines that go through many entries."""
+    """Waits for a turn in the queue between slices, for coroutines that process many entries."""
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices

@@ -1,12 +1,12 @@
 """Turns: all connections of a process share a slice of each turn of the event loop.
 
-What belongs here: the queue of connections, and the length of a turn. What it must not know: what a connection does.
+This has the queue of connections, and the length of a turn; it does not know what a connection does.
 
-The loop calls every ready socket in one turn, so a limit for each connection does not limit all of them. Here they have
-`SLICE_MS` together (twice that at most: see `begin`). A connection that comes later, or has more requests than its
-share, waits in one queue, first come first served, so that no connection is served twice while another waits. A round
-of the queue is `REQUESTS_IN_ROUND` requests over all, or one of each if that is more. Without a queue, which is nearly
-always, it costs a look at the clock.
+The loop calls every ready socket in one turn, so a limit per connection does not limit all of them together. Here they
+share `SLICE_MS` (twice that at most: see `begin`). A connection that comes later, or has more requests than its share,
+waits in one queue, first come first served, so that no connection is served twice while another waits. A round of the
+queue is `REQUESTS_IN_ROUND` requests in total, or one of each connection if that is more. Without a queue, which is the
+usual case, the cost is a look at the clock.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from typing import Protocol
 from muster.coordinator.load.slices import SLICE_S
 
 REQUESTS_AT_ONCE = 64
-"""The requests of one connection when no other one waits, not counting those that the fast path answers."""
+"""The requests of one connection if no other one waits, not counting those that the fast path answers."""
 
 REQUESTS_IN_ROUND = 1_024
-"""The requests of all waiting connections: some 50 ms of work. Fewer would mean a write for each request."""
+"""The requests of all waiting connections: about 50 ms of work. Fewer would mean a write for each request."""
 
 
 class Waits(Protocol):
@@ -32,14 +32,14 @@ class Waits(Protocol):
 
 
 class Turns:
-    """One for a process. `clock`: seconds, of which only differences count."""
+    """One per process. `clock`: seconds, of which only differences count."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._waiting: OrderedDict[Waits, None] = OrderedDict()
         self._is_due = False
         self._until = clock()
-        self._has_turned = True  # the loop, since the slice began that ends at `_until`
+        self._has_turned = True  # true if the loop has run once since the slice began that ends at `_until`
         self.share = REQUESTS_AT_ONCE
         """The requests that a connection may process in its turn."""
 
@@ -49,8 +49,8 @@ class Turns:
     def begin(self, connection: Waits) -> bool:
         """Return whether the connection may begin now; if not, it is queued.
 
-        A slice begins with the first connection after the former slice, and not with each turn of the loop, which
-        would take a callback in each.
+        A slice begins with the first connection after the former slice, and not with each turn of the loop, which would
+        need a callback in each.
         """
         if not self._waiting:
             if not self.is_over:
@@ -65,7 +65,7 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether the slice is over."""
+        """True if the slice is over."""
         return self._clock() >= self._until
 
     def wait(self, connection: Waits) -> None:
@@ -76,7 +76,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def after_those_who_wait(self, callback: Callable[[], None]) -> None:
-        """Call back when all connections that wait now have had a turn; at once when none waits."""
+        """Call back when all connections that wait now have had a turn; immediately if none waits."""
         if self._waiting:
             self.wait(_Then(callback))
         else:
@@ -99,7 +99,7 @@ class Turns:
                 connection.take_turn()
                 if self.is_over:
                     break
-        finally:  # also when one fails: the others have their turns too
+        finally:  # even if one fails: the others get their turns
             self.share = REQUESTS_AT_ONCE
             self._is_due = bool(self._waiting)
             if self._is_due:

@@ -1,16 +1,16 @@
 """The receive buffer: bytes from a socket, to be cut into frames or passed on.
 
-Bytes that are passed on are not copied when a whole chunk goes, and once when a chunk has to be cut.
+Bytes that are passed on are not copied if a whole chunk goes out, and once if a chunk has to be cut.
 
-A frame that arrives in many chunks is gathered as it arrives, and not copied again when it is complete: that would hold
-the loop for some 80 ms for a request of 64 MB, and need three times the memory. So the length in front of it is kept
-apart, and a `BytesIO` gathers what follows, whose bytes can be taken out without a copy.
+A frame that arrives in many chunks is gathered as it arrives, and not copied again when it is complete: for a request
+of 64 MB that would block the loop for about 80 ms and need three times the memory. So the length in front of it is kept
+separately, and a `BytesIO` gathers the rest, whose bytes can be taken out without a copy.
 """
 
 from io import BytesIO
 
 READ_BYTES_MAX = 65_536
-"""The most of a chunk that is kept after it was read, because of unread bytes behind it."""
+"""The largest part of a chunk that stays in memory after it was read, because of unread bytes behind it."""
 
 
 _LENGTH_BYTES = 4
@@ -18,12 +18,12 @@ _LENGTH_BYTES = 4
 
 
 class Incoming:
-    """The buffer of one socket. `waiting_bytes`: received, and neither taken nor passed on."""
+    """The buffer of one socket. `waiting_bytes`: received, but neither taken nor passed on."""
 
     def __init__(self) -> None:
-        self._data = b""  # what is being cut ...
+        self._data = b""  # the chunk that is being cut ...
         self._at = 0  # ... from here on
-        self._tail = BytesIO()  # what came after `_data`, joined with it when both are needed in one piece
+        self._tail = BytesIO()  # bytes that arrived after `_data`; joined with it when both are needed in one piece
         self._tail_bytes = 0
 
     @property
@@ -37,15 +37,15 @@ class Incoming:
 
     @property
     def is_split(self) -> bool:
-        """Whether there are more bytes than `in_place` returns."""
+        """True if there are more bytes than `in_place` returns."""
         return bool(self._tail_bytes)
 
     def skip_to(self, at: int) -> None:
         """Drop what was read in place."""
         if at == len(self._data):
-            self._data, self._at = b"", 0  # it may be long, and nothing more come for a while
+            self._data, self._at = b"", 0  # it may be long, and nothing more may arrive for a while
         elif at > READ_BYTES_MAX and at > len(self._data) // 2:
-            self._data, self._at = self._data[at:], 0  # nor more than the beginning of what comes next
+            self._data, self._at = self._data[at:], 0  # likewise if only the beginning of the next request follows
         else:
             self._at = at
 
@@ -60,7 +60,7 @@ class Incoming:
             self._tail_bytes = self._tail.write(begun[_LENGTH_BYTES:]) + self._tail.write(data)
 
     def has(self, size: int) -> bool:
-        """Whether that many bytes can be looked at or taken."""
+        """Return whether that many bytes can be looked at or taken."""
         return self.waiting_bytes >= size
 
     def look(self, size: int) -> bytes:
@@ -71,7 +71,7 @@ class Incoming:
         return found
 
     def join(self, size: int) -> bool:
-        """Make that many bytes readable in place; returns whether they have arrived."""
+        """Make that many bytes readable in place; return whether they have arrived."""
         if len(self._data) - self._at >= size:
             return True
         if self.waiting_bytes < size:
@@ -90,7 +90,7 @@ class Incoming:
         return data[at : at + size]
 
     def pass_on(self, size: int, out: list[bytes]) -> int:
-        """Move at most that many bytes to `out`; returns their number."""
+        """Move at most that many bytes to `out`; return their number."""
         moved = 0
         while moved < size:
             left = len(self._data) - self._at

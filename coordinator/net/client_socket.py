@@ -1,17 +1,17 @@
 """A client's socket around a `Connection`, in both modes: turns, back-pressure, memory, closing.
 
-    bytes in  -> frames (frames.py) -> known heartbeats, answered at once
-                                    -> requests, each given to `_handle` when those before it are answered
-    answers   -> in the order of requests -> one write for all of a turn
+    bytes in   -> frames (frames.py) -> known heartbeats, answered at once
+                                     -> requests, each passed to `_handle` when those before it are answered
+    responses  -> in the order of requests -> one write for all of a turn
 
-What belongs here: the behaviour of a client's connection in both modes. The methods in which they differ stand at the
-end: standalone/client_connection.py answers everything itself, sidecar/relay/client_side.py has a broker behind it.
-What it must not know: the meaning of requests.
+The methods in which the modes differ are at the end: standalone/client_connection.py answers everything itself,
+sidecar/relay/client_side.py has a broker behind it. Knows nothing of the meaning of requests.
 
-The requests of one read are handled in one go, with one write for all answers, unless other connections wait
-(load/turns.py). Nothing here blocks: a request that is answered later (a parked join, a fetch) leaves the connection as
-it is until `answered` is called. No request is begun from within an answer: it waits for the connection's next turn.
-Back-pressure goes both ways: a client that does not read its answers, or has too much waiting, is not read from.
+The requests of one read are handled in one go, with one write for all responses, unless other connections wait
+(load/turns.py). Nothing here blocks: a request that is answered later (a parked join, a fetch) leaves the connection
+unchanged until `answered` is called. No request is started from within a response: it waits for the connection's next
+turn. Back-pressure works both ways: a client that does not read its responses, or has too much waiting, is not read
+from.
 """
 
 import asyncio
@@ -41,13 +41,14 @@ from muster.events.connection import ConnectionEnd
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ANSWERED_BYTES_MAX = 256 * 1024
-"""The size of answers after which a turn ends: they are sent, and other connections have their turns."""
+"""The size of responses after which a turn ends: they are sent, and other connections take their turns."""
 
 
 class ClientSocket(asyncio.Protocol):
-    """The asyncio protocol of a client's connection. `seen_ms`: when a request or a response last moved (monotonic).
+    """The asyncio protocol of a client's connection. `seen_ms`: when a request or a response last progressed
+    (monotonic).
 
-    Until a client that has to authenticate has done so, it stays at the time of the connection.
+    Until a client that has to authenticate has done so, it remains the time of the connection.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for other members of its group, and reads; then it is not idle (P17)."""
+        """True if the client reads, and waits for other members of its group; then it is not idle (P17)."""
         return self._connection.is_parked and self._all_read
 
     @property
@@ -101,7 +102,7 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it closes once the client has read what was sent."""
+        """True if it closes once the client has read what was sent."""
         return self._transport is not None and self._transport.is_closing()
 
     def close(self) -> None:
@@ -111,7 +112,7 @@ class ClientSocket(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self._transport is not None:
             self._ended(ConnectionEnd.CLOSED_BY_COORDINATOR)
             self._transport.abort()
@@ -120,7 +121,7 @@ class ClientSocket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         address = transport.get_extra_info("peername")
-        if address is None:  # gone already
+        if address is None:  # already disconnected
             transport.close()
             return
         host = java_host(address[0])
@@ -130,11 +131,11 @@ class ClientSocket(asyncio.Protocol):
         if not self._listening.made(self):  # over a limit
             transport.close()
             return
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         self._flow = Flow(self._transport)
 
     def eof_received(self) -> bool:
-        """Note that the client has closed its side; returns whether ours is closed later."""
+        """Note that the client has closed its side; return whether ours is closed later."""
         self._ended(ConnectionEnd.CLOSED)
         return False
 
@@ -161,7 +162,7 @@ class ClientSocket(asyncio.Protocol):
         self._work()
 
     def data_received(self, data: bytes) -> None:
-        """Answer known heartbeats at once, where nothing else waits; receive all else the usual way."""
+        """Answer known heartbeats immediately if nothing else waits; process everything else the usual way."""
         self._metrics.bytes_received += len(data)
         if not self.is_open():
             self._receive_early(data)
@@ -184,7 +185,7 @@ class ClientSocket(asyncio.Protocol):
     def answered(self, answered: Answered) -> None:
         """Answer the request that is being handled."""
         if not self.is_open():
-            return  # the client is gone, as in Kafka its answer is dropped (CC6)
+            return  # the client has disconnected, so its response is dropped as in Kafka (CC6)
         self._cancel = None
         if isinstance(answered, ProtocolError):
             self._refuse(answered)
@@ -209,7 +210,7 @@ class ClientSocket(asyncio.Protocol):
         )
 
     def _go_on(self) -> None:
-        """Go on after a request that was handled."""
+        """Continue after a request that was handled."""
         if self._is_working:
             return
         if self._is_authenticated:
@@ -230,7 +231,9 @@ class ClientSocket(asyncio.Protocol):
             self._send()
 
     def take_turn(self) -> None:
-        """Handle requests until one waits, none is left, an end does not read, or others have waited; write once."""
+        """Handle requests until one waits, none is left, a peer does not read, or the slice is over; then write
+        once.
+        """
         if not self.is_open():
             return
         now_ms = self._monotonic_ms()
@@ -238,13 +241,13 @@ class ClientSocket(asyncio.Protocol):
         try:
             self._take_requests(now_ms)
             has_failed = False
-        except ProtocolError as error:  # not kept beyond this block: its traceback holds the request
+        except ProtocolError as error:  # not kept beyond this block: its traceback references the request
             has_failed = False
             self._send()
             self._refuse(error)
         finally:
             self._is_working = False
-            if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
+            if has_failed:  # a bug of ours affects only this client, as in Kafka (G24)
                 self.abort()
         if self._connection.take_progress() and self._is_authenticated:
             self.seen_ms = now_ms
@@ -303,26 +306,26 @@ class ClientSocket(asyncio.Protocol):
     # ---- where the modes differ ----------------------------------------------------------------------
 
     def is_open(self) -> bool:
-        """Whether requests of the client are still handled."""
+        """Return whether requests of the client are still handled."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def _all_read(self) -> bool:
-        """Whether every end that is written to takes more; else no request is begun."""
+        """True if every peer that is written to reads; otherwise no request is started."""
         return self._client_reads
 
     def _unread_bytes(self) -> int:
-        """The number of bytes that wait until they take it."""
+        """Return the number of bytes that wait until they are read."""
         return 0 if self._client_reads else unsent_bytes(self._transport)
 
     @abstractmethod
     def _receive_early(self, data: bytes) -> None:
-        """Take bytes of the client while it is not open."""
+        """Process bytes of the client while it is not open."""
 
     @abstractmethod
     def _handle(self, frame: bytes) -> Cancel | None:
-        """Handle a request; `answered` is called at once or later. Returns a function that cancels it."""
+        """Handle a request; `answered` is called now or later. Return a function that cancels it."""
 
     @abstractmethod
     def _close_if_done(self) -> None:
-        """Close if that waited for requests under way, and none is left."""
+        """Close if closing waited for requests in flight, and none is left."""

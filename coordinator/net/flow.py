@@ -11,7 +11,7 @@ class Flow:
         self._is_on = True
 
     def turn(self, *, on: bool) -> None:
-        """Resume reading, or pause it."""
+        """Resume or pause reading."""
         if on is self._is_on or self._transport.is_closing():
             return
         self._is_on = on
@@ -26,7 +26,7 @@ JOINED_BYTES_MAX = 65_536
 
 
 def send_all(transport: asyncio.Transport, chunks: list[bytes]) -> int:
-    """Send the chunks, and clear them; returns the number of bytes.
+    """Send the chunks, and clear them; return the number of bytes.
 
     `writelines` would be one call, but in Python 3.12.0 to 3.13.1 asyncio's does not call `pause_writing` (gh-127655).
     """

@@ -1,16 +1,16 @@
-"""A client's connection without its socket: bytes in, one request at a time out, answers in, bytes out.
+"""A client's connection without its socket: bytes in, one request at a time out; responses in, bytes out.
 
-What belongs here: frames, the order of answers, the limit of waiting bytes; for both modes: the broker's side is in
-sidecar/relay/conversation.py. What it must not know: sockets, time, the meaning of requests (but for the keys of a
-heartbeat, which the fast path may answer before it is decoded, and of those that wait for other members).
+It handles frames, the order of responses and the limit of waiting bytes, in both modes; the broker's side is in
+sidecar/relay/conversation.py. It knows nothing of sockets, time or the meaning of requests, except for the API keys of
+heartbeats, which the fast path may answer undecoded, and of requests that wait for other members.
 
-A request is taken with `next_request`, answered with `answer`, and until it is answered there is no next one: so
-answers leave in the order of requests, and requests of one connection are decided in that order, as in Kafka (CC5,
-CA8). What arrives meanwhile waits as bytes; `is_full` says when no more should be read.
+A request is taken with `next_request` and answered with `answer`; until then there is no next one. So responses are
+sent in the order of requests, and the requests of one connection are decided in that order, as in Kafka (CC5, CA8).
+Bytes that arrive meanwhile wait; `is_full` says when to stop reading.
 
-Heartbeats that the fast path knows are not taken: one loop answers them over the bytes as they lie. Where nothing else
-is there, `receive_known` does so before they come into the buffer, since each step of the usual way costs a lone
-heartbeat some percent more.
+Heartbeats that the fast path knows are not taken: one loop answers them in place in the buffer. If nothing else is
+there, `receive_known` does so before they enter the buffer, since each step of the usual way makes a lone heartbeat
+some percent more expensive.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _HTTP_METHODS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b
 
 
 def oversized_frame(length: int, bytes_max: int) -> ProtocolError:
-    """Make the error for a length over `bytes_max`, which may be the beginning of another protocol."""
+    """Build the error for a length over `bytes_max`, which may be the beginning of another protocol."""
     spoken = _other_protocol(length)
     if spoken is not None:
         return ProtocolError(Fault.OTHER_PROTOCOL, spoken)
@@ -46,10 +46,10 @@ def _other_protocol(length: int) -> str | None:
 
 
 Fast = Callable[[int, bytes, int], bytes | None]
-"""Takes a heartbeat's version, its bytes behind the correlation id, and its arrival; returns those of the answer."""
+"""Takes a heartbeat's version, its bytes behind the correlation id, and its arrival; returns the response's bytes."""
 
 AT_ONCE = 64
-"""The limit of requests that the fast path answers, or that are relayed, before others have their turns."""
+"""The limit of requests that the fast path answers, or that are relayed, before other connections take their turns."""
 
 LENGTH = Struct(">i")
 REQUEST_START = Struct(">ihh4s")
@@ -58,7 +58,7 @@ _CORRELATION_ID_BYTES = 4
 
 
 def put_answer(out: list[bytes], correlation_id: bytes, *payload: bytes) -> None:
-    """Add an answer to the output; `payload`: its chunks behind the correlation id."""
+    """Add a response to the output; `payload`: its chunks after the correlation id."""
     out += (LENGTH.pack(sum(map(len, payload)) + _CORRELATION_ID_BYTES), correlation_id, *payload)
 
 
@@ -85,39 +85,39 @@ def check_bound(api_key: int, api_version: int, length: int, bytes_max: int) -> 
 
 
 class Connection:
-    """`frame_bytes_max` bounds one request; `waiting_bytes_max` what may wait behind one that is not answered yet.
+    """`frame_bytes_max` bounds one request; `waiting_bytes_max` bounds what may wait behind an unanswered one.
 
-    `for_client` are the bytes to be sent now; whoever sends them clears them.
+    `for_client` are the bytes to be sent now; the sender clears them.
     """
 
     def __init__(self, *, fast: Fast, frame_bytes_max: int, waiting_bytes_max: int) -> None:
         self.for_client: list[bytes] = []
         self.is_interrupted = False
-        """Whether `next_request` has left something for a later turn."""
+        """True if `next_request` has left something for a later turn."""
         self._fast = fast
         self._frame_bytes_max = frame_bytes_max
         self._waiting_bytes_max = waiting_bytes_max
         self._incoming = Incoming()
-        self._taken: bytes | None = None  # the correlation id of the request that is not answered yet
+        self._taken: bytes | None = None  # the correlation id of the unanswered request
         self._taken_bytes = 0  # of that request
         self._taken_key = -1
         self._is_superseded = False
-        self._has_begun = False  # a request, since the last `take_progress`
+        self._has_begun = False  # True if a request has begun since the last `take_progress`
         self._was_half_sent = False
 
     @property
     def is_handling(self) -> bool:
-        """Whether a request was taken that will be answered, and is not yet."""
+        """True if a request was taken that is not answered yet, but will be."""
         return self._taken is not None and not self._is_superseded
 
     @property
     def is_parked(self) -> bool:
-        """Whether a join or a sync was taken, which waits for other members for as long as they take."""
+        """True if a join or a sync was taken, which waits for other members, however long they take."""
         return self.is_handling and self._taken_key in PARKED
 
     @property
     def is_under_way(self) -> bool:
-        """Whether something has begun that is not at its end."""
+        """True if something has begun and not ended."""
         return self.is_handling
 
     @property
@@ -132,13 +132,13 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits behind what is under way that no more should be read."""
+        """True if so much waits behind the current request that reading should stop."""
         return self._incoming.waiting_bytes >= self._waiting_bytes_max and self.is_under_way
 
     def take_progress(self) -> bool:
         """Return whether a request has begun or ended since the last call.
 
-        More bytes in the middle of a request are no progress, so a client that sends them slowly is idle.
+        More bytes in the middle of a request do not count as progress, so a client that sends them slowly is idle.
         """
         went_on = self._has_begun or not (self._was_half_sent or self._is_superseded)
         self._has_begun = False
@@ -153,7 +153,7 @@ class Connection:
     def receive_known(self, data: bytes, now_ms: int) -> bool:
         """Receive bytes, and answer the heartbeats that the fast path knows, if nothing waits before them.
 
-        Returns whether that was all: the usual case, after which nothing else has to be looked at.
+        Returns whether that was all: the usual case, in which the caller has nothing else to check.
         """
         incoming = self._incoming
         if self._taken is not None or incoming.waiting_bytes:
@@ -170,10 +170,10 @@ class Connection:
         return False
 
     def next_request(self, now_ms: int) -> bytes | None:
-        """Take the next frame that has to be handled here, without its length; None when there is none yet.
+        """Take the next frame that has to be handled here, without its length; None if there is none yet.
 
-        Heartbeats that the fast path knows are answered on the way, `AT_ONCE` of them if there are more
-        (`is_interrupted`). Raises ProtocolError; nothing may follow then.
+        Heartbeats that the fast path knows are answered on the way, at most `AT_ONCE` of them (then `is_interrupted`).
+        Raises ProtocolError; nothing may follow then.
         """
         self.is_interrupted = False
         if self._taken is not None:
@@ -189,7 +189,7 @@ class Connection:
         return self._take(length, api_key, correlation_id)
 
     def answer(self, *payload: bytes) -> None:
-        """Answer the request that was taken, with chunks of bytes behind the correlation id."""
+        """Answer the request that was taken, with the response's chunks after the correlation id."""
         assert self._taken is not None
         put_answer(self.for_client, self._taken, *payload)
         self._taken, self._taken_bytes = None, 0
@@ -197,27 +197,27 @@ class Connection:
     def supersede(self) -> None:
         """Give up the request that was taken: it is never answered (J13, SG17).
 
-        So nothing behind it ever is, as in Kafka, and what still comes is dropped; the connection is idle.
+        So, as in Kafka, no later request is answered either: further bytes are dropped, and the connection is idle.
         """
         self._is_superseded = True
         self._incoming, self._taken_bytes = Incoming(), 0
 
     def forget(self) -> None:
-        """Drop all bytes: the client is gone, even if its request is still being handled."""
+        """Drop all bytes: the client has disconnected, even if its request is still being handled."""
         self._incoming, self._taken_bytes = Incoming(), 0
         self.for_client.clear()
 
     # ---- frames --------------------------------------------------------------------------------------
 
     def _answer_heartbeats(self, now_ms: int) -> int:
-        """Answer the next heartbeats that the fast path knows, at most `AT_ONCE`; returns their number."""
+        """Answer the next heartbeats that the fast path knows, at most `AT_ONCE`; return their number."""
         answered = self._answer_in_place(AT_ONCE, now_ms)
         if self._incoming.is_split and self._joins_next():
             answered += self._answer_in_place(AT_ONCE - answered, now_ms)
         return answered
 
     def _answer_in_place(self, at_most: int, now_ms: int) -> int:
-        """Answer those that came in one piece."""
+        """Answer those that are in one piece."""
         data, begins_at = self._incoming.in_place
         answered, at = self._answer_known(data, begins_at, at_most, now_ms)
         if answered:
@@ -226,7 +226,7 @@ class Connection:
         return answered
 
     def _answer_known(self, data: bytes, at: int, at_most: int, now_ms: int) -> tuple[int, int]:
-        """Answer heartbeats in place, from `at` on; returns their number and end. They are most requests."""
+        """Answer heartbeats in place, from `at` on; return their number and end. Most requests are heartbeats."""
         size, out, fast, answered = len(data), self.for_client, self._fast, 0
         while size - at >= REQUEST_START.size and answered < at_most:
             length, api_key, api_version, correlation_id = REQUEST_START.unpack_from(data, at)
@@ -242,7 +242,7 @@ class Connection:
         return answered, at
 
     def _joins_next(self) -> bool:
-        """Whether a heartbeat comes next and is there, in pieces; they are joined then."""
+        """Join the next request if it is a complete heartbeat in pieces; return whether it was."""
         start = self._incoming.look(REQUEST_START.size)
         if len(start) < REQUEST_START.size:
             return False
@@ -250,8 +250,9 @@ class Connection:
         return api_key == heartbeat.KEY and self._incoming.join(LENGTH.size + length)
 
     def _next_start(self) -> tuple[int, int, int, bytes] | None:
-        """Return the `REQUEST_START` of the next frame; None when that has not come. Raises ProtocolError for a bad
-        length as soon as its four bytes are there: more may never come.
+        """Return the `REQUEST_START` of the next frame; None if it is incomplete.
+
+        Raises ProtocolError for a bad length as soon as its four bytes have arrived, since no more may follow.
         """
         start = self._incoming.look(REQUEST_START.size)
         if len(start) < LENGTH.size:
@@ -261,7 +262,7 @@ class Connection:
         return REQUEST_START.unpack(start) if len(start) == REQUEST_START.size else None
 
     def _take(self, length: int, api_key: int, correlation_id: bytes) -> bytes | None:
-        """Take the next frame behind its length, which is known to be good, if it has come."""
+        """Take the next frame after its length, which is known to be valid, if it is complete."""
         if not self._incoming.has(LENGTH.size + length):
             return None
         self._incoming.take(LENGTH.size)

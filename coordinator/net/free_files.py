@@ -1,7 +1,7 @@
-"""Whether this process may open a file, and so accept a connection: found out by opening one now and then.
+"""Checks whether this process can open a file, and so accept a connection, by opening one periodically.
 
-Files may run out although connections have a limit (open_files.py), as those of the whole machine. Then new
-connections wait until one is free.
+Files may run out although connections have a limit (open_files.py), such as those of the whole machine. New connections
+then wait until one is free.
 """
 
 import asyncio
@@ -13,19 +13,21 @@ LOOK_S = 1.0
 
 
 class FreeFiles:
-    """Whether a file is free: `shortage` says what has run out, with the way out. Any thread may ask."""
+    """`shortage` names the kind of file that has run out and how to fix it; None if one is free. Any thread may read
+    it.
+    """
 
     def __init__(self) -> None:
         self.shortage: str | None = None
 
     async def keep_looking(self) -> None:
-        """Look every second; while none is free there is a line a minute."""
+        """Check every second; while none is free, log a line a minute."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> None:
-        """Open a file, of the process and of the machine, and close it."""
+        """Open a file, which counts for the process and the machine, and close it."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:

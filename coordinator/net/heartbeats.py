@@ -1,11 +1,11 @@
-"""The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered without decoding.
+"""The fast path: a heartbeat with the same bytes as the member's last accepted one is answered without decoding.
 
-One cache belongs to one connection. It holds, for each member that was heard on that connection, the bytes of its last
-accepted heartbeat (correlation id aside), the ticket that says whether the same heartbeat would be accepted again, and
-the bytes of the answer. What was cached under an older generation is replaced with the next accepted heartbeat.
+Each connection has its own cache. For each member that was heard from on that connection it holds the bytes of its last
+accepted heartbeat (without the correlation id), the ticket that says whether the same heartbeat would be accepted
+again, and the bytes of the response. Entries of an older generation are replaced by the next accepted heartbeat.
 
-A client has one member, and what its connection caches is not counted. A connection that speaks for many, as a proxy's
-does, draws on memory that all connections share; without it most of its heartbeats would be decoded.
+A client has one member, whose cache entries do not count towards any limit. A connection with many members, such as a
+proxy's, uses memory that all connections share; without it most of its heartbeats would be decoded.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,18 @@ from muster.coordinator.wire.messages import HEADER_START_BYTES, KEY_AND_VERSION
 from muster.events.ids import GroupId, MemberId
 
 HEARTBEAT_BYTES_MAX = 1_024
-"""Longer heartbeats are not cached, so that no client fills the memory with them."""
+"""Longer heartbeats are not cached, so that no client can fill the memory with them."""
 
 UNSHARED_BYTES_MAX = 16_384
-"""The bytes that each connection caches by itself, some 20 members: it may hold as much uncounted (FREE_BYTES)."""
+"""The bytes that each connection can cache on its own, about 20 members: connections may hold as much uncounted
+(FREE_BYTES).
+"""
 
 SHARED_BYTES_MAX = 16_777_216
-"""The bytes that all connections cache beyond that, some 20,000 members."""
+"""The bytes that all connections can cache beyond that, about 20,000 members."""
 
 _ENTRY_BYTES, _COPIES = 512, 2
-"""The bytes of an entry: so many, and those of the heartbeat twice, since it has both ids once more."""
+"""The size of an entry: this overhead, and the heartbeat's bytes twice, since both ids are stored again."""
 
 
 _Member = tuple[GroupId, MemberId]
@@ -40,7 +42,7 @@ class SharedBytes:
         self.left_bytes = bytes_max
 
     def take(self, size: int) -> bool:
-        """Take so many bytes, or give them back where it is negative; False if there are not as many left."""
+        """Take this many bytes, or return them if negative; False if there are not enough left."""
         if size > self.left_bytes:
             return False
         self.left_bytes -= size
@@ -53,13 +55,13 @@ class HeartbeatCache:
     def __init__(self, shared: SharedBytes) -> None:
         self.hits = 0
         self._shared = shared
-        self._entries: dict[int, dict[bytes, _Entry]] = {}  # by version, then by what follows the correlation id
+        self._entries: dict[int, dict[bytes, _Entry]] = {}  # by version, then by the bytes after the correlation id
         self._members: dict[_Member, tuple[int, bytes]] = {}
         self._bytes = 0
         self._is_ended = False
 
     def answer(self, api_version: int, rest: bytes, now_ms: int) -> bytes | None:
-        """Return the answer to a known heartbeat, without its correlation id; None where the rules have to decide.
+        """Return the response to a known heartbeat, without its correlation id; None if the rules have to decide.
 
         `rest` is what follows the correlation id in the request, `now_ms` when it arrived (monotonic).
         """
@@ -74,9 +76,9 @@ class HeartbeatCache:
         return None
 
     def keep(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: AcceptingTicket) -> bool:
-        """Cache an accepted heartbeat, and return whether it is; `frame` is the request without its length.
+        """Cache an accepted heartbeat, evicting the oldest ones if necessary; return whether it is cached.
 
-        The oldest ones make room.
+        `frame` is the request without its length.
         """
         member = (group_id, member_id)
         self._forget(member)
@@ -97,7 +99,7 @@ class HeartbeatCache:
         self._hold(0)
 
     def end(self) -> None:
-        """Drop all entries, and cache none any more: the connection is gone."""
+        """Drop all entries, and stop caching: the connection is closed."""
         self._is_ended = True
         self.clear()
 
@@ -109,7 +111,7 @@ class HeartbeatCache:
             del self._entries[api_version][rest]
 
     def _hold(self, size: int) -> bool:
-        """Hold so many bytes from now on; False if there is no memory for them."""
+        """Set the number of bytes held; False if there is no memory for them."""
         if not self._shared.take(max(0, size - UNSHARED_BYTES_MAX) - max(0, self._bytes - UNSHARED_BYTES_MAX)):
             return False
         self._bytes = size

@@ -6,7 +6,7 @@ from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.load.answer_memory import HELD_BYTES_MAX
 
 FRAME_BYTES_MAX = 104_857_600
-"""The largest request, unless it is set: Kafka's default of socket.request.max.bytes."""
+"""The largest request by default: Kafka's default of socket.request.max.bytes."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):

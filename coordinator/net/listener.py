@@ -1,12 +1,10 @@
-"""Accepting clients at a listening socket, many in one turn of the event loop; with TLS, too.
+"""Accepts clients at a listening socket, many per turn of the event loop, with or without TLS.
 
-uvloop's own servers accept one client in each turn. When a crowd connects again, as after a takeover or a restart,
+uvloop's own servers accept one client per turn. When many clients reconnect, such as after a takeover or a restart,
 turns are long: the last of three hundred clients would be accepted after more than a second.
 
-An asyncio server makes a TLS connection known only after its handshake, so no limit would apply to clients that never
+An asyncio server reports a TLS connection only after its handshake, so no limit would apply to clients that never
 finish theirs. Here a client is counted first, and then the handshake begins (tls_handshake.py), which has a time limit.
-
-What belongs here: accepting. What it must not know: limits, requests.
 """
 
 import asyncio
@@ -25,14 +23,14 @@ from muster.events.kafka.shortage import tell_not_accepted
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ACCEPTED_AT_ONCE = 64
-"""The clients that are accepted before the loop turns."""
+"""The clients that are accepted before the loop runs other callbacks."""
 
 RETRY_ACCEPT_S = 1.0
-"""The pause after an accept that failed, for instance since no file is free."""
+"""The pause after a failed accept, for instance because no file is free."""
 
 
 class Listener(ABC):
-    """Accepts at a listening socket, which is its own from then on."""
+    """Accepts at a listening socket, which it owns from then on."""
 
     def __init__(self, bound: socket.socket) -> None:
         self._bound = bound
@@ -43,10 +41,10 @@ class Listener(ABC):
 
     @abstractmethod
     def _accepted(self, client: socket.socket, host: str) -> None:
-        """Begin with a client, whose socket is not blocking. `host`: its address."""
+        """Start serving a client, whose socket is non-blocking. `host`: its address."""
 
     def close(self) -> None:
-        """Accept no more clients; those that were accepted go on. Closing twice does no more."""
+        """Stop accepting clients; accepted ones continue. Idempotent."""
         if self._bound.fileno() < 0:
             return
         if self._retry is not None:
@@ -74,7 +72,7 @@ class Listener(ABC):
 
 
 class PlainListener(Listener):
-    """Accepts clients without TLS; `new_connection` makes the protocol of each."""
+    """Accepts clients without TLS; `new_connection` creates the protocol of each."""
 
     def __init__(self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol]) -> None:
         super().__init__(bound)
@@ -89,15 +87,15 @@ class PlainListener(Listener):
     async def _begin(self, client: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._new_connection, client)
-        except OSError:  # it has gone
+        except OSError:  # it has disconnected
             client.close()
 
 
 class TlsListener(Listener):
-    """Accepts clients that speak TLS; see the module.
+    """Accepts clients that use TLS; see the module.
 
-    `turns` are the handshakes', of all listeners. `admit` counts a handshake and returns whether the client may stay.
-    `ended` is called when the place of one that was admitted is free, perhaps twice. `failed`: see Handshake.
+    `turns` is the queue of handshakes of all listeners. `admit` counts a handshake and returns whether the client may
+    stay. `ended` is called when the place of an admitted client is free, perhaps twice. `failed`: see Handshake.
     """
 
     def __init__(
@@ -134,6 +132,6 @@ class TlsListener(Listener):
             client.close()
 
     def _made(self, handshake: Handshake) -> asyncio.Protocol:
-        """The handshake has ended: its connection is counted in its place."""
+        """Create the connection of a finished handshake; it takes the handshake's place in the count."""
         self._ended(handshake)
         return self._new_connection()

@@ -1,6 +1,6 @@
-"""Accepting connections within a limit, closing idle ones, and stopping in good order; at one address or at many.
+"""Accepts connections within a limit, closes idle ones, and shuts down cleanly; at one address or many.
 
-What belongs here: the limits and timeouts of connections, in both modes. What it must not know: requests.
+This has the limits and timeouts of connections in both modes. Knows nothing of requests.
 """
 
 import asyncio
@@ -29,9 +29,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Served(Protocol):
-    """A connection as its listener sees it. `seen_ms`: when a request or an answer last began or ended (monotonic).
+    """A connection as its listener sees it. `seen_ms`: when a request or a response last began or ended (monotonic).
 
-    Further bytes of a request that has begun do not count, so that a byte now and then keeps no connection open.
+    Further bytes of a request that has begun do not count, so that sending a byte now and then keeps no connection
+    open.
     """
 
     seen_ms: int
@@ -42,7 +43,7 @@ class Served(Protocol):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for other members of its group, or for a broker; then it is not idle (P17)."""
+        """True if the client waits for other members of its group, or for a broker; then it is not idle (P17)."""
 
     @property
     def unread_since_ms(self) -> int | None:
@@ -80,7 +81,7 @@ class Listening(Generic[C]):
         reuse_port: bool = False,
         kept: KeptSockets = NOT_KEPT,
     ) -> None:
-        """`reuse_port`: whether other processes may listen at the same addresses (SO_REUSEPORT)."""
+        """`reuse_port`: other processes may listen at the same addresses (SO_REUSEPORT)."""
         self._reuse_port = reuse_port
         self._kept = kept
         self._connections_max = limits.connections_max
@@ -118,7 +119,7 @@ class Listening(Generic[C]):
         *,
         context: ssl.SSLContext | None = None,
     ) -> int:
-        """Bind and accept; returns the port, which for 0 is any that was free. Raises OSError."""
+        """Bind and accept; return the port; 0 means any free port. Raises OSError."""
         sockets = self.bind(await addresses_of(host), port)
         own_port: int = sockets[0].getsockname()[1]
         for bound in sockets:
@@ -136,7 +137,7 @@ class Listening(Generic[C]):
         taken = self._kept.take(family, address, port)
         if taken is None:
             return socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=self._reuse_port)
-        taken.listen(BACKLOG)  # the supervisor has it refuse clients if this takes long
+        taken.listen(BACKLOG)  # the supervisor makes it refuse clients if this takes long
         return taken
 
     def accept_at(
@@ -174,7 +175,7 @@ class Listening(Generic[C]):
         return list(self._connections)
 
     def stop_listening(self) -> None:
-        """Accept no more connections; open ones go on."""
+        """Stop accepting connections; open ones continue."""
         self._is_stopping = True
         for listener in self._listeners:
             listener.close()
@@ -196,7 +197,7 @@ class Listening(Generic[C]):
             await self._all_closed.wait()
 
     def made(self, connection: C) -> bool:
-        """Count a new connection; returns whether it may stay."""
+        """Count a new connection; return whether it may stay."""
         if not self._admit(connection.client_host):
             return False
         self._connections.add(connection)
@@ -205,7 +206,7 @@ class Listening(Generic[C]):
         return True
 
     def _handshake_begun(self, handshake: Handshake) -> bool:
-        """Count a TLS handshake as a connection; returns whether it may stay."""
+        """Count a TLS handshake as a connection; return whether it may stay."""
         if not self._admit(handshake.client_host):
             return False
         self._handshakes.add(handshake)
@@ -213,7 +214,7 @@ class Listening(Generic[C]):
         return True
 
     def _handshake_ended(self, handshake: Handshake) -> None:
-        """Give its place back, if it has one; the connection that follows at once takes it."""
+        """Release its place, if it has one; the connection that follows immediately takes it."""
         if handshake in self._handshakes:
             self._handshakes.discard(handshake)
             self._addresses.release(handshake.client_host)
@@ -241,7 +242,7 @@ class Listening(Generic[C]):
             self._is_full_logged = False
 
     def _log_all_taken(self, refused: str) -> None:
-        """Log the clients with most connections; once, until a tenth is free again, as a quota does."""
+        """Log the clients with most connections; once, until a tenth is free again, like a quota."""
         if self._is_full_logged:
             return
         self._is_full_logged = True
@@ -254,7 +255,7 @@ class Listening(Generic[C]):
         )
 
     def authenticated(self, connection: C, principal: str) -> bool:
-        """Count a connection for its principal; returns whether it may stay."""
+        """Count a connection for its principal; return whether it may stay."""
         self._forget_principal(connection)
         if not self._principals.acquire(principal):
             self._metrics.connections_refused[RefusedConnection.PRINCIPAL] += 1
@@ -278,7 +279,7 @@ class Listening(Generic[C]):
             self._all_closed.set()
 
     async def wait_until_closed(self, within_s: float) -> bool:
-        """Wait until all connections are closed; returns whether that was in time."""
+        """Wait until all connections are closed; return whether that was in time."""
         if not self._connections:
             return True
         self._all_closed.clear()
@@ -295,7 +296,7 @@ class Listening(Generic[C]):
             unread_since_ms = connection.unread_since_ms
             if connection.is_closing:
                 if now_ms - self._leaving.setdefault(connection, now_ms) >= self._idle_ms // 10:
-                    connection.abort()  # it was told to go a while ago, and does not read
+                    connection.abort()  # closing began a while ago, and the client does not read
             elif unread_since_ms is not None and now_ms - unread_since_ms >= self._unread_ms:
                 self._metrics.connections_unread_closed += 1
                 log.warning(
@@ -319,7 +320,7 @@ def _log_full(kind: str, setting: str, whose: str) -> None:
 def bind_each(
     addresses: Sequence[Address], port: int, bind: Callable[[socket.AddressFamily, str, int], socket.socket]
 ) -> list[socket.socket]:
-    """Return sockets from `bind` at the same port of each address, or none; 0 is any that is free at the first one.
+    """Return sockets from `bind` at the same port of each address, or none; 0 is any free port at the first one.
 
     Raises OSError.
     """
@@ -333,9 +334,9 @@ def bind_each(
 
 
 async def addresses_of(host: str) -> list[Address]:
-    """Return the addresses to listen at for a host's name; "" is all of this machine's. Raises OSError.
+    """Return the addresses to listen at for a host name; "" is all of this machine's. Raises OSError.
 
-    `::` is all of both families, as in Kafka: a socket for each, since Python's for `::` takes IPv6 alone.
+    `::` is all addresses of both families, as in Kafka: one socket each, since Python's socket for `::` is IPv6 only.
     """
     if host == "::":
         return [(socket.AF_INET6, host), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 -- it is what was asked for

@@ -1,21 +1,21 @@
-"""Limits the bytes of requests and answers in the process, and chooses the connections that are closed at the limit.
+"""Limits the bytes of requests and responses in the process, and chooses which connections to close at the limit.
 
-What belongs here: the bytes of each connection, the limit of all (Kafka's `queued.max.request.bytes`), and the order in
-which connections are closed. What it must not know: sockets, and what the bytes are.
+It knows the bytes of each connection, the limit for all (Kafka's `queued.max.request.bytes`), and the order in which
+connections are closed, but nothing of sockets or what the bytes are.
 
-Kafka reads from no client at its limit. One of the requests that are not read then may be the one that frees memory, as
-the join that ends a rebalance. So here all clients are read from, and at the limit connections are closed, the largest
-first of each of these:
+At its limit Kafka stops reading from all clients. But one of the unread requests may be the one that frees memory, such
+as the join that ends a rebalance. So here all clients are read from, and at the limit connections are closed in this
+order, the largest of each kind first:
 
     1  clients that have to authenticate, and have not
-    2  a principal, or an address, whose connections have more than half of the limit together, in the order of 3 and 4
-    3  clients that keep us waiting: with half a request sent, or answers that they do not read
-    4  clients that wait for an answer
+    2  connections of a principal or an address that has more than half of the limit, in the order of 3 and 4
+    3  clients that keep us waiting: with half a request sent, or responses that they do not read
+    4  clients that wait for a response
 
-All of the same kind as the first one are closed until a tenth of the limit is free, so that the choice is not made for
-each. The bytes of a usual request are not counted. An answer counts for its connection once it is written. Until then
-closing the connection would free nothing; so a quarter of the limit is kept for answers that are being written
-(load/answer_memory.py).
+Connections of the first one's kind are closed until a tenth of the limit is free, so that the choice is not made for
+each. The bytes of a usual request are not counted. A response counts for its connection once it is written; before
+that, closing the connection would free nothing. So a quarter of the limit is reserved for responses that are being
+written (load/answer_memory.py).
 """
 
 import asyncio
@@ -38,12 +38,12 @@ ROOM_AGAIN: Final = 0.9
 
 @unique
 class EvictionOrder(IntEnum):
-    """How good a connection's reason is to hold its memory; those with the worst reason are closed first."""
+    """How good a connection's reason is to hold memory; those with the worst reason are closed first."""
 
     UNAUTHENTICATED = 0
     """The client has to authenticate, and has not."""
     STALLED = 1
-    """The client has to send the rest of a request, or to read its answers."""
+    """The client has to send the rest of a request, or to read its responses."""
     AWAITING_ANSWER = 2
     """The client waits for us."""
 
@@ -67,10 +67,10 @@ class Holder(Protocol):
 
     @property
     def whose(self) -> str:
-        """The principal, or the address where it is not known."""
+        """The principal, or the address if it is unknown."""
 
     def evict(self) -> None:
-        """Close soon; it counts no more."""
+        """Close soon; it no longer counts."""
 
 
 class Memory:
@@ -80,13 +80,13 @@ class Memory:
         self._answer_memory = answer_memory
         self._bytes_max = bytes_max - answer_memory.bytes_max
         self._metrics = metrics
-        self._held: dict[Holder, tuple[int, str]] = {}  # so much, of whom
+        self._held: dict[Holder, tuple[int, str]] = {}  # the size, and the principal or address
         self._held_by: Counter[str] = Counter()
         self._held_bytes = 0
         metrics.ask_held_bytes(self._all_bytes)
 
     def hold(self, holder: Holder, size: int) -> None:
-        """Note that the connection holds this many bytes now; connections may be closed for it, this one too."""
+        """Note that the connection holds this many bytes now; this may close connections, including this one."""
         self._drop(holder)
         if size > FREE_BYTES:
             self._held[holder] = size, holder.whose
@@ -139,7 +139,7 @@ class Memory:
 
 
 class ConnectionMemory:
-    """One connection's share of the budget. `eviction_order` ranks it for eviction; `abort` closes it at once."""
+    """One connection's share of the budget. `eviction_order` ranks it for eviction; `abort` closes it immediately."""
 
     def __init__(
         self, memory: Memory, *, eviction_order: Callable[[], EvictionOrder], abort: Callable[[], None]
@@ -148,7 +148,7 @@ class ConnectionMemory:
         self.principal: str | None = None
         """The principal; None for a client that does not authenticate, or has not yet."""
         self.is_counted = False
-        """Whether the connection is counted, so that `count` has to be called when it holds less."""
+        """True if the connection is counted, so that `count` must be called when it holds less."""
         self._memory = memory
         self._eviction_order = eviction_order
         self._abort = abort
@@ -169,9 +169,9 @@ class ConnectionMemory:
             self._memory.hold(self, size)
 
     def evict(self) -> None:
-        """Abort the connection with the next turn of the loop; it counts no more."""
+        """Abort the connection in the next turn of the loop; it no longer counts."""
         self._is_evicted = True
-        asyncio.get_running_loop().call_soon(self._abort)  # it may be in the midst of writing
+        asyncio.get_running_loop().call_soon(self._abort)  # it may be writing now
 
     def end(self) -> None:
         """Remove a connection that was closed, with its references, so that it need not wait for garbage collection."""
@@ -180,8 +180,8 @@ class ConnectionMemory:
 
 
 def unsent_bytes(transport: asyncio.Transport | None) -> int:
-    """The number of bytes that the transport could not send yet."""
-    if transport is None or transport.is_closing():  # uvloop's may not be asked then
+    """Return the number of bytes that the transport could not send yet."""
+    if transport is None or transport.is_closing():  # uvloop's must not be asked then
         return 0
     return transport.get_write_buffer_size()
 

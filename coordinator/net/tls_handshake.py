@@ -1,13 +1,11 @@
 """TLS handshakes with clients, in turns, so that many at once do not block the event loop.
 
-A handshake costs us a millisecond or more of processor time, and its client next to nothing. A TLS transport processes
-bytes as they arrive, for all clients within one turn of the loop. So here a gate stands between each socket and its
-TLS: it keeps what arrives, and passes it on when it is its turn. All handshakes together have 5 ms in each turn of the
-loop. The client's timeout runs only while we wait for the client.
+A handshake costs us a millisecond or more of CPU time, and its client next to nothing. A TLS transport processes bytes
+as they arrive, for all clients within one turn of the loop. So a gate between each socket and its TLS keeps the bytes
+that arrive, and passes them on when it has its turn. All handshakes together get 5 ms per turn of the loop. The
+client's timeout runs only while we wait for the client.
 
-The TLS is the loop's own, and has the socket for itself once the handshake has ended.
-
-What belongs here: a client from its accept to its connection. What it must not know: limits, requests.
+The TLS implementation is the loop's own, which takes over the socket once the handshake has ended.
 """
 
 import asyncio
@@ -25,15 +23,15 @@ from muster.coordinator.net.flow import Flow
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
-"""The client's time for a handshake; Java's give up after as long (socket.connection.setup.timeout.ms)."""
+"""The client's time for a handshake; Java clients give up after the same time (socket.connection.setup.timeout.ms)."""
 
 HANDSHAKE_AND_TURNS_TIMEOUT_S = 60.0
-"""The time for a handshake and its waits for turns."""
+"""The time for a handshake including its waits for turns."""
 
 KEPT_BYTES_MAX: Final = 16_384
-"""The bytes that are kept until they have a turn, and as many in one read more. A flight of a handshake is smaller."""
+"""The bytes that are kept until their turn; one more read may add as many. A flight of a handshake is smaller."""
 _READ: Final = memoryview(bytearray(KEPT_BYTES_MAX))
-"""All gates read into it: the loop's own reads may be of 256 KiB, for each client."""
+"""The shared read buffer of all gates: the loop's own reads may take 256 KiB for each client."""
 
 _REFUSED = (
     "the client refuses the certificate of --tls-certificate: it does not trust it, or connects under a name that is"
@@ -43,20 +41,20 @@ _MEANINGS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it speaks HTTP",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the certificate of --tls-certificate (its ssl.ca.location)",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _REFUSED,  # Java's, for either
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _REFUSED,  # Java sends this in both cases
     "SSLV3_ALERT_BAD_CERTIFICATE": _REFUSED,
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
 }
-"""Explanations of OpenSSL's reasons that say little."""
+"""Explanations of OpenSSL's less helpful reasons."""
 
 _WORK = OtherWork(work="TLS handshakes with clients")
 
 
 class Handshake:
-    """A client that was accepted, until its handshake has ended and its connection is made.
+    """An accepted client, until its handshake has ended and its connection is created.
 
-    `made` makes that connection, which has the handshake's place; `ended` is called in any case, `failed` with the host
-    of a client whose handshake has failed, and why.
+    `made` creates that connection, which takes the handshake's place in the count; `ended` is called in any case,
+    `failed` with the host of a client whose handshake has failed, and the reason.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class Handshake:
         self._task.add_done_callback(lambda _: self._ended(self))
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self._task is not None:
             self._task.cancel()
 
@@ -93,7 +91,7 @@ class Handshake:
             transport, _ = await loop.connect_accepted_socket(lambda: self._gate, client)
             if transport.is_closing():  # uvloop's takes no more calls then
                 return
-            loop.call_soon(self._gate.step_between)  # just before TLS hears of its connection
+            loop.call_soon(self._gate.step_between)  # just before TLS gets its `connection_made`
             tls = await loop.start_tls(
                 transport,
                 first,
@@ -101,12 +99,12 @@ class Handshake:
                 server_side=True,
                 ssl_handshake_timeout=HANDSHAKE_AND_TURNS_TIMEOUT_S,
             )
-        except OSError as error:  # TLS's own errors are some of these
+        except OSError as error:  # including TLS's own errors
             reason = _reason(error)
             if reason is not None:
                 self._failed(self.client_host, reason)
         else:
-            self._hand_over(cast("asyncio.Transport", tls), first)  # uvloop's is none by class
+            self._hand_over(cast("asyncio.Transport", tls), first)  # uvloop's is not a subclass
         finally:
             self._gate.forget()
 
@@ -124,7 +122,7 @@ class Handshake:
 
 
 class _First(asyncio.Protocol):
-    """Keeps what a client sends behind its handshake before its connection is made."""
+    """Keeps data that a client sends right after its handshake, before its connection is created."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -134,7 +132,7 @@ class _First(asyncio.Protocol):
 
 
 class _Gate(asyncio.BufferedProtocol):
-    """Stands between a socket and its TLS as long as the handshake lasts; see the module.
+    """Sits between a socket and its TLS during the handshake; see the module.
 
     `too_late` is called when the client's time is over.
     """
@@ -145,22 +143,22 @@ class _Gate(asyncio.BufferedProtocol):
         self._tls: asyncio.BufferedProtocol | None = None
         self._turns = turns
         self._kept = bytearray()
-        self._has_ended = False  # the client's sending, and TLS is to be told
+        self._has_ended = False  # the client has finished sending, and TLS must be notified
         self._too_late = too_late
         self._left_s = HANDSHAKE_TIMEOUT_S
         self._since_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def step_between(self) -> None:
-        """Stand before the TLS that the socket has now."""
+        """Insert this gate between the socket and its current TLS protocol."""
         if not self._transport.is_closing():
             self._tls = cast("asyncio.BufferedProtocol", self._transport.get_protocol())
             self._transport.set_protocol(self)
             self._flow = Flow(self._transport)
-            asyncio.get_running_loop().call_soon(self._wait_for_turn)  # once it is read from again
+            asyncio.get_running_loop().call_soon(self._wait_for_turn)  # once reading has resumed
 
     def open(self) -> None:
-        """Leave the socket to TLS: the handshake has ended."""
+        """Hand the socket to TLS: the handshake has ended."""
         if not self._transport.is_closing():
             assert self._tls is not None
             self._flow.turn(on=False)
@@ -169,7 +167,7 @@ class _Gate(asyncio.BufferedProtocol):
             self._pass_on()
 
     def forget(self) -> None:
-        """Have no more turns."""
+        """Leave the queue of turns."""
         self._stop_waiting()
         self._turns.forget(self)
 
@@ -188,7 +186,7 @@ class _Gate(asyncio.BufferedProtocol):
         self._wait_for_turn()
 
     def _wait_for_turn(self) -> None:
-        """Have what is kept wait for a turn, and read no more if it is too much."""
+        """Wait for a turn if bytes are kept, and stop reading if they are too many."""
         if self._kept and self._tls is not None:
             self._stop_waiting()
             self._turns.wait(self)
@@ -199,7 +197,7 @@ class _Gate(asyncio.BufferedProtocol):
         self._has_ended = True
         if not self._kept:
             self._tell_end_soon()
-        return True  # it is closed when TLS knows
+        return True  # it is closed when TLS has been notified
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()
@@ -217,7 +215,7 @@ class _Gate(asyncio.BufferedProtocol):
     # ---- turns -------------------------------------------------------------------------------------------
 
     def take_turn(self) -> None:
-        """Have TLS work on what the client has sent."""
+        """Let TLS process what the client has sent."""
         if not self._transport.is_closing():
             self._wait_for_client()
             self._flow.turn(on=True)
@@ -237,7 +235,7 @@ class _Gate(asyncio.BufferedProtocol):
             self._tell_end_soon()
 
     def _tell_end_soon(self) -> None:
-        """Tell TLS that no more comes; if the handshake has ended just now, behind `open`."""
+        """Notify TLS of the end of input; if the handshake has just ended, after `open`."""
         self._has_ended = False
         asyncio.get_running_loop().call_soon(self._tell_end)
 
@@ -260,7 +258,7 @@ class _Gate(asyncio.BufferedProtocol):
 
 
 def _reason(error: OSError) -> str | None:
-    """Return why a handshake has failed; None of who has gone, as the checks of load balancers do."""
+    """Return why a handshake has failed; None for a client that disconnected, as load balancer checks do."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -272,5 +270,5 @@ def _reason(error: OSError) -> str | None:
 
 
 def log_failed(client_host: str, reason: str) -> None:
-    """Write a line of a client whose handshake has failed."""
+    """Log a client whose handshake has failed."""
     log.warning("TLS with a client failed", peer=client_host, reason=reason)

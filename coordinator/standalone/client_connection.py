@@ -1,4 +1,4 @@
-"""A client's connection to a standalone server, all of whose requests are answered here."""
+"""A client's connection to a standalone server, which answers all its requests itself."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ from muster.coordinator.wire.messages import KEY_AND_VERSION
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Dispatch = Callable[[bytes, ClientAddress, Callable[[Answered], None], KeepTicket], Cancel | None]
-"""`wire.dispatch.dispatch`, with the arguments filled in that are the same for every connection."""
+"""`wire.dispatch.dispatch`, with the arguments that are the same for every connection filled in."""
 
 
 class ClientConnection(ClientSocket):
@@ -68,7 +68,7 @@ class ClientConnection(ClientSocket):
         return self._is_at_end
 
     def _receive_early(self, data: bytes) -> None:
-        """Drop the bytes: the connection closes."""
+        """Drop the bytes: the connection is closing."""
 
     def _handle(self, frame: bytes) -> Cancel | None:
         api_key, api_version = KEY_AND_VERSION.unpack_from(frame)

@@ -1,7 +1,7 @@
-"""Topics that clients ask for and that are not declared: each is counted, and named in a log line with the way out.
+"""Topics that clients request and that are not declared: each is counted, and logged with how to fix it.
 
-Some clients wait for such a topic and never join their group, so that nothing else tells of them. Ten topics have lines
-of their own, one a minute, for each of ten client hosts; all others share one.
+Some clients wait for such a topic and never join their group, so nothing else shows them. Ten topics have log lines of
+their own, one a minute, for each of ten client hosts; all others share one.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The server of a standalone coordinator: one address, where every request is answered here.
+"""The server of a standalone coordinator: it listens at one address and answers every request itself.
 
-Connections are in net/client_socket.py. To stop: `stop_listening`, then give the groups up, which answers parked
+Connections are in net/client_socket.py. To stop: `stop_listening`, then give up the groups, which answers parked
 requests, then `close`.
 """
 
@@ -19,7 +19,7 @@ from muster.coordinator.wire.in_flight import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The address to listen at, and the limits; port 0 takes any that is free."""
+    """The address to listen at, and the limits; port 0 is any free port."""
 
     host: str = "127.0.0.1"
     port: int = 9092
@@ -54,11 +54,11 @@ class Server:
         return self._port
 
     async def start(self) -> None:
-        """Bind and accept. Raises OSError when the address cannot be bound."""
+        """Bind and accept. Raises OSError if the address cannot be bound."""
         self._port = await self._listening.listen(self._settings.host, self._settings.port, self._new_connection)
 
     def stop_listening(self) -> None:
-        """Accept no more connections; open ones go on."""
+        """Stop accepting connections; open ones continue."""
         self._listening.stop_listening()
 
     async def close(self, *, within_s: float = 5.0) -> None:

@@ -5,8 +5,8 @@ describe_cluster.py, describe_configs.py, describe_groups.py, fetch.py, find_coo
 incremental_alter_configs.py, join_group.py, leave_group.py, list_groups.py, list_offsets.py, metadata.py,
 offset_commit.py, offset_delete.py, offset_fetch.py, produce.py, sync_group.py.
 
-Bytes are read and written by `events/kafka/codec/`. Of the rules only the commands and outcomes are known here; nothing
-of sockets, logs or stored events. A handler reads a decoded request and answers with a mapping that holds the fields of
-all versions; what a version lacks is dropped. Schemas are loaded when a version is first spoken, so that starting up is
-quick.
+`events/kafka/codec/` reads and writes the bytes. Of the rules, this package knows only commands and outcomes; it knows
+nothing of sockets, logs or stored events. A handler gets a decoded request and responds with a mapping that holds the
+fields of all versions; fields that a version lacks are dropped. Schemas are loaded when a version is first used, to
+keep startup fast.
 """

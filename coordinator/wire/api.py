@@ -1,12 +1,12 @@
-"""The definition of an API, the arguments of its handler, and the errors of broken requests.
+"""The definition of an API, the arguments of its handler, and the errors of malformed requests.
 
-    ProtocolError       the bytes of a client make no sense; its connection is to be closed
+    ProtocolError       a client's bytes are invalid; its connection must be closed
       fault             which of the `Fault`s it was, for the counters
 
-A handler is called as `handle(body, context, service, answer)`. It calls `answer` once, at once or later, with the
-fields of the response, or `context.superseded` if there will be none; it may give back a function that drops what it
-holds (a timer) should the client go away first.
-Work on each of many entries is done in steps (`context.work`), or left to the response's writer (`Each`).
+A handler is called as `handle(body, context, service, answer)`. It calls `answer` once, now or later, with the fields
+of the response, or `context.superseded` if there will be none. It may return a function that releases what it holds (a
+timer) if the client disconnects first. Work on many entries is done in steps (`context.work`), or left to the
+response's writer (`Each`).
 """
 
 from collections.abc import Callable, Mapping
@@ -22,17 +22,19 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.steps import Steps, finished
 
 Fields = Mapping[str, Any]
-"""The fields of a response, by kio's names, nested ones as sequences of mappings. What a version lacks is dropped."""
+"""The fields of a response, by kio's names, nested ones as sequences of mappings. Those that a version lacks are
+dropped.
+"""
 
 Body = Any
-"""A request as kio knows it: one class for each version. Durations are ints, in ms (see kafka/codec/reading.py)."""
+"""A request as kio knows it: one class per version. Durations are ints, in ms (see kafka/codec/reading.py)."""
 
 REASON_LENGTH_MAX = 255
 
 
 @unique
 class Fault(StrEnum):
-    """The reason for which a connection was closed. The values are labels of a metric."""
+    """The reason why a connection was closed. The values are labels of a metric."""
 
     NEGATIVE_LENGTH = "negative-length"
     OVERSIZED_FRAME = "oversized-frame"
@@ -50,7 +52,7 @@ class Fault(StrEnum):
 
 
 class ProtocolError(Exception):
-    """The connection cannot go on. As in Kafka, there is no answer to bytes that make no sense."""
+    """The connection cannot continue. As in Kafka, invalid bytes get no response."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)
@@ -58,7 +60,7 @@ class ProtocolError(Exception):
 
 
 KeepTicket = Callable[[GroupId, MemberId, HeartbeatTicket], object]
-"""Takes the ticket of an accepted heartbeat, so that the next one of the same bytes is answered on the fast path."""
+"""Takes the ticket of an accepted heartbeat, so that the fast path can answer the next one with the same bytes."""
 
 
 def keep_no_ticket(_group_id: GroupId, _member_id: MemberId, _ticket: HeartbeatTicket) -> None:
@@ -77,15 +79,15 @@ def work_at_once(steps: Steps[Cancel | None]) -> Cancel | None:
 
 
 def leave_unanswered() -> None:
-    """Do nothing: the default, where no connection waits."""
+    """Do nothing: the default, if no connection waits."""
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts about a request that are not in its body. `client_id` is "" when the client sent null, as in Kafka.
+    """The properties of a request that are not in its body. `client_id` is "" when the client sent null, as in Kafka.
 
-    `client_host` is as Java prints it, with a leading slash (M3). `arrived_ms` is monotonic. `superseded`: called
-    instead of `answer` when the request is superseded. `member_uuid`: of the member id that a JoinGroup proposes, if it
-    is known: of one that is sent again to another process.
+    `client_host` is as Java prints it, with a leading slash (M3). `arrived_ms` is monotonic. `superseded` is called
+    instead of `answer` when the request is superseded. `member_uuid` is that of the member id to propose for a
+    JoinGroup, if it is already known because the request is sent again to another process.
     """
 
     api_key: int
@@ -103,7 +105,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     connection: ConnectionRecord | None = None
 
     def caller(self, service: Service) -> Caller:
-        """Make the caller of one command; a request that becomes many commands needs one for each."""
+        """Create the caller of one command; a request that becomes many commands needs one for each."""
         return Caller(
             request_id=service.new_request_id(),
             client_id=self.client_id,
@@ -122,7 +124,7 @@ Handler = Callable[[Body, RequestContext, Service, Answer], Cancel | None]
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """One API that is offered. `name` is Kafka's; `versions` is what is offered and handled, without a gap."""
+    """An API that is offered. `name` is Kafka's; `versions` are those offered and handled, without gaps."""
 
     key: int
     name: str

@@ -1,10 +1,10 @@
 """ApiVersions (key 18).
 
-v1 adds the throttle time. v3 is flexible, but for the header of the response, names the client's software, and can
-tell features (KIP-511, KIP-584); there are none here. v4 lets a feature start at version 0.
+v1 adds the throttle time. v3 is flexible, except for the header of the response, names the client's software, and can
+report features (KIP-511, KIP-584); there are none here. v4 lets a feature start at version 0.
 
-The answer is derived from the registrations. A client with an unknown version gets the body of v0 with error 35 and the
-versions of this API, so that it can ask again.
+The response is derived from the registrations. A client with an unknown version gets the body of v0 with error 35 and
+the versions of this API, so that it can retry.
 """
 
 import re
@@ -21,7 +21,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def offering(others: tuple[Api, ...]) -> Api:
-    """Make the registration of ApiVersions, which offers these APIs and itself."""
+    """Build the registration of ApiVersions, which offers these APIs and itself."""
 
     def handle(body: Body, _context: RequestContext, _service: Service, answer: Answer) -> None:
         if _has_bad_software(body):

@@ -1,11 +1,12 @@
-"""The limits of one request, by API: bytes, and entries in all its arrays together.
+"""The limits of one request, by API: bytes, and entries in all its arrays together, with a reason for each.
 
-What belongs here: the table, with a reason for each line. The bounds are well above the requests of any tool, and low
-enough that the work for one request ends: memory follows the bytes, time the entries. A request beyond them closes its
-connection; the log line has the API, the size and the bound.
+The bounds are well above the requests of any tool, and low enough that the work for one request is finite: bytes bound
+memory, entries bound time. A request beyond them closes its connection; the log line has the API, the size and the
+bound.
 
-Sizes come from Kafka's limits of one entry (a topic's name has 249 characters, an id here some 100 in practice) times
-the entries; where a client's own bytes are in it (metadata, assignments) from the limits of storing them.
+Sizes are Kafka's limit for one entry (topic names have at most 249 characters, ids some 100 in practice) times the
+number of entries; where a request carries a client's own bytes (metadata, assignments), they follow from the storage
+limits.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ _KIB: Final = 1_024
 _MIB: Final = 1_024 * _KIB
 
 ANSWER_BYTES_MAX: Final = 100_000_000
-"""The longest answer: librdkafka reads no more (its default of receive.message.max.bytes)."""
+"""The largest response: librdkafka reads no more (its default of receive.message.max.bytes)."""
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):

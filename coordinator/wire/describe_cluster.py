@@ -1,7 +1,7 @@
 """DescribeCluster (key 60).
 
-v1 adds the type of endpoint: 1 for brokers, 2 for controllers (KIP-919), of which there are none to talk to here. v2
-tells which brokers are fenced.
+v1 adds the type of endpoint: 1 for brokers, 2 for controllers (KIP-919), which do not exist here. v2 reports which
+brokers are fenced.
 """
 
 from kio.schema.errors import ErrorCode

@@ -1,13 +1,14 @@
-"""DescribeConfigs (key 32), v1 to v4; Kafka 4.0 took v0 away.
+"""DescribeConfigs (key 32), v1 to v4; Kafka 4.0 removed v0.
 
 v1 adds synonyms, and the source of a value (KIP-226). v3 adds types and documentation (KIP-569). v4 is flexible.
 
 A group has the configs of the table `GROUP_CONFIGS`, each with its value or the default, whether the group exists or
 not, as in Kafka. `members` is read only, and described only when a request names it: a JSON array with an object for
-each member and each expected instance. So is, in a sidecar, `members.move` (`outcomes.GroupMove`); a quarantined group
-has nothing but `members.repair` (`outcomes.GroupDamage`). A declared topic and this node have no configs; describing
-them is no error, since Kafka's tools do so. A resource that is named twice with the same keys is answered once, with
-others it is refused: the members of a group may be a thousand times as long as its name.
+each member and each expected instance. The same applies to `members.move` in a sidecar (`outcomes.GroupMove`); a
+quarantined group has nothing but `members.repair` (`outcomes.GroupDamage`). A declared topic and this node have no
+configs; describing them is no error, since Kafka's tools do so. A resource that is named twice with the same keys is
+answered once, and is refused if the keys differ: the list of a group's members may be a thousand times as long as its
+name.
 """
 
 import msgspec
@@ -83,7 +84,7 @@ def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body
 
 
 def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | None]:
-    """Return the error of a resource that is no group, and its message, as in Kafka."""
+    """Return the error of a resource that is not a group, and its message, as in Kafka."""
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.GROUP:
@@ -106,7 +107,7 @@ def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | N
 def _entries(
     outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, included: Included
 ) -> tuple[Fields, ...]:
-    """Encode the configs of these keys, all without keys; unknown keys are skipped, as in Kafka."""
+    """Encode the configs with these keys, or all without keys; unknown keys are skipped, as in Kafka."""
     names = GROUP_CONFIGS if not keys else [name for name in GROUP_CONFIGS if name in keys]
     entries = [_entry(GROUP_CONFIGS[name], outcome.values.get(name), included) for name in names]
     if keys and MEMBERS in keys:

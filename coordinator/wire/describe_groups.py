@@ -1,9 +1,8 @@
 """DescribeGroups (key 15).
 
-v1 adds the throttle time. v3 adds authorized operations. v4 adds each member's group instance id.
-v5 is flexible. v6 answers 69 for a group that does not exist, with a message; below, it is a group in state Dead
-without an error (DG1). A group that is named many times is described once: its members may be a thousand times as long
-as its name.
+v1 adds the throttle time. v3 adds authorized operations. v4 adds each member's group instance id. v5 is flexible. v6
+answers 69 for a group that does not exist, with a message; below, it is shown in state Dead without an error (DG1). A
+group that is named many times is described once: its members may be a thousand times as long as its name.
 """
 
 from collections.abc import Sequence

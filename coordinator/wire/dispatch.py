@@ -1,7 +1,7 @@
-"""Dispatching frames to the handlers of their APIs, and encoding the handlers' answers.
+"""Dispatches frames to the handlers of their APIs, and encodes the handlers' responses.
 
-Both are done in slices (coordinator/load/slices.py), so that others have their turns while a large request is read, and
-a large answer written.
+Both run in slices (coordinator/load/slices.py), so that other work proceeds while a large request is read or a large
+response written.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ _MEANT = {17: "SaslHandshake: no client authenticates here; its security.protoco
 
 
 class ClientAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """The other end of a connection; `client_host` as Java prints it (M3). `connection`: None in tests alone."""
+    """The client's end of a connection; `client_host` as Java prints it (M3). `connection`: None only in tests."""
 
     client_host: str
     principal: str
@@ -38,12 +38,12 @@ def dispatch(
     answer: Callable[[Answered], None],
     keep_ticket: KeepTicket = keep_no_ticket,
 ) -> Cancel | None:
-    """Handle one request; `frame` is without its length. `answer` is called at once or later; the returned function
-    cancels the rest.
+    """Handle one request; `frame` is without its length. `answer` is called now or later; the returned function cancels
+    the rest.
 
-    Raises ProtocolError for what Kafka answers by closing the connection: an unknown API or version (but for
-    ApiVersions, KIP-511), a body that cannot be read, or has more in it than it may have. What is found late is given
-    to `answer`.
+    Raises ProtocolError where Kafka closes the connection: for an unknown API or version (except for ApiVersions,
+    KIP-511), and for a body that cannot be read or exceeds its limits. Errors that are found later are passed to
+    `answer`.
     """
     api_key, api_version, _ = _HEADER_START.unpack_from(frame)
     api = apis.get(api_key)
@@ -74,8 +74,10 @@ def work_on(
     handle: Callable[[Body, RequestContext, InFlightRequest], Cancel | None],
     member_uuid: str = "",
 ) -> Cancel:
-    """Read a frame of a known API, and call `handle` with its content and the request under way. The returned function
-    cancels the rest. Raises ProtocolError as `dispatch` does. `member_uuid`: as in RequestContext.
+    """Read a frame of a known API, and call `handle` with its content and the in-flight request. The returned function
+    cancels the rest.
+
+    Raises ProtocolError like `dispatch`. `member_uuid`: as in RequestContext.
     """
     api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
     form = message(api_key, api_version)

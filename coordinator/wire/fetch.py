@@ -1,12 +1,12 @@
 """Fetch (key 1).
 
-Offered from v4 on, as Kafka 4 does. v5 adds the start of the log, v7 sessions and a top-level error (KIP-227), v9
+Offered from v4 on, like in Kafka 4. v5 adds the start of the log, v7 sessions and a top-level error (KIP-227), v9
 leader epochs, v11 racks. v12 is flexible. v13 names topics by id. v15 to v18 change what replicas send.
 
-There is never anything to fetch: a request waits for as long as it allows, and is answered with nothing. No session is
-ever made: its id is 0 in every response, so each request is a full one. A partition's high watermark is wherever the
-client stands, since a declared topic has no end that a position could be beyond. A node that does not lead a partition
-says so, as in Kafka, so that clients ask for Metadata and learn which nodes there are.
+There is never anything to fetch: a request waits for as long as it allows, and gets an empty response. No session is
+ever created: its id is 0 in every response, so each request is a full one. A partition's high watermark is always the
+client's position, since a declared topic has no end that a position could be beyond. A node that does not lead a
+partition answers with that error, as in Kafka, so that clients request Metadata and learn which nodes exist.
 """
 
 from kio.schema.errors import ErrorCode
@@ -37,7 +37,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def _only_what_exists(body: Body, cluster: Cluster) -> Steps[bool]:
-    """Whether the request names partitions, and all of them exist, and are led here."""
+    """Return whether the request names partitions, and all of them exist and are led here."""
     partitions = 0
     for topic in body.topics:
         name, _ = cluster.name_and_error(getattr(topic, "topic", None), getattr(topic, "topic_id", None))

@@ -1,11 +1,11 @@
 """FindCoordinator (key 10).
 
-v1 adds the key type, an error message and the throttle time. v3 is flexible. v4 asks for many keys (KIP-699). v6 knows
+v1 adds the key type, an error message and the throttle time. v3 is flexible. v4 takes many keys (KIP-699). v6 knows
 share groups.
 
-The coordinator of every group is this node, or where processes share the partitions of the log the owner of the
-group's; Metadata names it under the same id. There are no transactions here: their coordinator is never available.
-Share groups, and types nobody knows, are an invalid request (FC4). A key that is named many times is answered once.
+The coordinator of every group is this node, or, if processes share the partitions of the log, the owner of the group's
+partition; Metadata names it under the same id. There are no transactions here: their coordinator is never available.
+Share groups and unknown types are an invalid request (FC4). A key that is named many times is answered once.
 """
 
 from kio.schema.errors import ErrorCode

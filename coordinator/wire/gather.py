@@ -1,4 +1,4 @@
-"""Gathering the outcomes of a request that becomes many commands, one for each group, into one answer.
+"""Gathers the outcomes of a request that becomes many commands, one for each group, into one response.
 
 Keep the outcomes themselves: their fields are made when they are written (`Each`).
 """
@@ -10,7 +10,9 @@ T = TypeVar("T")
 
 
 class Gather(Generic[T]):
-    """Calls `done` with the results of all places, in order, once each place has one; at once for no places."""
+    """Calls `done` with the results of all places, in order, once each place has one; immediately if there are no
+    places.
+    """
 
     def __init__(self, places: int, done: Callable[[Sequence[T]], None]) -> None:
         self._results: list[T | None] = [None] * places

@@ -2,7 +2,7 @@
 
 v1 adds the throttle time. v3 adds the group instance id (KIP-345). v4 is flexible.
 
-An accepted heartbeat yields a ticket for the next one of the same bytes; see coordinator/net/heartbeats.py.
+An accepted heartbeat yields a ticket for the next one with the same bytes; see coordinator/net/heartbeats.py.
 """
 
 from functools import cache
@@ -49,7 +49,7 @@ def encode(outcome: HeartbeatOutcome) -> Fields:
 
 @cache
 def accepted(api_version: int) -> bytes:
-    """Encode a response without an error, from behind the correlation id on."""
+    """Encode a response without an error, starting after the correlation id."""
     return message(KEY, api_version).write(encode(HeartbeatOutcome(error=ErrorCode.none)))
 
 

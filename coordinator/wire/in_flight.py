@@ -1,7 +1,6 @@
-"""One request on its way: its steps, what its handler waits for, and what becomes of it when the client goes away.
+"""One request in flight: its steps, what its handler waits for, and its cancellation when the client disconnects.
 
-What belongs here: the life of a request between its bytes and those of its answer. What it must not know: connections,
-and what a request means.
+Knows nothing of connections, or of what a request means.
 """
 
 from collections.abc import Callable
@@ -21,11 +20,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 R = TypeVar("R")
 
 Answered = list[bytes] | ProtocolError | Superseded
-"""An answer from behind the correlation id on, in chunks; or the error why it cannot be written; or there is none."""
+"""A response in chunks, starting after the correlation id; or the error why it cannot be written; or no response."""
 
 
 class InFlightRequest:
-    """One request from frame to response. Calls `answer` once at most."""
+    """One request from frame to response. Calls `answer` at most once."""
 
     def __init__(self, form: MessageVersion, slices: Slices, answer: Callable[[Answered], None]) -> None:
         self._form = form
@@ -35,7 +34,7 @@ class InFlightRequest:
         self._is_cancelled = False
 
     def run(self, steps: Steps[R], done: Callable[[R], None]) -> None:
-        """Have the steps done in slices. Raises ProtocolError; what comes of them later ends the request."""
+        """Run the steps in slices. Raises ProtocolError; errors in later slices end the request."""
         try:
             self.drops(self._slices.run(steps, done, self.failed))
         except ProtocolError:
@@ -44,20 +43,22 @@ class InFlightRequest:
             raise self._failure(error) from error
 
     def work(self, steps: Steps[Cancel | None]) -> None:
-        """`run` for a handler's steps (see `api.Work`): what they return is dropped with the request, as they are."""
+        """`run` for a handler's steps (see `api.Work`): both they and the function that they return are cancelled with
+        the request.
+        """
         self.run(steps, self.drops)
 
     async def result(self, steps: Steps[R]) -> R:
-        """`run` for a coroutine, which gets the result, or what was raised."""
+        """`run` for a coroutine: return the result, or raise the error."""
         return await self._slices.result(steps)
 
     def drops(self, cancel: Cancel | None) -> None:
-        """Note what else is to be cancelled with the request."""
+        """Register something else to be cancelled with the request."""
         if cancel is not None:
             self._cancels.append(cancel)
 
     def write(self, response: Fields) -> None:
-        """The fields of the response."""
+        """Write the response with these fields."""
         if self._is_cancelled:
             return
         try:
@@ -66,21 +67,21 @@ class InFlightRequest:
             self._answer(error)
 
     def superseded(self) -> None:
-        """The request is never answered: the same member's next one has taken its place."""
+        """Note that the request is never answered: the same member's next one has taken its place."""
         if not self._is_cancelled:
             self._answer(Superseded())
 
     def failed(self, error: Exception) -> None:
-        """The request cannot be worked on to its end."""
+        """End the request, which cannot be completed."""
         self._answer(error if isinstance(error, ProtocolError) else self._failure(error))
 
     def _failure(self, error: Exception) -> ProtocolError:
-        """Make the error that closes this connection, and no other, after a bug of ours, as in Kafka (G24)."""
+        """Build the error that closes this connection, and no other, after a bug of ours, as in Kafka (G24)."""
         log.error("a request failed", request=self._form.name, exc_info=error)
         return ProtocolError(Fault.FAILED_REQUEST, f"{self._form.name} could not be worked on: {error!r}")
 
     def cancel(self) -> None:
-        """The client is gone: what is left to be done is not done."""
+        """Cancel the remaining work: the client has disconnected."""
         self._is_cancelled = True
         for cancel in self._cancels:
             cancel()

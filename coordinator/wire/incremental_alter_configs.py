@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44). v1 is flexible (KIP-339).
 
-Each resource is answered for itself, all of its changes or none. Requests that are invalid whatever the group are
-refused here, in Kafka's words: a resource named twice, a missing value, an unknown operation. The rest is decided by
-the rules. The configs of all other resources are fixed at the start, so they cannot be altered.
+Each resource is answered separately: either all of its changes apply or none. Requests that are invalid for any group
+are refused here, in Kafka's words: a resource named twice, a missing value, an unknown operation. The rules decide the
+rest. The configs of all other resources are fixed at the start, so they cannot be altered.
 """
 
 from collections import Counter

@@ -1,9 +1,9 @@
 """JoinGroup (key 11).
 
-v0 has no rebalance timeout, the session timeout stands in for it (R3). v1 has one. v2 adds the throttle time to the
-response. v4 asks a new dynamic member to come back with the member id it was given (KIP-394). v5 adds the group
-instance id, in the response for each member, too (KIP-345). v6 is flexible. v7 tells the protocol type, and the
-protocol name may be null (W11). v8 has a reason (KIP-800). v9 can tell a leader to skip the assignment (KIP-814).
+v0 has no rebalance timeout; the session timeout is used instead (R3). v1 has one. v2 adds the throttle time to the
+response. v4 requires a new dynamic member to join again with the member id that it was given (KIP-394). v5 adds the
+group instance id, also for each member in the response (KIP-345). v6 is flexible. v7 adds the protocol type, and the
+protocol name may be null (W11). v8 adds a reason (KIP-800). v9 can make a leader skip the assignment (KIP-814).
 """
 
 from functools import partial
@@ -20,8 +20,7 @@ from muster.events.steps import Each, Steps
 CLIENT_ID_PART_LENGTH_MAX: Final = 255
 """The characters of a client id that a member id begins with: one that was handed out is kept for half an hour."""
 INSTANCE_ID_PART_LENGTH_MAX: Final = 8_000
-"""The same of an instance id: with more, the member could not send its id, as no string may be longer than 32,767
-bytes."""
+"""The same for an instance id: with more, the member could not send its id, as strings are limited to 32,767 bytes."""
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
@@ -42,7 +41,9 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def decode(body: Body, context: RequestContext, caller: Caller, uuid: str) -> JoinGroup:
-    """Decode the command, with a proposed member id of `<instance id or client id>-<uuid>` (M1), these ids cut."""
+    """Decode the command, with a proposed member id of `<instance id or client id>-<uuid>` (M1), the first part
+    truncated.
+    """
     group_instance_id = getattr(body, "group_instance_id", None)
     client_part = context.client_id[:CLIENT_ID_PART_LENGTH_MAX]
     owner = client_part if group_instance_id is None else group_instance_id[:INSTANCE_ID_PART_LENGTH_MAX]

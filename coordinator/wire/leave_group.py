@@ -4,8 +4,8 @@ v0 to v2 name a single member, and have its error on top (W16, W17). v1 adds the
 each by member id, instance id or both, with an error for each (KIP-345). v4 is flexible. v5 has a reason for each
 (KIP-800).
 
-Very many become several commands, since one is decided in one piece, at some 8 µs for each member. They are queued one
-behind another, and the first one begins the rebalance for all of them.
+Very long lists become several commands, since each command is decided without a pause, at about 8 µs per member. They
+are queued one behind another, and the first one starts the rebalance for all of them.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
             return reply
 
-        for place, members in enumerate(parts):  # without a pause, so that nothing of the group comes between them
+        for place, members in enumerate(parts):  # without a pause, so no other command of the group comes between
             command = LeaveGroup(caller=context.caller(service), group_id=body.group_id, members=members)
             service.groups.submit(command, reply_to(place))
 
@@ -48,7 +48,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def decode(body: Body, context: RequestContext) -> Steps[list[tuple[LeavingMember, ...]]]:
-    """The members of each command, of which there is one at least."""
+    """Decode the members of each command; there is at least one command."""
     if context.api_version < 3:
         return [(LeavingMember(member_id=MemberId(body.member_id), group_instance_id=None, reason=None),)]
     members = yield from collected(
@@ -64,7 +64,7 @@ def decode(body: Body, context: RequestContext) -> Steps[list[tuple[LeavingMembe
 
 
 def _together(outcomes: Sequence[LeaveGroupOutcome]) -> LeaveGroupOutcome:
-    """The outcome of all of them: an error of one is that of the request, which is asked again as a whole."""
+    """Combine the outcomes: an error of one is that of the request, which the client retries as a whole."""
     error = next((each.error for each in outcomes if each.error is not ErrorCode.none), ErrorCode.none)
     members = chain.from_iterable(each.members for each in outcomes)
     return LeaveGroupOutcome(error=error, members=tuple(members) if error is ErrorCode.none else ())

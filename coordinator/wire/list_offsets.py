@@ -1,11 +1,11 @@
 """ListOffsets (key 2).
 
-Offered from v1 on, as Kafka 4 does. v2 adds isolation and the throttle time, v4 leader epochs. v6 is flexible. v7 can
+Offered from v1 on, like in Kafka 4. v2 adds isolation and the throttle time, v4 leader epochs. v6 is flexible. v7 can
 ask for the greatest timestamp, v8 for the earliest local offset, v9 for the latest tiered one, v10 adds a time limit,
 v11 the earliest offset to be tiered.
 
-A declared topic is an empty log: it starts and ends at offset 0, and no timestamp is in it. A negative timestamp that
-the version does not know is answered 35, whether the partition exists or not, as in Kafka.
+A declared topic is an empty log: it starts and ends at offset 0, and has no timestamps. A negative timestamp that the
+version does not know is answered 35, whether the partition exists or not, as in Kafka.
 """
 
 from kio.schema.errors import ErrorCode

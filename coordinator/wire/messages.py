@@ -1,7 +1,7 @@
 """One version of one API: reading its request from bytes, writing its response as bytes.
 
-What belongs here: the kio classes of a version, and the headers. What it must not know: the meaning of an API. What can
-be worked out once per version is, when the version is first spoken.
+It combines the kio classes of the version with the headers, and does not know the meaning of the API. Everything that
+depends only on the version is computed when the version is first used.
 """
 
 from functools import cache
@@ -28,7 +28,7 @@ HEADER_START_BYTES = 8
 
 
 class MessageVersion:
-    """A version of an API. Get it from `message`, which makes each one once."""
+    """A version of an API. Get it from `message`, which creates each one once."""
 
     def __init__(self, api_key: int, api_version: int) -> None:
         request: Any = load_request_schema(api_key, api_version)
@@ -43,8 +43,8 @@ class MessageVersion:
     def read(self, frame: bytes) -> Steps[tuple[str, Body]]:
         """Read the client id ("" for null, as in Kafka) and the body of a frame without its length.
 
-        Bytes behind the body are left alone, as Kafka 4.3.1 does. Raises ProtocolError, also for a frame that is longer
-        or has more entries than this API may have: that is found before any of them is read.
+        Bytes behind the body are ignored, as in Kafka 4.3.1. Raises ProtocolError, also for a frame that is longer or
+        announces more entries than this API allows: that is detected before any of them is read.
         """
         if len(frame) > self._bound.bytes_max:
             text = f"{self.name} of {len(frame)} bytes, {self._bound.bytes_max} are allowed"
@@ -63,14 +63,14 @@ class MessageVersion:
         return client_id or "", body
 
     def write(self, response: Fields) -> bytes:
-        """Write a short response, from behind the correlation id on. Raises ProtocolError."""
+        """Write a short response, starting after the correlation id. Raises ProtocolError."""
         return b"".join(finished(self.write_in_steps(response)))
 
     def write_in_steps(self, response: Fields, answer_memory: AnswerMemory | None = None) -> Steps[list[bytes]]:
-        """Write a response from behind the correlation id on, in chunks; wait until `answer_memory` has memory for it.
+        """Write a response in chunks, starting after the correlation id; wait until `answer_memory` has memory for it.
 
-        Raises ProtocolError when a value does not fit into this version, as a string of 40,000 bytes into one that
-        counts with 16 bits, and when the answer is longer than any may be.
+        Raises ProtocolError if a value does not fit into this version, such as a string of 40,000 bytes into one with
+        16-bit lengths, or if the response exceeds ANSWER_BYTES_MAX.
         """
         output = Output(self._header_rest, answer_bytes_max=ANSWER_BYTES_MAX, answer_memory=answer_memory)
         try:
@@ -86,5 +86,5 @@ class MessageVersion:
 
 @cache
 def message(api_key: int, api_version: int) -> MessageVersion:
-    """Return the message of this version, made at its first use. Raises kio's KioIndexError for unknown ones."""
+    """Return the message of this version, created at its first use. Raises kio's KioIndexError for unknown ones."""
     return MessageVersion(api_key, api_version)

@@ -1,9 +1,9 @@
 """Metadata (key 3).
 
-v0 asks for all topics with an empty list, later versions with null. v1 adds the controller, racks and internal topics,
+v0 requests all topics with an empty list, later versions with null. v1 adds the controller, racks and internal topics,
 v2 the cluster id, v3 the throttle time, v5 offline replicas, v7 leader epochs. v8 adds authorized operations; those of
-the cluster only up to v10. v9 is flexible. v10 adds topic ids, v12 takes them in place of names. v13 adds a top-level
-error. Topics are declared, so none is ever created, whatever v4 and later ask for.
+the cluster only up to v10. v9 is flexible. v10 adds topic ids, v12 accepts them instead of names. v13 adds a top-level
+error. Topics are declared, so none is ever created, regardless of what v4 and later ask for.
 """
 
 from kio.schema.errors import ErrorCode
@@ -30,7 +30,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     if body.topics is None or (version == 0 and not body.topics):
         topics = Each(lambda topic: _declared(topic, cluster, operations), cluster.topics.values())
     else:
-        # A topic that is named many times is answered once: its answer is a hundred times as long as its name.
+        # A topic that is named many times is answered once: its entry is a hundred times as long as its name.
         once = {(topic.name, getattr(topic, "topic_id", None)): topic for topic in body.topics}
         topics = Each(lambda topic: _asked(topic, context, service, operations), once.values())
     answer(

@@ -1,11 +1,11 @@
 """OffsetCommit (key 8).
 
-Offered from v2 on, as Kafka 4 does. v2 to v4 carry a retention time (OC18). v3 adds the throttle time. v6 adds the
+Offered from v2 on, like in Kafka 4. v2 to v4 carry a retention time (OC18). v3 adds the throttle time. v6 adds the
 leader epoch. v7 adds the group instance id (KIP-345). v8 is flexible. From v9 on a commit for an unknown group is
-answered 69 (OC2). v10 names topics by id alone.
+answered 69 (OC2). v10 names topics only by id.
 
-Topics and partitions that do not exist are sorted out before the group is asked (G4); with nothing left it is not
-asked at all (G5). Of a partition that is named many times the last offset is kept, as in Kafka.
+Topics and partitions that do not exist are removed before the command is submitted to the group (G4); if none is left,
+no command is submitted (G5). If a partition is named many times, its last offset is kept, as in Kafka.
 """
 
 from kio.schema.errors import ErrorCode

@@ -1,6 +1,6 @@
-"""OffsetDelete (key 47), v0 alone, not flexible (KIP-496).
+"""OffsetDelete (key 47), only v0, not flexible (KIP-496).
 
-The group is asked also when none of the partitions exists, and its error replaces all results (G8).
+The command is submitted to the group even if none of the partitions exists, and its error replaces all results (G8).
 """
 
 from kio.schema.errors import ErrorCode

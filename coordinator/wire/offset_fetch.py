@@ -1,10 +1,10 @@
 """OffsetFetch (key 9).
 
-Offered from v1 on, as Kafka 4 does. v2 takes null for all topics, and adds a top-level error; v1 has none, so that a
-group's error stands on each partition (W18). v3 adds the throttle time. v5 adds the leader epoch. v6 is flexible. v7
-adds RequireStable, which changes nothing here: there are no transactions, and all offsets are durable. v8 asks for many
-groups. v9 adds the member id and epoch of the newer protocol, which mean nothing for classic groups (W7). v10 names
-topics by id alone.
+Offered from v1 on, like in Kafka 4. v2 takes null for all topics, and adds a top-level error; v1 has none, so a group's
+error is repeated for each partition (W18). v3 adds the throttle time. v5 adds the leader epoch. v6 is flexible. v7 adds
+RequireStable, which has no effect here: there are no transactions, and all offsets are durable. v8 takes many groups.
+v9 adds the member id and epoch of the newer protocol, which have no meaning for classic groups (W7). v10 names topics
+only by id.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,13 +1,13 @@
 """Produce (key 0): refused.
 
-Offered from v3 on, as Kafka 4 does. v9 is flexible. v13 names topics by id.
+Offered from v3 on, like in Kafka 4. v9 is flexible. v13 names topics by id.
 
-A declared topic holds no data, so every partition is answered POLICY_VIOLATION, which no producer tries again. The API
-is offered all the same because librdkafka asks for it: without Produce v3 it takes a server for one older than 0.11,
-whose Fetch it then refuses to use, and its consumers look for another one in an endless loop at full speed.
+A declared topic holds no data, so every partition is answered POLICY_VIOLATION, which no producer retries. The API is
+offered nevertheless because librdkafka checks for it: without Produce v3 it assumes a broker older than 0.11, whose
+Fetch it then refuses to use, and its consumers look for another broker in an endless busy loop.
 
-The log names each address once a minute. A producer that wants no answer (`acks=0`) is told by the end of its
-connection, as in Kafka.
+The log names each address once a minute. If a producer wants no response (`acks=0`), its connection is closed instead,
+as in Kafka.
 """
 
 import structlog

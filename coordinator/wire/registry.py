@@ -58,8 +58,8 @@ _OF_MEMBERS = (join_group.API, sync_group.API, heartbeat.API, leave_group.API, o
 def load_messages_of_members() -> None:
     """Load the messages that a member of a group sends, in all versions, which takes 0.2 s.
 
-    Each would be read from files at its first use. When files have run out there is none to read it with, and a member
-    would lose the connection that it has.
+    Otherwise each would be read from files at its first use. If file descriptors had run out by then, it could not be
+    read, and a member would lose its existing connection.
     """
     for api in _OF_MEMBERS:
         for api_version in api.versions:

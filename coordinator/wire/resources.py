@@ -1,6 +1,6 @@
 """Config resources, by type and name, for IncrementalAlterConfigs and DescribeConfigs.
 
-Only groups have configs here. Other resources are declared at the start, or do not exist; they have names all the same,
+Only groups have configs here. Other resources are declared at the start, or do not exist; they are listed nevertheless
 so that refusals can name them.
 """
 
@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 def named(resource: Body) -> str:
-    """Format a resource for people: `topic 'orders'`, `client metrics 'all'`, `resource type 9 'x'`."""
+    """Format a resource for messages: `topic 'orders'`, `client metrics 'all'`, `resource type 9 'x'`."""
     kind = _NAMES.get(resource.resource_type, f"resource type {resource.resource_type}")
     return f"{kind} {resource.resource_name!r}"
 

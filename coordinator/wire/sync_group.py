@@ -1,7 +1,7 @@
 """SyncGroup (key 14).
 
 v1 adds the throttle time. v3 adds the group instance id (KIP-345). v4 is flexible. v5 has the protocol type and name in
-both directions (KIP-559); a request of v5 without one of them is refused before anything else is looked at (G2).
+both directions (KIP-559); a v5 request without one of them is refused before any other check (G2).
 """
 
 from functools import partial
