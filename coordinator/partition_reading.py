@@ -42,12 +42,12 @@ class PartitionReading(Protocol):
 
     @property
     def is_folded(self) -> bool:
-        """Whether all that was read is complete: `fold` has finished once."""
+        """Return whether all that was read is complete: `fold` has finished once."""
         ...
 
     @property
     def is_being_folded(self) -> bool:
-        """Whether a `fold` has begun but not finished; nothing can be read until it has."""
+        """Return whether a `fold` has begun but not finished; nothing can be read until it has."""
         ...
 
     def read(self, chunk: Sequence[StoredRecord]) -> None:
@@ -75,13 +75,13 @@ class Standby(msgspec.Struct, Generic[R], kw_only=True, eq=False):
     deletions_kept_ms: int
     """How long the log keeps deletions: if it was not read for longer, it may have missed one."""
     is_of_wall_clock: bool = False
-    """Whether `at_end_ms` was derived from the wall clock, which may have been set since."""
+    """True if `at_end_ms` was derived from the wall clock, which may have been set since."""
     is_spent: bool = False
-    """Whether it cannot be used again, because a takeover found it unusable or has changed it."""
+    """True if it cannot be used again, because a takeover found it unusable or has changed it."""
 
     @property
     def is_too_old(self) -> bool:
-        """Whether it has not been read for longer than deletions are kept."""
+        """Return whether it has not been read for longer than deletions are kept."""
         return self.boot_ms() - self.at_end_ms >= self.deletions_kept_ms
 
 
@@ -119,8 +119,7 @@ async def read_to_fence(
     """Read the partition up to the fence record that this writer has just written; with a standby only the rest.
 
     A standby that turns out to be unusable is marked as spent. Raises EventsError, and LogError, also if the reading
-    ended
-    before that record.
+    ended before that record.
     """
     if standby is not None:
         try:

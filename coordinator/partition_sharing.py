@@ -58,7 +58,7 @@ class PartitionSharing:
         return self._log.identity
 
     def deposed(self, number: int) -> None:
-        """React to another process's claim of a partition."""
+        """Request a new assignment, because another process has claimed a partition."""
         if self._sharer is not None:
             self._sharer.deposed(number)
 

@@ -75,8 +75,7 @@ class Groups(Protocol):
         response.
 
         The outcome's class is that of the command, also for errors without a decision (14, 15, 16). Each command has
-        its own
-        `caller.request_id`, also when one request becomes many commands.
+        its own `caller.request_id`, also when one request becomes many commands.
         """
 
     def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:

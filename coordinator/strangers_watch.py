@@ -99,7 +99,7 @@ class StrangersWatch:
 
     @property
     def knows_all(self) -> bool:
-        """Whether all foreign records noticed so far have been read, and were readable."""
+        """Return whether all foreign records noticed so far have been read, and were readable."""
         return self._left is None and not self._is_reading and not self._found_broken
 
     async def close(self) -> None:

@@ -75,8 +75,7 @@ class Few:
                 raise structlog.DropEvent
             suppressed = due
         now_s = self._now_s()
-        # A library's messages can contain anything, so all its lines are one kind, which keeps the number of kinds
-        # small.
+        # A library's messages can contain anything, so all its lines are of one kind; otherwise kinds could be many.
         window = self._windows.setdefault((library or event, line.get("fault")), _KindWindow(now_s))
         if now_s - window.began_s >= 1:
             window.began_s, window.lines = now_s, 0

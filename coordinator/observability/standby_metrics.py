@@ -11,8 +11,7 @@ class StandbyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The partitions that a process follows. `ready`: those of which a takeover would only read new records.
 
     `behind_max`: the largest lag in offsets; `oldest_ms`: the longest time since a partition was last known to be at
-    its
-    end.
+    its end.
     """
 
     followed: int

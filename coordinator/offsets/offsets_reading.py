@@ -51,7 +51,7 @@ class OffsetsReading:
 
     @property
     def is_folded(self) -> bool:
-        """Whether the first reading is complete, without unreadable records."""
+        """Return whether the first reading is complete, without unreadable records."""
         return self._is_folded
 
     @property

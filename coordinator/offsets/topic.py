@@ -2,9 +2,8 @@
 
 The topic is an `EventLog` of its own, so a deposed owner cannot commit offsets either. Its records are defined in
 codec.py. The offsets of a partition are in memory while it is owned; a standby has read them before
-(offsets_reading.py),
-and its claim continues from there. Offsets that foreign records overwrote are rewritten, as in the event topic
-(`coordinator/strangers_watch.py`).
+(offsets_reading.py), and its claim continues from there. Offsets that foreign records overwrote are rewritten, as in
+the event topic (`coordinator/strangers_watch.py`).
 """
 
 import asyncio

@@ -1,11 +1,12 @@
 """This process as a static member of the ownership group, the consumer group of the processes of one event log.
 
-Joins, syncs, sends heartbeats and leaves; decisions are acted on elsewhere.
-An owner serves its partitions until they are assigned to another process, not until the group rebalances: while the
-group's coordinator upstream is unreachable, or this process has lost its session, nothing changes here. A process that
-still serves a partition after another one has claimed it learns that from the log. Nor does anything change when a
-foreign client leads the group, or a process of another version or in front of another cluster; as members they get no
-partitions. Only a process that has never taken part ends if it meets any of these in the group.
+Joins, syncs, sends heartbeats and leaves; decisions are acted on elsewhere. An owner serves its partitions until they
+are assigned to another process, not until the group rebalances: while the group's coordinator upstream is unreachable,
+or this process has lost its session, nothing changes here. A process that still serves a partition after another one
+has claimed it learns that from the log. Nor does anything change when a foreign client leads the group, or a process of
+another version or in front of another cluster; as members they get no partitions. A process that has never taken part
+ends instead if others are of another version or in front of another cluster, or if the group belongs to other clients
+(INCONSISTENT_GROUP_PROTOCOL).
 
 The instance id consists of the log's identity and the node id, so a process that restarts within its session is the
 same member, and owns what it owned without a rebalance (KIP-345). A second process with the same node id takes the
@@ -148,8 +149,7 @@ class OwnershipGroup:
         """Remove a process that is gone from the group, so that its session need not expire first (KIP-345).
 
         The request includes its member id: a process that was restarted has another one, and stays. Returns whether
-        this
-        process was the one that removed it.
+        this process was the one that removed it.
         """
         who = msgspec.structs.replace(self._who, group_instance_id=peer.seat.group_instance_id)
         at = f"{peer.node.host}:{peer.node.port}"

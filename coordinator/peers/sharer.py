@@ -44,10 +44,8 @@ class Sharer:
     """Serves this process's share of the partitions. `publish` receives each change of the cluster that clients see.
 
     `is_edge`: this process owns no partitions and only has to know the owners. `peer_watch` watches the other
-    processes;
-    the caller closes it. `failed` is called with the error of a watch that fails. `process`: this process's name in
-    events.
-    `upstream`: see Candidate.
+    processes; the caller closes it. `failed` is called with the error of a watch that fails. `process`: this process's
+    name in events. `upstream`: see Candidate.
     """
 
     def __init__(

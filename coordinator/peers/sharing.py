@@ -45,7 +45,7 @@ class SeenGone(msgspec.Struct, frozen=True, kw_only=True):
     refused_ms: int
     """When its address refused the next one."""
     removed: bool = False
-    """Whether `by` has removed it from the ownership group."""
+    """True if `by` has removed it from the ownership group."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +55,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     owned: Mapping[int, int]
     leaves: bool = False
-    """Whether it is about to stop and wants no partitions; clients no longer see it as a node."""
+    """True if it is about to stop and wants no partitions; clients no longer see it as a node."""
     is_edge: bool = False
-    """Whether it only forwards requests to the others: it needs to know the owners, but owns nothing."""
+    """True if it only forwards requests to the others: it needs to know the owners, but owns nothing."""
     joins: int = 0
     """Incremented with each join: Kafka triggers no rebalance if a follower rejoins with unchanged metadata."""
     process: str = ""

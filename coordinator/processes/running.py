@@ -45,11 +45,10 @@ class RunningProcess:
         self.starts = 0
         """Number of starts; the counters of each start begin at 0."""
         self.is_unusable = False
-        """Whether it has ended for good, because it could not use its arguments or files.
+        """True if it has ended for good, because it could not use its arguments or files.
 
         That is: before it ever served, or while it served, e.g. when another host has its node id. A process that
-        served before
-        and cannot start again is retried: a missing file may be back soon.
+        served before and cannot start again is retried: a missing file may be back soon.
         """
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()

@@ -31,9 +31,9 @@ class SocketStore:
         self.metrics_port: int | None = None
         """The port of the process's metrics, once reported."""
         self.serves = False
-        """Whether the current (or last) process has reported that it serves."""
+        """True if the current (or last) process has reported that it serves."""
         self.has_served = False
-        """Whether any of the processes has ever reported that it serves."""
+        """True if any of the processes has ever reported that it serves."""
         self._kept: dict[BoundAt, socket.socket] = {}
         self._told: set[BoundAt] = set()
         """Where the current process listens."""

@@ -149,8 +149,7 @@ def _joined(complaints: Iterable[tuple[str, str | None]]) -> str | None:
 
 
 def status_of_all(settings: Settings, running: Sequence[RunningProcess]) -> bytes:
-    """Return the owner's status, with the problems of all processes, and the links of the edge that reaches fewest
-    owners.
+    """Return the owner's status, with the problems of all processes, and the links of the worst-connected edge.
 
     While the owner does not answer, the rest is returned without it.
     """

@@ -1,7 +1,7 @@
-"""The runtime: finds the partition of a group, for the groups of all partitions of this process.
+"""The runtime: routes requests to the partition of their group, and starts the background tasks.
 
 The handlers in `wire/` know `Runtime` as `Groups`. `owned_partitions.py` takes partitions over, loses and releases
-them. The runtime also starts the background tasks, among them the renewal of claims at the interval of the log.
+them. One of the background tasks renews claims at the interval of the log.
 """
 
 import asyncio
@@ -69,8 +69,7 @@ class Runtime:
         """`stands_by`: follow the partitions assigned to other processes, which makes takeovers short.
 
         `end_of` finds out how a former owner ended. `snapshots`: the folder in which all partitions are saved, which
-        makes
-        starts short.
+        makes starts short.
         """
         self._owner = owner
         self._log = owner.event_log
@@ -218,7 +217,7 @@ class Runtime:
 
     @property
     def ready(self) -> bool:
-        """Whether all partitions assigned to this process are served."""
+        """Return whether all partitions assigned to this process are served."""
         return self._is_assigned and not self._stopping and self._partitions.is_all_served
 
     @property

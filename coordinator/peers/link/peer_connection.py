@@ -95,7 +95,7 @@ class PeerConnection(asyncio.Protocol):
         self._is_flush_due = False
         self._is_writable = True
         self._is_waiting = False
-        """Whether received data waits for the next iteration of the event loop, or until the other end reads."""
+        """True if received data waits for the next iteration of the event loop, or until the other end reads."""
         self._is_handling_due = False
         self._has_backpressure = False
         self._is_heard = True
@@ -115,7 +115,7 @@ class PeerConnection(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether the other end is so far behind that nothing more should be sent."""
+        """Return whether the other end is so far behind that nothing more should be sent."""
         return self.unsent_bytes > UNSENT_BYTES_MAX
 
     def send(self, message: AnyMessage) -> None:

@@ -196,8 +196,7 @@ class OwnedGroup(msgspec.Struct, frozen=True, array_like=True):
     """A group of the owner. `protocol_type`, `state`: None if the group is not in the log.
 
     `is_owned`: its shadow is in the upstream group, or about to join; `has_shadow`: or about to leave; `is_in`:
-    upstream
-    lists the group because of the shadow.
+    upstream lists the group because of the shadow.
     """
 
     group_id: str

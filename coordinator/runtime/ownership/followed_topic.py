@@ -56,7 +56,7 @@ class _Followed(msgspec.Struct, Generic[R], kw_only=True, eq=False):
     behind: int | None = None
     failures: int = 0
     rests: bool = False
-    """Whether reading is suspended while it is being saved."""
+    """True if reading is suspended while it is being saved."""
     not_before_ms: int = 0
 
 
@@ -64,8 +64,7 @@ class Standbys(Generic[R]):
     """The standbys of one topic. `new_reading` creates a reading of a partition, which starts at its first record.
 
     `is_ours`: whether this process is to own a partition, so that it is not followed. `is_taking_over`: whether
-    partitions
-    are being taken over; first readings wait for that.
+    partitions are being taken over; first readings wait for that.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class KeptLease:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a proof, and none is in progress."""
+        """Return whether it is time for a proof, and none is in progress."""
         return not self._is_under_way and self.lease.half_is_over
 
     def begin(self) -> LogWriter | None:

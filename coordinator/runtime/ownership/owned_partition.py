@@ -123,7 +123,7 @@ class OwnedPartition:
 
     @property
     def is_renewing(self) -> bool:
-        """Whether a newer claim of this process may be on its way into the log."""
+        """Return whether a newer claim of this process may be on its way into the log."""
         return self._renewing is not None and not self._renewing.done()
 
     def renew(self) -> None:
@@ -225,8 +225,7 @@ class OwnedPartition:
 
     async def _renew(self) -> None:
         # If another process has claimed the partition this append fails, whereas a claim would take the partition back.
-        # A
-        # process that claims it between this append and the switch has written something, which is checked in the
+        # A process that claims it between this append and the switch has written something, which is checked in the
         # switch.
         owner, number = self._owner, self.partition.number
         await self._outbox.appended(fence_record(owner, self._writer))

@@ -53,8 +53,7 @@ class OwnedPartitions:
     """See the module. `give_up` is called with the error when the process cannot continue.
 
     `deposed` is called with a partition that another process has claimed, if processes share the log: the partition is
-    no
-    longer assigned here. Without it no other process may claim any, and `give_up` is called.
+    no longer assigned here. Without it no other process may claim any, and `give_up` is called.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class OwnedPartitions:
 
     @property
     def is_all_served(self) -> bool:
-        """Whether all assigned partitions are served. Thread-safe."""
+        """Return whether all assigned partitions are served. Thread-safe."""
         return not any(isinstance(each, Assigned) and not isinstance(each, Serving) for each in [*self.states.values()])
 
     def _enter(self, number: int, state: PartitionState) -> None:

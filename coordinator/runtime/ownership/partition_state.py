@@ -34,7 +34,7 @@ class NotAssigned(msgspec.Struct, frozen=True):
 
     @property
     def is_read(self) -> bool:
-        """Whether this process has read the partition, and has not learned since that another process owns it."""
+        """Return whether this process has read the partition, and does not know of another owner since."""
         return False
 
     def assigned(self, attempt: Task) -> "TakingOver":

@@ -39,12 +39,12 @@ class AnswerLease:
 
     @property
     def is_over(self) -> bool:
-        """Whether the partition was given up."""
+        """Return whether the partition was given up."""
         return self._is_over
 
     @property
     def covers(self) -> bool:
-        """Whether a response may be sent now."""
+        """Return whether a response may be sent now."""
         return self.now_ms() < self._until_ms
 
     @property
@@ -60,7 +60,7 @@ class AnswerLease:
 
     @property
     def half_is_over(self) -> bool:
-        """Whether it is time for another proof."""
+        """Return whether it is time for another proof."""
         return self.now_ms() >= self._until_ms - self.lease_ms // 2
 
     def proven(self, sent_ms: int) -> None:

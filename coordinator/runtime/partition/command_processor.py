@@ -73,10 +73,8 @@ class CommandProcessor:
     """Decides the commands of all groups of one partition. `epoch`: the owner epoch of new decisions.
 
     Callbacks: `lost` receives an internal error after which a group cannot continue; `schedule` receives a group and
-    the
-    time of its next deadline check; `changed` is called when a group has changed, before any response is sent; `idle`
-    is
-    called when the group's queue is empty.
+    the time of its next deadline check; `changed` is called when a group has changed, before any response is sent;
+    `idle` is called when the group's queue is empty.
     """
 
     def __init__(
@@ -117,7 +115,7 @@ class CommandProcessor:
         self._rebalance_lines = RebalanceLines(clock.monotonic_ms)
         self._is_closed = False
         self.puts_off = False
-        """Whether writes are deferred, because a former owner may still respond from memory."""
+        """True if writes are deferred, because a former owner may still respond from memory."""
 
     def close(self) -> None:
         """Stop deciding; a batch that is being stored takes no effect here."""
@@ -155,7 +153,7 @@ class CommandProcessor:
             yield 1
 
     def moment(self) -> Moment:
-        """Return the current time and counters, for a query."""
+        """Return the time, the owner epoch and the next incarnation, for a query."""
         wall_ms = self._clock.wall_ms()
         return Moment(
             now_ms=self._clock.monotonic_ms(),
@@ -166,7 +164,7 @@ class CommandProcessor:
         )
 
     def note_moment(self) -> Moment:
-        """Return the current time and counters, for a decision, and note the time for offset retention.
+        """Like `moment`, for a decision: also notes both clocks for the retention.
 
         Otherwise a clock that jumps back between two sweeps would go unnoticed, and so would the timestamps recorded
         with it.
@@ -225,8 +223,7 @@ class CommandProcessor:
             decision = decide(command, group, soft, moment, self._settings)
         except Exception:
             # A bug of ours. Rules change nothing but the decision they were about to return, so nothing is half done:
-            # the
-            # sender gets UNKNOWN_SERVER_ERROR and all other requests are still served, as in Kafka (G24).
+            # the sender gets UNKNOWN_SERVER_ERROR and all other requests are still served, as in Kafka (G24).
             log.exception("a rule failed", group_id=command.group_id, command=repr(command))
             self._fail(context, command)
             return
@@ -250,8 +247,7 @@ class CommandProcessor:
             context.batch = batch
             context.invalidate_tickets()
         # A group that is created again waits until the offsets of the deleted one are gone: offsets are written after
-        # the
-        # events, and a process that takes over in between must see that the group was deleted.
+        # the events, and a process that takes over in between must see that the group was deleted.
         batch.is_alone |= decision.group is None
         batch.group, batch.soft = decision.group, decision.soft
         batch.commands.append(command)

@@ -70,9 +70,8 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
 
     `busy`: the group is being processed, or its batch is being stored, and new commands queue. `replies` are sent next.
     `one_by_one`: this many of the next commands get a batch of their own. `no_deadline_before_ms`: see
-    `RETRY_DEADLINE_MS`.
-    `deadline_check_queued`: a CheckDeadlines is in the queue. `expiry_due`: the sweep has reached the group, and
-    ExpireOffsets is not decided yet. `last_notified`: the arguments of the listener's last call.
+    `RETRY_DEADLINE_MS`. `deadline_check_queued`: a CheckDeadlines is in the queue. `expiry_due`: the sweep has reached
+    the group, and ExpireOffsets is not decided yet. `last_notified`: the arguments of the listener's last call.
     """
 
     group_id: GroupId
@@ -108,8 +107,7 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
         current = (0, False)
         if self.group is not None:
             # Joins are parked by members, and held only beside members, so members cover both. A join phase that has
-            # lost all
-            # its members is not over: until it is, the group refuses commits that an Empty one accepts (OC8).
+            # lost all its members is not over: until it is, the group refuses commits that an Empty one accepts (OC8).
             is_over = self.group.state is not GroupState.PREPARING_REBALANCE
             current = (self.group.generation_id, bool(self.group.members or self.soft.pending_members) or not is_over)
         elif self.last_notified is None:

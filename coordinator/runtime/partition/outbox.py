@@ -38,7 +38,7 @@ UNITS_PER_APPEND_MAX = 1_000
 
 
 class WriteUnit(msgspec.Struct, kw_only=True, eq=False):
-    """One group's batch. `settled` is called once: with None when all is durable, or with why it never can be."""
+    """One group's batch. `settled` is called once: with None when all is durable, or with the refusal."""
 
     transition: Transition
     offsets: tuple[OffsetsChange, ...]

@@ -225,7 +225,7 @@ class Partition:
 
     @property
     def is_told_by_its_groups(self) -> bool:
-        """Whether `groups` equals the state in the log: no group is quarantined, and no rewrite is pending."""
+        """Return whether `groups` equals the state in the log: no group is quarantined, and no rewrite is pending."""
         contexts = [(group_id, self._contexts.get(group_id)) for group_id in self._rewriting]
         self._rewriting = {each for each, context in contexts if context and (context.busy or context.put_off)}
         return self._closed_with is None and not self._quarantine and not self._rewriting
@@ -265,7 +265,7 @@ class Partition:
 
     @property
     def puts_off(self) -> bool:
-        """Whether writes are deferred because a former owner may still respond."""
+        """Return whether writes are deferred because a former owner may still respond."""
         return self._processor.puts_off
 
     def parked(self) -> tuple[int, int, tuple[int, GroupId] | None]:
@@ -301,7 +301,7 @@ class Partition:
 
     @property
     def may_answer(self) -> bool:
-        """Whether responses from memory may be sent now."""
+        """Return whether responses from memory may be sent now."""
         return self._lease is None or self._lease.covers
 
     def _repaired(self, group: Group) -> None:

@@ -71,8 +71,7 @@ class WaitingRequests:
         """If the lease ends before the append that a heartbeat waits for, answer the heartbeat with an error.
 
         Its sender then looks for the coordinator, which may be another process. The session is still refreshed, from
-        the
-        heartbeat's arrival, if the append succeeds after all.
+        the heartbeat's arrival, if the append succeeds after all.
         """
         if self._lease is not None:
             asyncio.get_running_loop().call_later(HELD_MS / 1000, self._still_waits, heartbeat.caller.request_id)
@@ -99,8 +98,7 @@ class WaitingRequests:
         """Note that a command is decided: `replies` are about to be released; a request without a reply is parked.
 
         `soft`: the state after it. The rules never answer a parked request that was sent again (J13, SG17), so its
-        sender gets
-        Superseded here, even if the later request is not answered immediately.
+        sender gets Superseded here, even if the later request is not answered immediately.
         """
         for reply in replies:
             self._unpark(reply.request_id)

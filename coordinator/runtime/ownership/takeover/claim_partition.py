@@ -20,7 +20,7 @@ class PartitionClaim(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The answer lease, which starts at an append. None if no other process can take the log over."""
     fenced_ms: int
     offsets_were_owned: bool | None
-    """Whether the offsets had an owner before; None: the store does not know."""
+    """True if the offsets had an owner before; None: the store does not know."""
 
 
 async def claim_partition(owner: Owner, number: int) -> PartitionClaim:
