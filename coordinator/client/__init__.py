@@ -3,9 +3,9 @@
 Programs import it as `muster.admin`.
 
 commands/            `muster members`, `adopt`, `release`, `groups`, `status`, `config check` and `log`
-group_admin.py       `GroupAdmin`: the functions
-requests.py          the requests that they are made of, and errors of responses
-coordinator_link.py  finding groups' coordinators, connections, retries; the errors that are raised
-group_moves.py       moving a live group to or from the cluster upstream
-left_shadows.py      shadows that a Muster which is gone has left, and their removal
+group_admin.py       `GroupAdmin`: its functions for administrators
+requests.py          the requests that these functions send, and the errors of responses
+coordinator_link.py  finds groups' coordinators, connects, retries; defines the errors that are raised
+group_moves.py       moves a group with live members to or from the upstream cluster
+left_shadows.py      finds and removes shadows that a Muster left behind when it was shut down for good
 """

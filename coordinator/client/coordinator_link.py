@@ -1,24 +1,24 @@
-"""Connections to groups' coordinators: finding them, retrying when they have moved.
+"""Connections to groups' coordinators: finds them, and retries when they have moved.
 
-What belongs here: FindCoordinator, retries, and the errors for failures. What it must not know: the requests, but for
-the error in the response. The connection to a cluster is in `events/kafka/`; brokers are known by the addresses of
-FindCoordinator, not by Metadata: Musters behind several addresses may all have one node id.
+Knows nothing of the requests except how to read the error in a response. The connection to a cluster is in
+`events/kafka/`. Brokers are identified by the addresses that FindCoordinator returns, not by Metadata: Musters behind
+several addresses may all have the same node id.
 
-    AdminError                  one line, for people
+    AdminError                  one line, to be shown to users
       InvalidArgument           the request makes no sense; nothing was sent
       AuthenticationFailed      the credentials are refused, or the server's certificate is not trusted
       NoCoordinator             no server answers, or none coordinates the group
         NotReady                a server answers, but does not coordinate the group now
       NotMuster                 a Kafka broker answers
-      NotBroker                 Muster answers where a Kafka broker has to be asked
-      OutcomeUnknown            the connection was lost while a change was under way, or its answer is about others
+      NotBroker                 Muster answers where a Kafka broker is needed
+      OutcomeUnknown            the connection was lost during a change, or the response is about other members
       Refused                   the coordinator refuses the request; `error` is Kafka's
         UnknownGroup            there is no such group
         NotCoordinatedHere      the group has its members upstream
-        NotForGroup             a sidecar that is not for the group (`--groups`)
+        NotForGroup             the sidecar does not coordinate the group (`--groups`)
 
-COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the same is asked again
-until a limit ends. A change whose answer was lost is never sent twice: it may have been made.
+COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the request is retried
+until a time limit. A change whose response was lost is never sent twice: it may have been made.
 """
 
 import shlex
@@ -52,7 +52,7 @@ _RIGHTS = {10: "DESCRIBE", 13: "READ", 15: "DESCRIBE", 32: "DESCRIBE_CONFIGS", 4
 """The operation on the group that a request needs, by API key."""
 
 ErrorOf = Callable[[R], tuple[ErrorCode, str | None]]
-"""Takes a response; returns its top-level error and the message."""
+"""Returns a response's top-level error and message."""
 
 
 class AdminError(Exception):
@@ -60,11 +60,11 @@ class AdminError(Exception):
 
 
 class InvalidArgument(AdminError):
-    """An argument cannot be sent, so no request was."""
+    """An argument is invalid, so no request was sent."""
 
 
 class AuthenticationFailed(LinkRefused, AdminError):
-    """The credentials are refused, or the server's certificate is not trusted."""
+    """The server refuses the credentials, or its certificate is not trusted."""
 
 
 class NoCoordinator(LinkRefused, AdminError):
@@ -78,7 +78,7 @@ class NotReady(NoCoordinator):
 class NotMuster(AdminError):
     """A Kafka broker answers.
 
-    `perhaps_not_for`: it may also be a sidecar that is not for this group: the user may not ask.
+    `perhaps_not_for`: it may also be a sidecar that does not coordinate this group; the user lacks the ACL to find out.
     """
 
     def __init__(self, asked_at: str, *, perhaps_not_for: str | None = None) -> None:
@@ -89,7 +89,7 @@ class NotMuster(AdminError):
 
 
 class OutcomeUnknown(AdminError):
-    """A change was sent, and its response was lost or is about other groups: it may have been made."""
+    """A change was sent, and its response was lost or is about other members: the change may have been made."""
 
 
 class Refused(AdminError):
@@ -109,7 +109,7 @@ class UnknownGroup(Refused):
 
 
 class NotBroker(AdminError):
-    """Muster answers where a Kafka broker has to be asked."""
+    """Muster answers where a Kafka broker is needed."""
 
     def __init__(self, asked_at: str) -> None:
         super().__init__(
@@ -133,7 +133,7 @@ class NotCoordinatedHere(Refused):
 
 
 class UpstreamAlready(Refused):
-    """A group that was to be released has its members upstream."""
+    """A group that was to be released has its members upstream already."""
 
     def __init__(self, group_id: str) -> None:
         AdminError.__init__(self, f"group {group_id} has its members upstream already: there is nothing to release")
@@ -141,24 +141,24 @@ class UpstreamAlready(Refused):
 
 
 class NotForGroup(Refused):
-    """The sidecar is not for this group (`--groups`). The client finds this out, since Kafka has no error for it."""
+    """The sidecar does not coordinate this group (`--groups`). The client detects this: Kafka has no error for it."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, ErrorCode.invalid_request, NOT_FOR_GROUP)
 
 
 class _NotReadyYet(TryAgain):
-    """The server that was asked answers that it does not coordinate the group, or not yet."""
+    """The server responds that it does not coordinate the group, or not yet."""
 
 
 def error_text(error: ErrorCode, message: str | None) -> str:
-    """Format an error: `INVALID_CONFIG: target.group.size=0: ...`, or Kafka's name alone without a message."""
+    """Format an error: `INVALID_CONFIG: target.group.size=0: ...`, or without a message just Kafka's name."""
     name = error.name.upper()
     return f"{name}: {message}" if message else name
 
 
 class CoordinatorLink:
-    """Connections to groups' coordinators, opened when they are needed."""
+    """Connections to groups' coordinators, opened on demand."""
 
     def __init__(self, bootstrap: str, *, retry_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
         """`retry_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
@@ -179,10 +179,10 @@ class CoordinatorLink:
         await self._connections.close()
 
     async def ask(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
-        """Send a request to a group's coordinator, with retries; returns its response, which may have an error.
+        """Send a request to a group's coordinator, with retries; return its response, which may have an error.
 
-        `changes`: the request changes something. Raises NoCoordinator, OutcomeUnknown, and Refused when a right is
-        missing, or the coordinator may not be looked up.
+        `changes`: the request changes something. Raises NoCoordinator, OutcomeUnknown, and Refused if an ACL is
+        missing or the coordinator cannot be looked up.
         """
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(TryAgain),
@@ -205,7 +205,7 @@ class CoordinatorLink:
             ) from error
 
     async def list_groups(self, types: tuple[str, ...] = ()) -> Mapping[str, str]:
-        """List all groups, or those of these types: ids and types. Each broker lists its own.
+        """List all groups, or those of these types: the type by id. Each broker lists its own.
 
         Raises NoCoordinator and AuthenticationFailed.
         """
@@ -258,7 +258,7 @@ class CoordinatorLink:
         return response
 
     def _denied(self, group_id: str, api_key: int, message: str | None) -> Refused:
-        """Make the error for a missing right, with the principal and the operation; brokers do not name them."""
+        """Return the error for a missing ACL, with the principal and the operation, which brokers do not name."""
         who = self._security.who
         if message and "authorization failed" not in message.lower():
             text = f"{message}; it was asked as {who}"
@@ -295,7 +295,7 @@ class CoordinatorLink:
         )
 
     async def _ask_at(self, address: BrokerAddress, exchange: Exchange[R]) -> R:
-        """Send one request once. Raises TryAgain (AnswerLost among it), NoCoordinator, AuthenticationFailed."""
+        """Send a request once. Raises TryAgain (also AnswerLost), NoCoordinator, AuthenticationFailed."""
         try:
             answer: R = await self._connections.ask(address, exchange, lane=0, timeout_ms=self._request_timeout_ms)
         except TryAgain as error:
@@ -309,7 +309,7 @@ class CoordinatorLink:
         return answer
 
     def _explained(self, address: BrokerAddress, error: Exception) -> LinkError:
-        """Sort a failed connection's error, as `events.kafka.connections.Explain`."""
+        """Return the link's error for a failed connection, as `events.kafka.connections.Explain`."""
         hung_up_at_once = (
             f"{address} hung up before it answered: {self._security.wanted()} Or if it is a sidecar, its cluster may be"
             " away: see its /readyz; or it has run out of files: see its log"
@@ -319,14 +319,14 @@ class CoordinatorLink:
                 return NoCoordinator(f"{address} does not offer {error}: it is neither Muster nor Kafka 4")
             case AnswerLost():
                 return AnswerLost(hung_up_at_once)
-        if is_refusal(error) and not isinstance(error, UnicodeError):  # that is of a name which no host can have
+        if is_refusal(error) and not isinstance(error, UnicodeError):  # UnicodeError: not a valid host name
             why = f"{error}{where_trust_is_set(error)}"
             return AuthenticationFailed(f"no connection to {address} with these credentials and certificates: {why}")
         return TryAgain(hung_up_at_once if hung_up(error) else describe_failure(error))
 
     @property
     def user(self) -> str:
-        """The principal that asks, for people."""
+        """The user's principal, for messages."""
         return self._security.who
 
     @property
@@ -336,5 +336,5 @@ class CoordinatorLink:
 
 
 def _is_somebody(error: BaseException | None) -> bool:
-    """Whether a server is at the address of a failed connection."""
+    """Return whether there is a server at the address of a failed connection."""
     return not isinstance(error, OSError | UnicodeError) or isinstance(error, TimeoutError) or hung_up(error)

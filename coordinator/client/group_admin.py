@@ -5,16 +5,16 @@
         for each in await admin.list_members("orders"):
             print(each.group_instance_id, each.standing)
 
-What belongs here: what each function asks for, and the meaning of the response. What it must not know: the requests'
-fields (`requests.py`), addresses and connections (`coordinator_link.py`), how anything is shown.
+Each function sends its request and interprets the response. `requests.py` has the requests' fields, and
+`coordinator_link.py` the connections.
 
-Everything but removals is one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the same; the
-configs are in `group/configs.py`. It changes all or nothing. When it is refused, it is sent again for each member alone
-with `validate_only`, so that each gets a result of its own. A removal is KIP-345's LeaveGroup, which changes what it
-can, and answers for each member.
+All functions except removals send one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the
+same; the configs are in `group/configs.py`. It changes all or nothing. If it is refused, it is sent again for each
+member alone with `validate_only`, so that each gets its own result. A removal is a LeaveGroup (KIP-345), which removes
+the members that it can, and has a result for each.
 
-Durations are in ms. Every function raises an AdminError (`coordinator_link.py`): InvalidArgument, NoCoordinator,
-OutcomeUnknown, and Refused when a request is refused for the group as a whole.
+Durations are in ms. Every function raises AdminError (`coordinator_link.py`): InvalidArgument, NoCoordinator,
+OutcomeUnknown, and Refused if the request is refused for the group as a whole.
 """
 
 from collections import Counter
@@ -52,13 +52,13 @@ _SET, _DELETE, _APPEND, _SUBTRACT = ConfigOperation
 _OF_THE_GROUP = frozenset(
     {ErrorCode.group_id_not_found, ErrorCode.invalid_group_id, ErrorCode.group_authorization_failed}
 )
-"""Errors of the group, which are no single member's."""
+"""Errors of the group, not of a single member."""
 
 
 class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a request for one member, or instance.
+    """The result of a request for one member or instance.
 
-    Without `done` nothing was changed for it: it was refused (`error`), or others of its batch were (`error` is NONE).
+    Without `done`, nothing was changed for it: it was refused (`error`), or others of its batch were (`error` is NONE).
     """
 
     member: str
@@ -68,7 +68,7 @@ class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str | None:
-        """The reason why it was not done, for people; None if it was."""
+        """Why it was not done, as a text for users; None if it was."""
         if self.done:
             return None
         if self.error is ErrorCode.none:
@@ -86,16 +86,16 @@ class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAdmin(GroupRequests):
-    """All requests of administrators to groups' coordinators. Use it as an asynchronous context, in one event loop."""
+    """All requests of administrators to groups' coordinators. Use it as an async context manager, in one event loop."""
 
     # ---- members -----------------------------------------------------------------------------------
 
     async def add_members_to_group(
         self, group_id: str, instance_ids: Sequence[str], *, timeout_ms: int | None = None
     ) -> tuple[MemberResult, ...]:
-        """Register static members that will join (KIP-469): once the last one has, one rebalance.
+        """Register static members that will join (KIP-469): there is one rebalance once the last one has joined.
 
-        `timeout_ms`: the group's registration timeout; None leaves it as it is.
+        `timeout_ms`: the group's registration timeout; None leaves it unchanged.
         """
         return await self._alter_members(
             group_id, instance_ids, REGISTERED, _APPEND, *_timeout(REGISTRATION_TIMEOUT, timeout_ms)
@@ -108,18 +108,19 @@ class GroupAdmin(GroupRequests):
     async def retire_members(
         self, group_id: str, names: Sequence[str], *, timeout_ms: int | None = None
     ) -> tuple[MemberResult, ...]:
-        """Announce that these members will leave: once the last one has, one rebalance. By instance id or member id.
+        """Announce that these members, given by instance id or member id, will leave.
 
-        `timeout_ms`: the group's retirement timeout, after which it removes the rest; None leaves it as it is.
+        There is one rebalance once the last one has left. `timeout_ms`: the group's retirement timeout, after which it
+        removes the rest; None leaves it unchanged.
         """
         return await self._alter_members(group_id, names, RETIRED, _APPEND, *_timeout(RETIREMENT_TIMEOUT, timeout_ms))
 
     async def keep_members(self, group_id: str, names: Sequence[str]) -> tuple[MemberResult, ...]:
-        """Withdraw the retirement of these members. By instance id or member id."""
+        """Withdraw the retirement of these members, given by instance id or member id."""
         return await self._alter_members(group_id, names, RETIRED, _SUBTRACT)
 
     async def promote_learners(self, group_id: str, names: Sequence[str]) -> tuple[MemberResult, ...]:
-        """Promote these learners now, in one rebalance. By instance id or member id."""
+        """Promote these learners, given by instance id or member id, now, in one rebalance."""
         return await self._alter_members(group_id, names, LEARNERS, _SUBTRACT)
 
     async def promote_all_learners(self, group_id: str) -> None:
@@ -129,9 +130,9 @@ class GroupAdmin(GroupRequests):
     async def remove_members_from_group(
         self, group_id: str, names: Sequence[str], *, reason: str | None = None
     ) -> tuple[MemberResult, ...]:
-        """Remove members at once (KIP-345), by instance id or member id; unknown ones do not keep the others.
+        """Remove members at once (KIP-345), given by instance id or member id, even if others are unknown.
 
-        One request has each name both ways, so that there is one rebalance.
+        One request has each name as both kinds of id, so that there is one rebalance.
         """
         _check_names(names)
         stated = reason or "removed by an administrator"
@@ -147,7 +148,7 @@ class GroupAdmin(GroupRequests):
         if errors.keys() != {(each.member_id, each.group_instance_id) for each in members}:
             raise OutcomeUnknown(f"group {group_id}: the answer to LeaveGroup is about other members than were named")
         if set(errors.values()) == {ErrorCode.unknown_member_id}:
-            await self.describe_group(group_id)  # raises Refused for one that does not exist
+            await self.describe_group(group_id)  # raises Refused if the group does not exist
         results = [_removal(name, errors["", name], errors[name, None]) for name in names]
         if all(each.error is not ErrorCode.unknown_member_id for each in results):
             return tuple(results)
@@ -157,13 +158,13 @@ class GroupAdmin(GroupRequests):
     async def _listed_if_allowed(self, group_id: str) -> tuple[ListedMember, ...]:
         try:
             return await self.list_members(group_id)
-        except AdminError:  # who may remove members may not be one who may list them
+        except AdminError:  # a user who may remove members may lack the ACL to list them
             return ()
 
     # ---- configs -----------------------------------------------------------------------------------
 
     async def rebalance_group(self, group_id: str, *, force: bool = False) -> None:
-        """Rebalance a stable group of static members now; `force`: one with dynamic members too."""
+        """Rebalance a stable group of static members now; `force`: also one with dynamic members."""
         await self.alter_group_config(group_id, {REBALANCE: "force" if force else "static"})
 
     async def set_target_group_size(self, group_id: str, size: int | None) -> None:
@@ -175,7 +176,7 @@ class GroupAdmin(GroupRequests):
         await self.alter_group_config(group_id, {EXPANSION_DELAY: _text(delay_ms)})
 
     async def set_unassigned_rebalance_delay(self, group_id: str, delay_ms: int | None) -> None:
-        """Set how long partitions may be assigned to nobody before Muster asks for a rebalance; None: for ever."""
+        """Set how long partitions may be unassigned before Muster requests a rebalance; None: forever."""
         await self.alter_group_config(group_id, {UNASSIGNED_DELAY: _text(delay_ms)})
 
     async def set_learner_timeout(self, group_id: str, timeout_ms: int | None) -> None:
@@ -185,7 +186,7 @@ class GroupAdmin(GroupRequests):
     async def alter_group_config(
         self, group_id: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Set these configs, all or none; None restores the default. Names and values: `group/configs.py`."""
+        """Set these configs, all or none; None restores the default. For names and values see `group/configs.py`."""
         if not configs:
             raise InvalidArgument("no config is named")
         changes = [
@@ -196,7 +197,7 @@ class GroupAdmin(GroupRequests):
         raise_if_refused(group_id, outcome.error, outcome.message)
 
     async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
-        """Describe all configs of a group, or these. A group that does not exist has the defaults, as in Kafka."""
+        """Describe these configs of a group, or all. A group that does not exist has the defaults, as in Kafka."""
         return tuple(
             ConfigEntry(
                 name=each.name,
@@ -210,7 +211,7 @@ class GroupAdmin(GroupRequests):
     async def _alter_members(
         self, group_id: str, names: Sequence[str], config: str, operation: ConfigOperation, *others: ConfigChange
     ) -> tuple[MemberResult, ...]:
-        """Append names to a list, or subtract them; `others` are changed in the same request."""
+        """Append names to a list or subtract them; `others` are changed in the same request."""
         _check_names(names)
         for name in names:
             if "," in name:
@@ -236,9 +237,9 @@ class GroupAdmin(GroupRequests):
     # ---- quarantined groups --------------------------------------------------------------------------
 
     async def describe_damage(self, group_id: str) -> GroupDamage | None:
-        """Describe what a repair would lose and keep; None for a group that is not quarantined.
+        """Describe what a repair would lose and keep; None if the group is not quarantined.
 
-        Raises Refused for a group that does not exist, and AdminError.
+        Raises Refused if the group does not exist, and AdminError.
         """
         for config in await self.describe_group_config(group_id, (REPAIR,)):
             if config.name == REPAIR:
@@ -271,7 +272,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _with_what_is_there(result: MemberResult, listed: Sequence[ListedMember]) -> MemberResult:
-    """Say of a name that is no member's that it is expected, or which names are like it."""
+    """Add to the result of an unknown name that it is an expected instance, or which names are similar."""
     if result.error is not ErrorCode.unknown_member_id:
         return result
     if any(each.standing is Standing.EXPECTED and each.group_instance_id == result.member for each in listed):
@@ -283,7 +284,7 @@ def _with_what_is_there(result: MemberResult, listed: Sequence[ListedMember]) ->
 
 
 def _removal(name: str, by_instance: ErrorCode, by_member: ErrorCode) -> MemberResult:
-    """Combine the errors of a name as an instance id and as a member id: as one of them it is unknown."""
+    """Combine the errors of a name as an instance id and as a member id; as one of the two it is always unknown."""
     done = ErrorCode.none in {by_instance, by_member}
     error = by_member if by_instance is ErrorCode.unknown_member_id else by_instance
     unknown = error is ErrorCode.unknown_member_id

@@ -1,11 +1,11 @@
-"""Moving a live group to or from the cluster upstream, as Python functions: `muster adopt` and `muster release`.
+"""Moving a group with live members to or from the upstream cluster: functions for `muster adopt` and `muster release`.
 
     async with GroupAdmin("127.0.0.1:9092") as admin:
         move = await move_group(admin, "orders", MUSTER)
         print(move.state, move.members, move.reason)
 
-A move is a change of the config `members.coordinator`, which the sidecar answers when it has begun; its progress is in
-the config `members.move`, so any AdminClient can do the same. See docs/moving-groups.md.
+A move is a change of the config `members.coordinator`, which the sidecar answers when the move has begun; the progress
+is in the config `members.move`. So any AdminClient can do the same. See docs/moving-groups.md.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ MOVING = "moving"
 
 
 class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
-    """The coordinator of a group: MUSTER, UPSTREAM, MOVING meanwhile; None: no such group. `text`: for people."""
+    """A group's coordinator: MUSTER, UPSTREAM, or MOVING; None if there is no such group. `text` is for users."""
 
     coordinator: str | None
     text: str
 
 
 class GroupsHere(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups that have members at a Muster. Without `sees_all` there may be some that `user` may not describe."""
+    """The groups that have members at a Muster. Without `sees_all`, `user` may lack DESCRIBE on others."""
 
     group_ids: list[str]
     sees_all: bool
@@ -70,7 +70,7 @@ async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator:
 
 
 async def list_with_coordinator(admin: GroupAdmin, group_id: str) -> tuple[GroupCoordinator, tuple[ListedMember, ...]]:
-    """`GroupAdmin.list_members`, with the coordinator. A group that moves has no members. Raises AdminError."""
+    """Return the coordinator and `GroupAdmin.list_members`; no members for a moving group. Raises AdminError."""
     coordinator = await coordinator_of(admin, group_id)
     if coordinator.coordinator == MOVING:
         return coordinator, ()
@@ -80,7 +80,7 @@ async def list_with_coordinator(admin: GroupAdmin, group_id: str) -> tuple[Group
 async def describe_with_coordinator(
     admin: GroupAdmin, group_id: str
 ) -> tuple[GroupCoordinator | None, tuple[ConfigEntry, ...]]:
-    """`GroupAdmin.describe_group_config`, with the coordinator, unless the group may not be described."""
+    """Return the coordinator, unless the user lacks DESCRIBE, and `GroupAdmin.describe_group_config`."""
     configs = await admin.describe_group_config(group_id)
     if all(each.name != COORDINATOR for each in configs):
         await admin.check_is_muster(group_id)
@@ -90,7 +90,7 @@ async def describe_with_coordinator(
 async def alter_with_coordinator(
     admin: GroupAdmin, group_id: str, configs: Mapping[str, str | None]
 ) -> GroupCoordinator | None:
-    """`GroupAdmin.alter_group_config`; returns the coordinator, unless the group may not be described."""
+    """Call `GroupAdmin.alter_group_config`; return the coordinator, unless the user lacks DESCRIBE on the group."""
     await admin.alter_group_config(group_id, configs)
     return await _known_coordinator(admin, group_id)
 
@@ -108,7 +108,7 @@ async def _known_coordinator(admin: GroupAdmin, group_id: str) -> GroupCoordinat
 
 
 async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
-    """List the groups that have members at this Muster, by name. Raises NotMuster and AdminError."""
+    """List the groups that have members at this Muster, sorted. Raises NotMuster and AdminError."""
     listed = sorted(await admin.list_groups())
     here = [group_id for group_id in listed if await _members_here(admin, group_id)]
     sees_all = await _sees_any(admin)
@@ -118,7 +118,7 @@ async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
 
 
 async def _sees_any(admin: GroupAdmin) -> bool:
-    """Whether the user may describe any group; ListGroups leaves out those that it may not describe."""
+    """Return whether the user may describe any group; ListGroups omits groups without DESCRIBE."""
     try:
         await admin.describe_group(ANY_GROUP)
     except Refused as refused:
@@ -127,7 +127,7 @@ async def _sees_any(admin: GroupAdmin) -> bool:
 
 
 async def _check_is_muster(admin: GroupAdmin, group_id: str) -> None:
-    """Raise NotMuster if a Kafka broker answers; a sidecar that is not for the group is Muster, too."""
+    """Raise NotMuster if a Kafka broker answers; a sidecar that does not coordinate the group is Muster, too."""
     with suppress(NotForGroup):
         await admin.check_is_muster(group_id)
 
@@ -138,13 +138,13 @@ async def _members_here(admin: GroupAdmin, group_id: str) -> int:
 
 
 def _members_of(configs: Mapping[str, str | None]) -> list[ListedMember]:
-    """Return the group's members here, without instances that are only expected."""
+    """Return the group's members here, without expected instances."""
     listed = msgspec.json.decode(configs.get(MEMBERS) or "[]", type=list[ListedMember])
     return [each for each in listed if each.member_id]
 
 
 async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
-    """Count the members that would have to join again: those not there already. None: the group does not exist.
+    """Count the members that would have to join again, without those already on that side; None for an unknown group.
 
     Raises AdminError.
     """
@@ -177,15 +177,15 @@ async def move_group(
     timeout_ms: int | None = None,
     tell: Callable[[GroupMove], None] = lambda _move: None,
 ) -> GroupMove:
-    """Move the group, and wait until that is done, or given up; `tell` is called at each step.
+    """Move the group, and wait until the move is done or given up; `tell` is called at each step.
 
-    `to`: MUSTER or UPSTREAM. `timeout_ms`: when an adoption is given up. Raises Refused, and AdminError.
+    `to`: MUSTER or UPSTREAM. `timeout_ms`: after which an adoption is given up. Raises Refused, and AdminError.
     """
     before = await described_move(admin, group_id)
     timeout = {} if timeout_ms is None else {COORDINATOR_TIMEOUT: str(timeout_ms)}
     await admin.alter_group_config(group_id, {COORDINATOR: to, **timeout})
     move = await described_move(admin, group_id)
-    if move is None or move == before:  # nothing had to move
+    if move is None or move == before:  # no member had to move
         return GroupMove(to=to, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
     last_step = None
     while move.state is MoveState.MOVING:
@@ -206,7 +206,7 @@ async def move_group(
 
 
 async def described_move(admin: GroupAdmin, group_id: str) -> GroupMove | None:
-    """Describe the group's move, or its last one; None if there was none. Raises AdminError."""
+    """Return the group's current or last move; None if there was none. Raises AdminError."""
     return _move(await _configs(admin, group_id, (COORDINATOR, MOVE)))
 
 

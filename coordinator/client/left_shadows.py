@@ -1,6 +1,6 @@
-"""Shadows that Muster has left in a cluster, and their removal. `muster groups shadows` uses these functions.
+"""Shadows that Muster has left in a cluster, and their removal, for `muster groups shadows`.
 
-They are asked of the brokers: a Muster shows a group's own members instead, and would take its shadow again.
+They are read from the brokers: a Muster would show the group's own members instead, and take its shadow again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ ASKED_AT_ONCE: Final = 32
 
 
 class LeftShadow(msgspec.Struct, frozen=True, kw_only=True):
-    """A shadow that is a member of a group in the cluster. `client_host`: of the Muster that joined for it."""
+    """A shadow in a group of the cluster. `client_host`: the host of the Muster that sent its join."""
 
     group_id: str
     group_instance_id: str
@@ -63,10 +63,10 @@ async def shadows_in(admin: GroupAdmin) -> list[LeftShadow]:
 
 
 async def _check_is_broker(admin: GroupAdmin, group_ids: Sequence[str]) -> None:
-    """Raise NotBroker if Muster answers: for any of the groups, or for one that nobody has.
+    """Raise NotBroker if Muster answers, for any of the groups or for one that does not exist.
 
-    A sidecar for some groups alone (`--groups`) shows the shadows in all others, as the brokers do. Raises Refused if
-    the user may not ask about any group: then it is not known who answers.
+    A sidecar for some groups only (`--groups`) shows the shadows in all others, as the brokers do. Raises Refused if
+    the user may not ask about any group: then it is unknown which of the two answers.
     """
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
@@ -86,7 +86,7 @@ async def _check_is_broker(admin: GroupAdmin, group_ids: Sequence[str]) -> None:
 
 
 async def remove_shadows(admin: GroupAdmin, shadows: Iterable[LeftShadow]) -> Sequence[tuple[LeftShadow, MemberResult]]:
-    """Remove them, each by a LeaveGroup of its group (KIP-345). Raises AdminError."""
+    """Remove them, each with a LeaveGroup for its group (KIP-345). Raises AdminError."""
     removed = []
     for each in shadows:
         (result,) = await admin.remove_members_from_group(each.group_id, [each.name], reason="Muster is gone")

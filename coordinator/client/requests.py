@@ -1,7 +1,4 @@
-"""The requests that `GroupAdmin` is made of: what each asks of a group's coordinator, and a response's error raised.
-
-What belongs here: requests and their responses. What it must not know: what the callers use them for.
-"""
+"""The requests that `GroupAdmin` sends to groups' coordinators, with errors in responses raised as exceptions."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -41,7 +38,7 @@ from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.near_names import did_you_mean
 
 RETRY_MS = 30_000
-"""How long a request is retried while the coordinator is loading, or moves."""
+"""How long a request is retried while the coordinator is loading or has moved."""
 
 ANY_GROUP = "muster-any-group"
 """A group that need not exist: a user who may not describe it lacks DESCRIBE on GROUP *."""
@@ -50,10 +47,10 @@ _GROUP = i8(32)
 
 
 class GroupRequests:
-    """Finds groups' coordinators and sends them requests. Use it as an asynchronous context, in one event loop."""
+    """Finds groups' coordinators and sends them requests. Use it as an async context manager, in one event loop."""
 
     def __init__(self, bootstrap: str, *, limit_ms: int = RETRY_MS, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument.
+        """`bootstrap`: HOST:PORT of a coordinator or broker, or several, comma-separated. Raises InvalidArgument.
 
         `limit_ms`: how long each request is retried.
         """
@@ -61,12 +58,12 @@ class GroupRequests:
 
     @property
     def asked_at(self) -> str:
-        """The addresses that were given, for people."""
+        """The addresses that were given, for messages."""
         return self._link.asked_at
 
     @property
     def user(self) -> str:
-        """The principal that asks, for people."""
+        """The user's principal, for messages."""
         return self._link.user
 
     async def __aenter__(self) -> Self:
@@ -80,7 +77,7 @@ class GroupRequests:
     async def _alter(
         self, group_id: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
     ) -> AlterGroupConfigOutcome:
-        """Alter configs. Raises NotMuster, NotCoordinatedHere and NotForGroup where that is why, and AdminError."""
+        """Alter configs. Raises AdminError; NotMuster, NotCoordinatedHere or NotForGroup if that explains a refusal."""
         changes = list(changes)
         outcome = await self._try_alter(group_id, changes, validate_only=validate_only)
         only_deletes = all(each.operation is ConfigOperation.DELETE and each.name in GROUP_CONFIGS for each in changes)
@@ -91,7 +88,7 @@ class GroupRequests:
                 await self.list_members(group_id)
         except (NotCoordinatedHere, NotForGroup):
             raise
-        except Refused:  # the user may not ask, or there is no such group: the outcome says more
+        except Refused:  # the user may not ask, or there is no such group: the outcome is more specific
             pass
         return outcome
 
@@ -130,18 +127,18 @@ class GroupRequests:
         return response.results[0]
 
     async def list_groups(self) -> frozenset[str]:
-        """List the ids of the classic groups of all brokers, or of Muster."""
+        """Return the ids of the classic groups of all brokers, or of Muster."""
         return frozenset(await self._link.list_groups(("classic",)))
 
     async def groups_like(self, group_id: str) -> str:
-        """Return groups of similar names, to be put behind a sentence; "" if there are none, or nobody says."""
+        """Return a hint with similarly named groups, to append to a sentence; "" if there are none, or on an error."""
         try:
             return did_you_mean(group_id, await self.list_groups())
         except AdminError:
             return ""
 
     async def describe_group(self, group_id: str) -> DescribedGroup:
-        """Describe a group, wherever its members are. Raises Refused for a group that does not exist."""
+        """Describe a group, here or upstream. Raises Refused if it does not exist."""
         request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
 
         def error_of(response: DescribeGroupsResponse) -> tuple[ErrorCode, str | None]:
@@ -157,7 +154,7 @@ class GroupRequests:
 
     async def _check_is_classic(self, group_id: str) -> None:
         """Raise NotCoordinatedHere for a group of a newer type, which DescribeGroups does not find."""
-        with suppress(NoCoordinator):  # the first answer counts then
+        with suppress(NoCoordinator):  # then the first response counts
             group_type = (await self._link.list_groups()).get(group_id, "")
             if group_type.lower() not in ("", "classic"):
                 raise NotCoordinatedHere(group_id, group_type, is_newer=True)
@@ -166,7 +163,7 @@ class GroupRequests:
         """List all members and expected instances. Raises Refused for a group that is unknown, or not Muster's."""
         members = await self._described_members(group_id)
         if not members and (described := await self.describe_group(group_id)).members:
-            members = await self._described_members(group_id)  # the first may have come meanwhile
+            members = await self._described_members(group_id)  # the first member may have joined meanwhile
             if not members:
                 raise NotCoordinatedHere(group_id, described.protocol_type)
         return members
@@ -177,10 +174,10 @@ class GroupRequests:
             await self.check_is_muster(group_id)
         return msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
 
-    # ---- what answers there --------------------------------------------------------------------------
+    # ---- Muster or a broker --------------------------------------------------------------------------
 
     async def check_is_muster(self, group_id: str) -> None:
-        """Raise NotMuster if a Kafka broker answers, and NotForGroup if a sidecar is not for it."""
+        """Raise NotMuster if a Kafka broker answers, and NotForGroup if a sidecar does not coordinate the group."""
         if await self.has_muster_configs(group_id):
             return
         try:
@@ -192,11 +189,11 @@ class GroupRequests:
         raise NotForGroup(group_id)
 
     async def has_muster_configs(self, group_id: str) -> bool:
-        """Whether the group has a config of Muster's: a broker, and a sidecar that is not for it, know none."""
+        """Return whether the group has Muster's configs; brokers, and sidecars for other groups, know none of them."""
         return bool((await self._describe(group_id, (COORDINATOR,))).configs)
 
     async def _is_broker(self, group_id: str) -> bool:
-        """Whether a config of Muster's is unknown there: a sidecar answers about this one for every group."""
+        """Return whether the server does not know members.coordinator; every sidecar knows it, for any group."""
         change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.SET, value=MUSTER)
         outcome = await self._try_alter(group_id, [change], validate_only=True)
         return outcome.error is ErrorCode.invalid_config

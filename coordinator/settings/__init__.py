@@ -1,1 +1,1 @@
-"""Settings of both modes, and what they name: addresses, ports, certificates."""
+"""The settings of both modes, and the addresses, ports and certificates that they name."""

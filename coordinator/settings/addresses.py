@@ -1,4 +1,4 @@
-"""HOST:PORT in settings: parsed and checked."""
+"""Parses and checks HOST:PORT in settings."""
 
 import errno
 import os
@@ -11,10 +11,10 @@ from muster.events.kafka import addresses
 
 
 def why_not_bound(error: OSError, other_port: str = "choose another port, 0 takes a free one") -> str:
-    """Explain why an address cannot be bound; `other_port` is the way out where the port is to blame."""
+    """Explain why an address cannot be bound; `other_port` is the advice if the port is in use."""
     reason = error.strerror or str(error)
     if error.errno is not None and error.errno in errno.errorcode:
-        reason = os.strerror(error.errno)  # asyncio puts other words around them
+        reason = os.strerror(error.errno)  # asyncio's own text is longer
     if error.errno == errno.EADDRINUSE:
         return f"{reason}; {other_port}"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
@@ -37,11 +37,11 @@ class Address(str):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for every address of the machine, so that it can be bound but not advertised."""
+        """True if it stands for every address of the machine, so that it can be bound but not advertised."""
         return self.host in {"0.0.0.0", "::"}  # noqa: S104 -- looked for, not bound
 
     def shares_port_with(self, other: "Address") -> bool:
-        """Whether the two conflict, so that only one can be bound; judged by the names of the hosts alone."""
+        """Return whether only one of the two can be bound; compares host names without resolving them."""
         same_host = self.host == other.host or self.is_wildcard or other.is_wildcard
         return same_host and self.port == other.port != 0
 

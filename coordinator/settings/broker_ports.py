@@ -1,9 +1,8 @@
-"""The ports of the brokers' listeners: the same after every restart, whatever order the brokers appear in.
+"""The ports of the brokers' listeners: the same after every restart, in whatever order the brokers appear.
 
-What belongs here: the rule, and the errors when a port cannot be given. Pure: nothing is bound here, and the brokers
-are not known. The listener of node id n is at `base + n`, unless the mapping says otherwise. Random ports would strand
-clients that know the old ones (known bugs P11, P15); where the range is too small for a cluster's node ids, as KRaft
-numbers them, the error tells the way out (P10).
+The listener of node id n has port `base + n`, unless the mapping has another. Random ports would strand clients that
+know the old ones (known bugs P11, P15); if the range is too small for a cluster's node ids, as KRaft numbers them, the
+error says what to do (P10). Pure: binds nothing, and does not know the brokers.
 """
 
 from collections.abc import Mapping
@@ -14,14 +13,14 @@ from muster.events.kafka.addresses import PORT_MAX
 
 
 class NoPort(Exception):
-    """A node id has no port; the message says why, and the way out."""
+    """A node id has no port; the message says why, and what to do."""
 
 
 class BrokerPorts(msgspec.Struct, frozen=True):
-    """The rule. `base`: the port of node id 0, whether it exists or not. `mapping`: node ids with a port of their own.
+    """The rule. `base`: the port for node id 0, even if no broker has it. `mapping`: node ids with a port of their own.
 
-    `taken`: ports that are in use for something else, with the name of the setting that says so. `base_name`,
-    `mapping_name`: those of the other two.
+    `taken`: ports in use for something else, with the name of the setting for it. `base_name`, `mapping_name`: the
+    names of the settings for the other two.
     """
 
     base: int

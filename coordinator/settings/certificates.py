@@ -1,9 +1,9 @@
-"""Certificates that are renewed while the process runs: read again, without a restart.
+"""Reloads certificates that are renewed while the process runs, without a restart.
 
-What belongs here: when their files are checked, and the log lines about them. What it must not know: what they are for;
-`events/kafka/tls_files.py` reads them.
+`events/kafka/tls_files.py` reads the files; this module decides when, and logs the results.
 
-A thread checks them, since a disk may hang; one check at a time, so a disk that does not answer is waited for.
+The files are checked in a thread, since a disk may hang; one check at a time, so a disk that hangs blocks only the next
+check.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CHECK_INTERVAL_S: Final = 5.0
 RETRY_INTERVAL_S: Final = 0.5
-"""The interval while something cannot be read: a key and its certificate are written one after the other."""
+"""The interval while a file cannot be used: a key and its certificate are written one after the other."""
 SLOW_CHECK_S: Final = 60.0
-"""A check that takes longer is logged, once."""
+"""A check that takes longer is logged once."""
 
 
 class Certificates:
-    """Reloads the certificates of `contexts`, which is called at each check."""
+    """Reloads the certificates of `contexts`, which is called for each check."""
 
     def __init__(self, contexts: Callable[[], Iterable[FilesContext]]) -> None:
         self._contexts = contexts
@@ -34,7 +34,7 @@ class Certificates:
         self._complaints: set[str] = set()
 
     async def look(self) -> None:
-        """Reload what has changed. What cannot be read is logged once; connections keep the former certificates."""
+        """Reload changed files. Unusable ones are logged once; connections then keep the previous certificates."""
         complaints: set[str] = set()
         for context in self._contexts():
             try:
@@ -56,7 +56,7 @@ class Certificates:
         return await looking
 
     async def keep_checking(self) -> None:
-        """Check at intervals until cancelled."""
+        """Check periodically until cancelled."""
         try:
             while True:
                 await asyncio.sleep(RETRY_INTERVAL_S if self._complaints else CHECK_INTERVAL_S)

@@ -1,7 +1,6 @@
-"""Watching the file of an event log: whether its disk answers, and whether it is still where it was opened.
+"""Watches the file of an event log: whether its disk responds, and whether it is still in place.
 
-What belongs here: when it is checked, and the log lines about it. What it must not know: what is wrong with a file;
-`events/log/sqlite/file.py` tells.
+`events/log/sqlite/file.py` does the checks; this module calls them periodically and logs the results.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ LOG_INTERVAL_S = 60.0
 
 
 def watch_file(file: SqliteFile, *, lost: Callable[[Exception], None]) -> "asyncio.Task[None]":
-    """Watch until the task is cancelled. `lost` is called with errors that do not pass: a file gone, or replaced."""
+    """Watch until the task is cancelled. `lost` is called with permanent errors: a file was removed or replaced."""
     watching = asyncio.create_task(_watch(file), name="file-watch")
     watching.add_done_callback(on_failure(lost))
     return watching

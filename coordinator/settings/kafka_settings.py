@@ -1,4 +1,4 @@
-"""The settings that are Kafka's: each field has Kafka's name, with `_` for `.`, and Kafka's default.
+"""Kafka's own settings: each field has Kafka's name, with `_` for `.`, and Kafka's default.
 
 On the command line they are given with `--config`, in the file in the table `[config]`.
 """
@@ -14,7 +14,7 @@ INT64_MAX = 2**63 - 1
 
 
 class KafkaSettings(BaseSettings):
-    """The part of `Settings` that Kafka's brokers have as well. Times are durations or numbers of ms, sizes bytes."""
+    """The part of `Settings` that Kafka's brokers have, too. Times are durations or numbers of ms, sizes are bytes."""
 
     group_initial_rebalance_delay_ms: Milliseconds = option(
         3_000, "How long a group that was empty waits for more members (KIP-134).", ge=0, le=INT32_MAX
@@ -46,4 +46,4 @@ class KafkaSettings(BaseSettings):
 
 
 KAFKA_SETTINGS: Mapping[str, str] = {field.replace("_", "."): field for field in KafkaSettings.model_fields}
-"""The fields of `KafkaSettings`, by Kafka's names, which `--config` takes."""
+"""The fields of `KafkaSettings` by Kafka's names, for `--config`."""

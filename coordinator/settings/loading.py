@@ -1,11 +1,9 @@
-"""Settings from flags, `MUSTER_*` variables and a TOML file: gathered, and checked against each other.
+"""Loads settings from flags, `MUSTER_*` variables and a TOML file, and checks them for contradictions.
 
-What belongs here: the precedence of sources, and the errors about settings that cannot be used. What it must not know:
-which settings there are (settings.py, sidecar.py).
+The first source that has a setting wins: flag, variable, file. Kafka's client properties (`--upstream-config`,
+`--kafka-config`) are merged by name from all sources, e.g. `MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD`.
 
-The first source that names a setting wins: a flag, a variable, the file. Kafka's client properties
-(`--upstream-config`, `--kafka-config`) come name by name from any source, `MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD` among
-them.
+The settings themselves are declared in settings.py and sidecar.py.
 """
 
 import os
@@ -28,13 +26,13 @@ from muster.events.kafka.security import BadSecurity, properties_of_environment,
 
 
 class BadSettings(Exception):
-    """Settings cannot be used. The message has a line for each problem: its name, its value and the way out."""
+    """Settings are unusable. The message has a line for each problem: the setting, its value and what to do."""
 
 
 def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | None) -> Settings:
     """Load the settings from flags (None: not given), `--config` entries, environment and file. Raises BadSettings.
 
-    All is looked at, whatever is wrong with a part of it, files of certificates too.
+    Checks everything, even after a problem was found, including certificate files.
     """
     problems = Problems()
     given = {name: value for name, value in flags.items() if value is not None and value != []}
@@ -51,7 +49,7 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
         if "kafka_config" not in {*given, *table}:
             settings = settings.without_idle_variables()
         if not problems.add_all(_contradictions(settings)):
-            # Files are looked at now, and not when the first client comes.
+            # Files are read now, not when the first client connects.
             for look in (settings.upstream_security, settings.log_security, settings.client_tls):
                 with problems.noted():
                     look()
@@ -63,7 +61,7 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
 
 
 class _Given:
-    """The contents of the sources that pydantic is given: flags and properties that can be read at all."""
+    """The flags and properties for pydantic, as far as they can be parsed."""
 
     def __init__(self, given: Mapping[str, Any], table: Mapping[str, Any], problems: Problems) -> None:
         self.table = table
@@ -75,7 +73,7 @@ class _Given:
 
 
 def _properties(entries: Sequence[str], name: str, problems: Problems) -> dict[str, str]:
-    """Parse the flags of client properties, all that can be parsed."""
+    """Parse flags with client properties; note those that cannot be parsed."""
     properties: dict[str, str] = {}
     for entry in entries:
         with problems.noted():
@@ -87,7 +85,7 @@ def _properties(entries: Sequence[str], name: str, problems: Problems) -> dict[s
 
 
 def _from_environment(name: str, problems: Problems) -> dict[str, str]:
-    """Read client properties from variables; none if there is a variable that is none of them, which is a problem."""
+    """Read client properties from variables; if any variable is invalid, note that and return none."""
     prefix, environment, is_bad = f"MUSTER_{name.upper()}_", dict(os.environ), False
     while True:
         try:
@@ -101,7 +99,7 @@ def _from_environment(name: str, problems: Problems) -> dict[str, str]:
 
 
 def _validated(given: _Given, sources: Sources, problems: Problems) -> Settings | None:
-    """Make the settings; fields that cannot be used are problems, and have their defaults from there on."""
+    """Create the settings. An invalid field is noted as a problem and replaced by its default."""
     try:
         settings = _gathered(given.flags, given)
     except ValidationError as error:
@@ -126,7 +124,7 @@ def _validated(given: _Given, sources: Sources, problems: Problems) -> Settings 
 
 
 def _check_log(settings: Settings) -> None:
-    """Check the URL of the event log, and nothing behind it. Raises InvalidLogUrl."""
+    """Check the URL of the event log, without opening it. Raises Unusable."""
     from muster.events.log.url import InvalidLogUrl, open_log  # noqa: PLC0415 -- `--help` needs no logs
 
     try:
@@ -136,7 +134,7 @@ def _check_log(settings: Settings) -> None:
 
 
 def _gathered(flags: Mapping[str, Any], given: _Given) -> Settings:
-    """Merge all sources; client properties name by name. Raises ValidationError."""
+    """Merge all sources; client properties are merged by name. Raises ValidationError."""
     from_environment = {name: properties for name, properties in given.properties.items() if properties}
 
     class FromHere(Settings):

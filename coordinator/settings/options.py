@@ -1,8 +1,8 @@
-"""The declaration of a setting: its type, default, limits and help, and its looks on the command line.
+"""The declaration of a setting: its type, default, limits and help, and how `--help` shows it.
 
     metrics: HostPort | None = option(None, "The address of /metrics.", metavar="HOST:PORT", panel=WATCHING)
 
-What belongs here: the declaration of one setting. What it must not know: which settings there are, and typer.
+Does not depend on typer.
 """
 
 from typing import Annotated, Any, Final
@@ -33,11 +33,11 @@ def _milliseconds(value: object) -> object:
 
 _IN_MS: Final = BeforeValidator(_milliseconds)
 Milliseconds = Annotated[int, _IN_MS]
-"""The type of a setting whose name ends in `_ms`: it is given as a duration, such as 5m, or as a number of ms."""
+"""The type of a setting whose name ends in `_ms`: given as a duration, such as 5m, or as a number of ms."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The looks of an option in `--help`. `metavar` None: the name of its type."""
+    """How `--help` shows an option. `metavar`: None shows the name of its type."""
 
     metavar: str | None
     panel: str
@@ -51,20 +51,20 @@ def option(
     panel: str = GENERAL,
     **others: Any,  # noqa: ANN401 -- pydantic's
 ) -> Any:  # noqa: ANN401 -- as pydantic's Field
-    """Declare a setting's field. A default that is a function makes the value. `others`: arguments of `Field`."""
+    """Declare a setting's field. If the default is a function, it is called for the value. `others`: for `Field`."""
     given: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
     shown: dict[str, Any] = {"metavar": metavar, "panel": panel}
     return Field(**given, description=help_, json_schema_extra=shown, **others)
 
 
 def shown_of(field: FieldInfo) -> Shown:
-    """Return the looks that were declared."""
+    """Return how `--help` shows the field, as declared."""
     assert isinstance(field.json_schema_extra, dict)
     return msgspec.convert(field.json_schema_extra, Shown)
 
 
 def default_of(field: FieldInfo) -> str:
-    """Return the setting's default as it is given; empty for None, and where nothing is the default."""
+    """Return the setting's default in the form of the command line; empty for None, "" and other empty values."""
     default = field.get_default(call_default_factory=True)
     if isinstance(default, list):
         default = ", ".join(default)

@@ -1,7 +1,6 @@
-"""The settings of several sidecars of one log: where they reach each other, and how they prove who they are.
+"""The settings of several sidecars of one log: how they reach each other, and how they authenticate.
 
-What belongs here: the contradictions among these settings, and what is made of their files. What it must not know: what
-is said on a connection.
+Checks these settings for contradictions, and loads their files.
 """
 
 import ssl
@@ -22,26 +21,26 @@ FIELDS: Final = ("role", "reuse_port", "peer_listen", "peer_advertise", "peer_se
 
 
 class PeerTls(msgspec.Struct, frozen=True, eq=False):
-    """The contexts of both ends of a connection between sidecars: each shows a certificate, and demands one."""
+    """The contexts for both ends of a connection between sidecars: each end presents and requires a certificate."""
 
     accepting: ssl.SSLContext
     connecting: ssl.SSLContext
 
     @classmethod
     def of(cls, certificate: NamedFile, key: NamedFile, authorities: NamedFile) -> "PeerTls":
-        """Make both. Raises BadTls, BadTlsFile."""
+        """Create both contexts. Raises BadTls, BadTlsFile."""
         connecting = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
         connecting.minimum_version = ssl.TLSVersion.TLSv1_2
-        connecting.check_hostname = False  # a process is known by its certificate's authority, and by the secret
+        connecting.check_hostname = False  # a process is identified by its certificate's CA and the secret
         trust(connecting, *authorities)
         present(connecting, certificate, key, pass_phrase=("give one without a pass phrase", None))
         return cls(accepting=client_context(certificate, key, authorities), connecting=connecting)
 
 
 def peer_secret(name: str, file: Path) -> bytes:
-    """Read the secret, without white space around it. Raises OSError, BadPeerSecret.
+    """Read the secret, without surrounding white space. Raises OSError, BadPeerSecret.
 
-    From its beginning: an open file that processes share, as /dev/fd/3, has one place to read on for all of them.
+    Seeks to the beginning first: processes that share an open file, such as /dev/fd/3, share its position, too.
     """
     with file.open("rb", buffering=0) as opened:
         opened.seek(0)
@@ -55,7 +54,7 @@ def peer_secret(name: str, file: Path) -> bytes:
 
 
 def refuse_peers(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN401 -- the settings import this
-    """Yield an error line for each contradiction. `given`: the fields that some source has named."""
+    """Yield an error line for each contradiction. `given`: the fields that some source has set."""
     name_of = settings.name_of
     share = name_of("share_partitions")
     if settings.processes > 1:
@@ -92,7 +91,7 @@ def refuse_peers(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN4
 
 
 def _refuse_several(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN401 -- as above
-    """Refuse what several processes of one host cannot share. Each checks all else when it is started."""
+    """Refuse settings that several processes of one host cannot share. Each process checks the rest at its start."""
     name_of = settings.name_of
     several = f"{name_of('processes')} {settings.processes}"
     for name, reason in (("role", "each gets its own"), ("reuse_port", "they share their ports anyway")):

@@ -1,7 +1,4 @@
-"""Everything that is wrong with settings, gathered, so that all of it is told at once.
-
-What belongs here: gathering. What it must not know: which settings there are.
-"""
+"""Collects all problems with settings, so that they are reported at once."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,11 +8,11 @@ from muster.events.kafka.security import BadSecurity
 
 
 class Unusable(Exception):
-    """Something given cannot be used; the message is one line."""
+    """A given value is unusable; the message is one line."""
 
 
 class Problems:
-    """The lines, each once, in the order in which they were found."""
+    """The problems' lines, without duplicates, in the order in which they were found."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -25,12 +22,12 @@ class Problems:
         return bool(self.lines)
 
     def add(self, line: str) -> None:
-        """Note a problem, unless it is about a setting that has one already."""
+        """Note a problem, unless its setting is muted."""
         if line not in self.lines and not any(line.startswith(name) for name in self._muted):
             self.lines.append(line)
 
     def add_all(self, lines: Iterable[str]) -> bool:
-        """Note each, and what is raised while they are found; returns whether there were any."""
+        """Note each line, and any error raised by the iterator; return whether there were any."""
         before = len(self.lines)
         with self.noted():
             for line in lines:
@@ -38,12 +35,12 @@ class Problems:
         return len(self.lines) > before
 
     def mute(self, names: Iterable[str]) -> None:
-        """Note no more problems of these settings: they have their defaults, which nobody has given."""
+        """Note no more problems of these settings: they now have their defaults, not what was given."""
         self._muted += [f"{name}{end}" for name in names for end in "= "]
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note what is raised within, for each reason for which a setting cannot be used."""
+        """Note the exceptions for unusable settings that are raised in the block."""
         try:
             yield
         except (Unusable, BadSecurity, BadTls) as error:

@@ -1,8 +1,6 @@
-"""Where a setting came from: the name of its flag, variable or key in the file.
+"""Finds out where a setting came from: the name of its flag, variable or key in the file, for error messages.
 
-What belongs here: the names that errors print. What it must not know: what is wrong with a setting.
-
-pydantic-settings keeps no record of which source has won, so the sources are searched again, in the same order.
+pydantic-settings does not record which source has won, so the sources are searched again, in the same order.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,14 +16,14 @@ PROPERTY_FIELDS: Final = frozenset({"upstream_config", "kafka_config"})
 
 
 def flag(field: str) -> str:
-    """Return the flag of a field, such as `--broker-base-port`; for a setting of Kafka's, the name for `--config`."""
+    """Return the flag of a field, such as `--broker-base-port`; for a setting of Kafka's, its name for `--config`."""
     if field in KafkaSettings.model_fields:
         return field.replace("_", ".")
     return "--" + field.replace("_", "-")
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """The sources' contents. `flags` and `table` (of the file) by field; flags of properties are `KEY=VALUE`."""
+    """The sources' contents. `flags` and `table` (of the file) by field; flags for properties are `KEY=VALUE`."""
 
     flags: Mapping[str, Any] = {}
     environment: Mapping[str, str] = {}
@@ -33,14 +31,14 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     file: Path | None = None
 
     def name_of(self, field: str, prop: str = "") -> str:
-        """Return the name of the flag, variable or key in the file that gave a field; of the flag if nothing did.
+        """Return the name of the flag, variable or key in the file that set a field; the flag's name if nothing did.
 
-        `prop`: one property of a field that is a table; without it, whichever was given.
+        `prop`: a property, if the field is a table; without it, any property that was given.
         """
         return self._name_of(field, prop, or_flag=True) or ""
 
     def given_by(self, field: str, prop: str = "") -> str | None:
-        """Return the same; None if nothing gave it."""
+        """Return the same name; None if no source has set the field."""
         return self._name_of(field, prop, or_flag=False)
 
     def _name_of(self, field: str, prop: str, *, or_flag: bool) -> str | None:

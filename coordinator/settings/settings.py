@@ -1,8 +1,8 @@
 """The settings of `muster serve`: each declared once, here or in sidecar.py, with its type, default and help.
 
 Kafka's own settings keep Kafka's names: `group.max.size` on the command line (`--config`) and in the file's `[config]`
-table, `MUSTER_GROUP_MAX_SIZE` in the environment. The sidecar's own settings are in sidecar.py; where values come from,
-and which of them contradict each other, in loading.py. Nothing else reads the environment.
+table, `MUSTER_GROUP_MAX_SIZE` in the environment. The sidecar's own settings are in sidecar.py. loading.py reads them
+from their sources and checks them for contradictions. Nothing else reads the environment.
 """
 
 from pathlib import Path
@@ -180,30 +180,31 @@ class Settings(SidecarSettings, KafkaSettings):
 
     @property
     def stands_by(self) -> bool:
-        """Whether this process follows the partitions of others, to take them over."""
+        """True if this process follows the partitions of others as a standby."""
         return self.share_partitions and self.role != EDGE and not self.no_hot_standbys
 
     def topics(self) -> list[Topic]:
-        """The topics declared by `--topic`."""
+        """Return the topics declared by `--topic`."""
         return [declare_topic(text) for text in self.topic]
 
     def log_security(self) -> KafkaSecurity:
-        """The security of connections to a Kafka event log, and to its offsets topic. Raises BadSecurity.
+        """Return the security of connections to a Kafka event log, and to its offsets topic. Raises BadSecurity.
 
-        Upstream's credentials are sent to no other cluster: only to a log whose URL names one of upstream's brokers.
+        Upstream's credentials are used only for a log whose URL names one of upstream's brokers, never for another
+        cluster.
         """
         if self._log_is_upstream and not self.kafka_config:
             return self.upstream_security().kafka_security()
         return kafka_security(self.kafka_config, KAFKA_CONFIG, lambda name: self.name_of("kafka_config", name))
 
     def without_idle_variables(self) -> "Settings":
-        """Drop `kafka_config` where no Kafka log uses it: its variables may be for `muster members` and `replay`."""
+        """Drop `kafka_config` if no Kafka log uses it: its variables may be for `muster members` and `replay`."""
         idle = self._log_is_upstream or not self.log.startswith("kafka:")
         return self.model_copy(update={"kafka_config": {}}) if idle else self
 
     @property
     def log_servers(self) -> str:
-        """The brokers that the URL of a Kafka event log names."""
+        """The brokers in the URL of a Kafka event log."""
         return self.log.removeprefix("kafka://").partition("/")[0]
 
     @property
@@ -216,7 +217,7 @@ class Settings(SidecarSettings, KafkaSettings):
         return self.waiting_per_principal or self._most_connections
 
     def connection_limits(self) -> ConnectionLimits:
-        """The limits of all connections, of those of one address, and of those of one principal."""
+        """Return the limits of all connections, of each address, and of each principal."""
         return ConnectionLimits(
             connections_max=self.connections_max,
             connections_max_idle_ms=self.connections_max_idle_ms,
@@ -228,11 +229,11 @@ class Settings(SidecarSettings, KafkaSettings):
 
     @property
     def _most_connections(self) -> int:
-        """The default limit of one principal: nine tenths, so that some are left for others."""
+        """The default limit of one principal: nine tenths, which leaves some for others."""
         return self.connections_max - self.connections_max // 10
 
     def group_settings(self) -> GroupSettings:
-        """The settings of the rules."""
+        """Return the settings of the rules."""
         return GroupSettings(
             offsets_are_upstream=self.upstream is not None,
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
@@ -246,5 +247,5 @@ class Settings(SidecarSettings, KafkaSettings):
         )
 
     def effective_group_settings(self) -> dict[str, str]:
-        """The settings of the rules by Kafka's names, for the event log."""
+        """Return the settings of the rules by Kafka's names, for the event log."""
         return {name: str(getattr(self, field)) for name, field in KAFKA_SETTINGS.items()}

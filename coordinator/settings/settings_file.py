@@ -1,7 +1,4 @@
-"""The file of settings (`--config-file`): read, with its names checked.
-
-What belongs here: TOML, and the names that it may have. What it must not know: other sources.
-"""
+"""The file of settings (`--config-file`): reads the TOML and checks the names in it."""
 
 import difflib
 import os
@@ -39,7 +36,7 @@ def _misplaced(name: str, value: Any) -> str:  # noqa: ANN401 -- whatever a file
 
 
 def read_file(file: Path, problems: Problems) -> dict[str, Any]:
-    """Read the file, by field; what in it cannot be used is left out, and noted. Raises Unusable if it is no TOML."""
+    """Read the file, by field; unusable parts are omitted and noted. Raises Unusable if it is not TOML."""
     table = _parsed(file)
     config = table.pop("config", {})
     if not isinstance(config, dict):
@@ -78,7 +75,7 @@ def _parsed(file: Path) -> dict[str, Any]:
 
 
 def _properties_of(value: Any, name: str, file: Path, problems: Problems) -> dict[str, Any] | None:  # noqa: ANN401
-    """Return a table of client properties; None if it cannot be used, which is noted."""
+    """Return a table of client properties; None if it is unusable, which is noted."""
     if not isinstance(value, dict):
         problems.add(f"{file}: [{name.replace('_', '-')}] should be a table of Kafka's client properties")
         return None
@@ -91,7 +88,7 @@ def _properties_of(value: Any, name: str, file: Path, problems: Problems) -> dic
 
 
 def _is_misused_switch(name: str, value: Any, file: Path, problems: Problems) -> bool:  # noqa: ANN401
-    """Whether it is true or false where no switch is: else true would be 1."""
+    """Return whether a setting that is no switch is true or false, since true would be read as 1; note that."""
     if not isinstance(value, bool) or Settings.model_fields[name].annotation is bool:
         return False
     told = next((kafkas for kafkas, field in KAFKA_SETTINGS.items() if field == name), name.replace("_", "-"))
@@ -100,13 +97,13 @@ def _is_misused_switch(name: str, value: Any, file: Path, problems: Problems) ->
 
 
 def _as_given(file: Path) -> str:
-    """The file, who named it, and where a path that is not absolute begins."""
+    """Return the file, the option or variable that named it, and the directory that a relative path starts from."""
     source = "MUSTER_CONFIG_FILE" if os.environ.get("MUSTER_CONFIG_FILE") == str(file) else "--config-file"
     return f"{source} {file}" + ("" if file.is_absolute() else f" in {Path.cwd()}")
 
 
 def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten nested tables into Kafka's names: in TOML `group.max.size = 3` is a table in a table."""
+    """Flatten nested tables to Kafka's names: in TOML `group.max.size = 3` is a table in a table."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         inner = _dotted(value) if isinstance(value, dict) else {"": value}

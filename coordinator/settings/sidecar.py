@@ -1,7 +1,7 @@
-"""The settings of the sidecar: the cluster upstream, the listeners, the groups it may own.
+"""The settings of the sidecar: the upstream cluster, the listeners, the groups that it may own.
 
-What belongs here: the fields of `Settings` that have a meaning only with `--upstream`, the contradictions among them,
-and the values made of them. Everything is checked when the settings are loaded, files included.
+These are the fields of `Settings` that have a meaning only with `--upstream`, checks for contradictions among them, and
+the objects built from them. Everything is checked when the settings are loaded, including files.
 """
 
 import ssl
@@ -25,17 +25,17 @@ from muster.events.kafka.addresses import PORT_MAX
 EDGE: Final = "edge"
 """The role of a process that owns nothing."""
 OWNER: Final = "owner"
-"""The role of a process to which no clients are connected."""
+"""The role of a process without clients of its own."""
 
 NODE_IDS_BY_CHANCE: Final = 1_000_000_000
-"""An edge that is given no node id takes one of so many, the highest ones."""
+"""An edge without a node id chooses one of the highest node ids at random; this is how many there are."""
 
 EVENT_TOPIC = "__muster_events"
-"""The event topic of a sidecar in the cluster upstream, unless `--log` names another log."""
+"""The event topic of a sidecar in the upstream cluster, unless `--log` names another log."""
 
 
 def split_list(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
-    """Split a list at its commas, as the environment has it."""
+    """Split a comma-separated list, as environment variables have it."""
     return [text.strip() for text in value.split(",") if text.strip()] if isinstance(value, str) else value
 
 
@@ -61,7 +61,7 @@ def _read_map(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
 
 
 Properties = Annotated[dict[str, str], NoDecode]
-"""Kafka's client properties. They hold secrets, so they are in no `repr` and in no message."""
+"""Kafka's client properties. They contain secrets, so they are in no `repr` and in no message."""
 
 
 class SidecarSettings(BaseSettings):
@@ -178,19 +178,19 @@ class SidecarSettings(BaseSettings):
     _sources: Sources = PrivateAttr(default=Sources())
 
     def came_from(self, sources: Sources) -> None:
-        """Have errors name the flag, variable or key that was given; without it they name flags."""
+        """Set the sources, so that errors name the flag, variable or key that was given; without them, the flag."""
         self._sources = sources
 
     def name_of(self, field: str, prop: str = "") -> str:
-        """The name that errors print for a field; see `Sources`."""
+        """Return the name that errors print for a field; see `Sources`."""
         return self._sources.name_of(field, prop)
 
     def given_by(self, field: str, prop: str = "") -> str | None:
-        """The name of what gave a field; None: it has its default. See `Sources`."""
+        """Return the name of the source that set a field; None for a default. See `Sources`."""
         return self._sources.given_by(field, prop)
 
     def upstream_security(self) -> UpstreamSecurity:
-        """The security of connections to the cluster upstream. Raises BadSecurity."""
+        """Return the security of connections to the upstream cluster. Raises BadSecurity."""
         certificate, key = self._file("single_identity_certificate"), self._file("single_identity_key")
         return UpstreamSecurity.of(
             self.upstream_config,
@@ -200,7 +200,7 @@ class SidecarSettings(BaseSettings):
         )
 
     def client_tls(self) -> ssl.SSLContext | None:
-        """Make the TLS context of the listeners; None: they are plaintext. Raises BadTls."""
+        """Return the TLS context of the listeners; None for plaintext. Raises BadTls."""
         from muster.coordinator.settings.sidecar_tls import client_context  # noqa: PLC0415 -- `--help` needs no logs
 
         certificate, key = self._file("tls_certificate"), self._file("tls_key")
@@ -209,7 +209,7 @@ class SidecarSettings(BaseSettings):
         return client_context(certificate, key, self._file("tls_client_ca"))
 
     def peer_tls(self) -> PeerTls | None:
-        """The TLS of connections between sidecars; None: plaintext, on this host alone. Raises BadTls."""
+        """Return the TLS contexts for links between sidecars; None: plaintext, on this host only. Raises BadTls."""
         files = [self._file(name) for name in ("peer_tls_certificate", "peer_tls_key", "peer_tls_ca")]
         certificate, key, authorities = files
         if certificate is None or key is None or authorities is None:
@@ -217,7 +217,7 @@ class SidecarSettings(BaseSettings):
         return PeerTls.of(certificate, key, authorities)
 
     def peer_secret(self) -> bytes:
-        """Read the secret of the sidecars. Raises OSError, and BadPeerSecret for a short one."""
+        """Read the sidecars' shared secret. Raises OSError, and BadPeerSecret if it is too short."""
         assert self.peer_secret_file is not None
         return peer_secret(self.name_of("peer_secret_file"), self.peer_secret_file)
 
@@ -226,11 +226,11 @@ class SidecarSettings(BaseSettings):
         return None if path is None else (self.name_of(field), path)
 
     def may_own(self, group_id: str) -> bool:
-        """Whether a pattern of `--groups` matches the whole group id, case-sensitively."""
+        """Return whether a pattern of `--groups` matches the whole group id, case-sensitively."""
         return any(fnmatchcase(group_id, pattern) for pattern in self.groups)
 
     def broker_ports(self, listen: Address, metrics: Address | None) -> BrokerPorts:
-        """Make the rule for the ports of the brokers' listeners. `listen`: with the bound port, if it was 0."""
+        """Return the rule for the ports of the brokers' listeners. `listen`: with the bound port, if it was 0."""
         taken = {listen.port: self.name_of("listen")}
         if metrics is not None and Address(f"{listen.host}:{metrics.port}").shares_port_with(metrics):
             taken[metrics.port] = self.name_of("metrics")
@@ -248,11 +248,11 @@ NOT_WITH_UPSTREAM: Mapping[str, str] = {
     "topic": "topics are the cluster's",
     "cluster_id": "clients see the cluster's",
 }
-"""The settings of standalone mode, and why a sidecar has no use for them."""
+"""The settings of standalone mode, and why a sidecar does not use them."""
 
 
 def refusals(settings: SidecarSettings, given: Set[str], listen: Address, metrics: Address | None) -> Iterator[str]:
-    """Yield an error line for each contradiction. `given`: the fields that some source has named."""
+    """Yield an error line for each contradiction. `given`: the fields that some source has set."""
     name_of = settings.name_of
     if settings.upstream is None:
         idle = [name_of(name) for name in SidecarSettings.model_fields if name in given]
@@ -279,7 +279,7 @@ def _tls_refusals(settings: SidecarSettings) -> Iterator[str]:
 
 
 def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
-    """Refuse one certificate upstream for all clients, whose TLS ends here, unless `--single-identity` asks for it."""
+    """Refuse one upstream certificate for all clients, whose own TLS ends here, without `--single-identity`."""
     name_of = settings.name_of
     upstream = settings.upstream_security().kafka_security()
     files = settings.single_identity_certificate, settings.single_identity_key

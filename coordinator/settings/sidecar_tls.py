@@ -1,8 +1,8 @@
-"""TLS towards clients: the files of `--tls-certificate` and the options beside it, as the context of the listeners.
+"""TLS towards clients: builds the listeners' context from `--tls-certificate` and related options.
 
-What belongs here: checks of the server's certificate. Files that cannot be read, do not belong together, have expired
-or are not valid yet: one line each, before anything is bound. Whether clients would accept the certificate is tried
-with OpenSSL itself, in a handshake in memory with a client that trusts it: only its dates and purpose can fail.
+Files that cannot be read, do not belong together, have expired or are not yet valid give a one-line error each, before
+anything is bound. To check whether clients would accept the certificate, OpenSSL itself performs a handshake in memory
+with a client that trusts it, so only the certificate's dates and purpose can fail.
 """
 
 import ssl
@@ -11,11 +11,11 @@ from muster.events.kafka.tls_files import BadTlsFile, FilesContext, NamedFile, p
 
 
 class BadTls(Exception):
-    """The TLS files cannot be used; the message names the option, the file and what is wrong."""
+    """The TLS files are unusable; the message names the option, the file and the problem."""
 
 
 def client_context(certificate: NamedFile, key: NamedFile, client_ca: NamedFile | None) -> ssl.SSLContext:
-    """Make a context for TLS 1.2 or newer; `client_ca`: clients need a certificate signed by it. Raises BadTls."""
+    """Return a context for TLS 1.2 or newer. `client_ca`: clients need a certificate signed by it. Raises BadTls."""
     try:
         context = _serving(certificate, key)
         _show_in_memory(context, certificate)

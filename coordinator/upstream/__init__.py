@@ -1,1 +1,1 @@
-"""Muster's own connections to the upstream cluster, and the shadows that keep its groups there."""
+"""Muster's own connections to the upstream cluster, and the shadows by which it fences its groups there."""

@@ -1,4 +1,4 @@
-"""An outage of the upstream cluster: no broker answers. What /readyz and the log say about it."""
+"""Outages of the upstream cluster, in which no broker answers: the message of /readyz, and log lines."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +15,7 @@ NOBODY_ANSWERS: Final = f"no broker of {UPSTREAM} answers: "
 
 
 class ClusterOutage:
-    """`asked_at`: the bootstrap addresses. `cluster`: what it is called."""
+    """Tracks outages of a cluster. `asked_at`: the bootstrap addresses. `cluster`: its name in log lines."""
 
     def __init__(self, asked_at: str, monotonic_ms: Callable[[], int], cluster: str = UPSTREAM) -> None:
         self._asked_at = asked_at
@@ -27,7 +27,7 @@ class ClusterOutage:
 
     @property
     def reason(self) -> str | None:
-        """The message of /readyz; None while a broker answers. May be called from another thread."""
+        """The message of /readyz; None while a broker answers. Thread-safe."""
         error = self._error
         if not error:
             return None
@@ -35,11 +35,11 @@ class ClusterOutage:
         return f"--upstream {self._asked_at}: {silent}, trying again: {error}"
 
     def asks(self) -> None:
-        """A question to the brokers begins."""
+        """Note that a request to the brokers begins."""
         self._asked_ms = self._monotonic_ms()
 
     def failed(self, error: Exception) -> None:
-        """Note that no broker has answered since the question; a shortage of ports or files here is no outage."""
+        """Note that no broker answered the request; a shortage of ports or files on our side is no outage."""
         if isinstance(error, OwnShortage):
             return
         if not self._error:
@@ -49,7 +49,7 @@ class ClusterOutage:
             log.warning(self._is_silent, seconds=self._silent_s, error=self._error)
 
     def answered(self) -> None:
-        """A broker has answered."""
+        """Note that a broker answered."""
         self._error = ""
         if self._throttle.end(self._asked_at) is not None:
             log.info(self._answers_again, seconds=self._silent_s)

@@ -1,6 +1,6 @@
-"""Cache of each group's coordinator upstream, and of when that broker was last seen to be away.
+"""Cache of each group's coordinator upstream, and of the last time that this broker was unreachable.
 
-What belongs here: what was learned from answers and failures. What it must not know: how brokers are asked.
+Learns from responses and failures; upstream_link.py sends the requests.
 """
 
 from collections import defaultdict
@@ -17,30 +17,30 @@ from muster.events.ids import is_remembered
 from muster.events.kafka.errors import OwnShortage, TryAgain
 
 GROUPS_KEPT: Final = 100_000
-"""Bounded, since clients may name any number of groups, as is the length of the ids that are kept."""
+"""Limited, since clients may name any number of groups. The length of cached ids is limited, too."""
 
 
 class Heard(msgspec.Struct):
-    """Up to when a broker is known to have heard clients: when the latest request that it has answered was sent.
+    """The time until which a broker is known to have read requests: the send time of the latest one that it answered.
 
-    In monotonic ms; 0: it has answered none. Bytes alone prove nothing: the kernel of a machine whose broker hangs goes
-    on sending what the broker had answered before, for as long as somebody reads it.
+    In monotonic ms; 0: it has answered none. The arrival of bytes alone proves nothing: when a broker hangs, the kernel
+    of its machine keeps sending what the broker wrote before, as long as the other side reads.
     """
 
     until_ms: int = 0
 
     def answered(self, sent_ms: int) -> None:
-        """Note the beginning of an answer to a request that was sent at that time, or later."""
-        if sent_ms > self.until_ms:  # noqa: PLR1730 -- every answer comes by, and a call takes longer
+        """Note that a response began to a request that was sent at that time, or later."""
+        if sent_ms > self.until_ms:  # noqa: PLR1730 -- called for every response, and a call of max() takes longer
             self.until_ms = sent_ms
 
 
 HeardFrom = defaultdict[int | None, Heard]
-"""Keyed by node id; None: from any broker."""
+"""Keyed by node id; None: any broker."""
 
 
 class GroupCoordinators:
-    """Which upstream broker coordinates each group, and when that broker last failed to answer."""
+    """The upstream coordinator of each group, and when that broker last failed to answer."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -62,14 +62,14 @@ class GroupCoordinators:
         self._nodes.pop(group_id, None)
 
     def failed(self, group_id: str, error: TryAgain) -> None:
-        """Note that the group's coordinator could not be asked, unless Muster itself had run out of something."""
+        """Note that the group's coordinator was unreachable, unless Muster itself was short of ports or files."""
         if not isinstance(error, OwnShortage):
             node_id = self._nodes.get(group_id)
             self._was_away(group_id, 0 if node_id is None else self.heard[node_id].until_ms)
         self.forget(group_id)
 
     def moved(self, group_id: str, error: ErrorCode) -> None:
-        """Note that the broker is not the group's coordinator, or is loading the group; since when is not known."""
+        """Note that the broker is not the group's coordinator, or is loading the group; since when is unknown."""
         if error is not ErrorCode.not_coordinator:
             self._was_away(group_id, 0)
         self.forget(group_id)
@@ -84,13 +84,13 @@ class GroupCoordinators:
         self._broker_away[node_id] = self._now_away(before, self.heard[node_id].until_ms)
 
     def _now_away(self, before: Unheard | None, heard_until_ms: int) -> Unheard:
-        """Return the time away: until now, since it was last heard; longer if it has been away without a break."""
+        """Return the outage until now: since the broker was last heard, or since an earlier start without a break."""
         goes_on = before is not None and heard_until_ms <= before.until_ms
         since_ms = before.since_ms if before is not None and goes_on else heard_until_ms
         return Unheard(since_ms, self._monotonic_ms())
 
     def last_away(self, group_id: str) -> Unheard | None:
-        """When the group's coordinator was last seen to be away; None: never."""
+        """Return when the group's coordinator was last unreachable; None: never."""
         node_id = self._nodes.get(group_id)
         of_broker = None if node_id is None else self._broker_away.get(node_id)
         seen = [each for each in (of_broker, self._away.get(group_id)) if each is not None]

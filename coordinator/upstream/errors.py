@@ -1,7 +1,6 @@
-"""Errors of the link to the upstream cluster that a retry does not mend, and their texts.
+"""Errors of the link to the upstream cluster that a retry does not fix, with texts that say what to do.
 
-What belongs here: what a connection that could not be opened means, in words with the way out. What it must not know:
-when it is tried again.
+Explains why a connection could not be opened; the callers decide about retries.
 """
 
 import ssl
@@ -16,9 +15,9 @@ from muster.events.kafka.security import KafkaSecurity
 
 
 class UpstreamRefused(LinkRefused):
-    """A retry cannot succeed: credentials, ACLs, a broker that is too old.
+    """A retry cannot succeed: wrong credentials, missing ACLs, a broker that is too old.
 
-    `error` is Kafka's error code, if an answer had one.
+    `error` is Kafka's error code, if a response had one.
     """
 
     def __init__(self, message: str, error: ErrorCode | None = None) -> None:
@@ -27,11 +26,11 @@ class UpstreamRefused(LinkRefused):
 
 
 class BrokerNotTrusted(UpstreamRefused):
-    """Muster's settings do not trust the broker's certificate, so relayed connections do not either."""
+    """Muster does not trust the broker's certificate, so relayed connections cannot either."""
 
 
 def connection_error(address: BrokerAddress, error: Exception, security: KafkaSecurity) -> LinkError:
-    """Turn what kept a connection from being opened into one of the link's errors."""
+    """Return the link's error for the reason why a connection could not be opened."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"{error.verify_message}{where_trust_is_set(error)}"
         return BrokerNotTrusted(f"the certificate of the broker at {address}: {why}")
@@ -43,7 +42,7 @@ def connection_error(address: BrokerAddress, error: Exception, security: KafkaSe
     if isinstance(error, IllegalSaslStateError):
         return UpstreamRefused(f"the broker at {address} does not use SASL at this listener: see security.protocol")
     if isinstance(error, UnicodeError):
-        return UpstreamRefused(f"{address}: {describe_failure(error)}")  # no name of a host
+        return UpstreamRefused(f"{address}: {describe_failure(error)}")  # not a valid host name
     if is_refusal(error):
         words = refusal(error, user=security.sasl_plain_username, presents_certificate=True)
         return UpstreamRefused(f"the broker at {address} does not let us in: {words}")

@@ -1,13 +1,13 @@
-"""Asks upstream whether a group is vacant: whether nobody is in it there but our own shadow.
+"""Asks upstream whether a group is vacant, i.e. whether it has no members except perhaps our own shadow.
 
-The shadow of another service counts as any member does. So does the shadow of an earlier version, whose shadows all had
-one name, as it may be another service's; it is ours only where our own log says so, which the shadow's driver knows.
+The shadow of another service counts like any other member. So does the shadow of an older version: all of its shadows
+had the same name, so it may be another service's. It is ours only if our own log says so, which the shadow's driver
+knows.
 
-What belongs here: the requests to upstream's coordinator, and the reading of their answers. What it must not know: what
-becomes of the group then. A member that joins between the probe and the shadow's join makes that join fail (23).
+A member that joins between the probe and the shadow's join makes that join fail (23, INCONSISTENT_GROUP_PROTOCOL).
 
-How it works: DescribeGroups v5 describes classic groups, with the operations that we may do (v6 hides these for a group
-that does not exist). It calls groups of the newer types Dead, so these are described by their own requests.
+DescribeGroups v5 describes classic groups, with the operations that we are allowed (v6 omits these for a group that
+does not exist). It returns groups of the newer types as Dead, so these are described with their own requests.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ LANE: Final = "probe"
 
 
 class KeptUpstream(msgspec.Struct, frozen=True):
-    """The group stays with upstream. `reason` is for people."""
+    """The group stays upstream's. `reason` is a text for log lines and commands."""
 
     reason: str
 
@@ -50,13 +50,13 @@ class NotPermitted(KeptUpstream, frozen=True):
 
 
 class ForeignShadow(KeptUpstream, frozen=True):
-    """The group has the shadow of a Muster with another event log, or of an earlier version (`is_unnamed`)."""
+    """The group has the shadow of a Muster with another event log, or of an older version (`is_unnamed`)."""
 
     is_unnamed: bool
 
 
 class Vacant(msgspec.Struct, frozen=True):
-    """The group upstream has no client in it. `has_shadow`: a former process of ours has left its shadow there."""
+    """The group has no clients upstream. `has_shadow`: a former process of ours left its shadow there."""
 
     has_shadow: bool
 
@@ -74,7 +74,7 @@ class _NewerType(msgspec.Struct, frozen=True):
     request: type[Any]
     response: type[Any]
     is_taken_when_empty: bool
-    """Whether a classic member may join such a group when it has no members."""
+    """A classic member may join such a group when it has no members."""
 
 
 _NEWER_TYPES: Final = (
@@ -85,7 +85,7 @@ _NEWER_TYPES: Final = (
 
 
 async def probe_group(link: UpstreamLink, group_id: str, name: ShadowName) -> Vacant | KeptUpstream:
-    """Describe the group upstream; `name` is that of our shadows. Raises LinkError."""
+    """Describe the group upstream; `name` is our shadows' name. Raises LinkError."""
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     try:
         answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_first_error, lane=LANE)
@@ -100,7 +100,7 @@ async def probe_group(link: UpstreamLink, group_id: str, name: ShadowName) -> Va
 
 
 async def groups_with_shadow(link: UpstreamLink) -> list[GroupId]:
-    """List the groups upstream that have a shadow of ours, or of another service. Raises LinkError."""
+    """List the groups upstream that have a shadow, ours or another service's. Raises LinkError."""
     request = ListGroupsRequest(states_filter=())
     asked = (link.ask(node_id, request, ListGroupsResponse, lane=LANE) for node_id in link.brokers())
     answers = await asyncio.gather(*asked)
@@ -112,7 +112,7 @@ async def groups_with_shadow(link: UpstreamLink) -> list[GroupId]:
 
 
 def verdict_of(described: DescribedGroup, name: ShadowName, asked_at: str) -> Vacant | KeptUpstream:
-    """Read a DescribeGroups answer; a group that does not exist is vacant. `asked_at`: addresses of brokers."""
+    """Evaluate a DescribeGroups response; a group that does not exist is vacant. `asked_at`: addresses of brokers."""
     if described.error_code is not ErrorCode.none:
         return _refused(described.error_code)
     if described.authorized_operations >= 0 and not described.authorized_operations & READ:
@@ -127,7 +127,7 @@ def verdict_of(described: DescribedGroup, name: ShadowName, asked_at: str) -> Va
 
 
 def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
-    """Whether the shadow of this name is the group's only member."""
+    """Return whether the shadow with this name is the group's only member."""
     if described.protocol_type != PROTOCOL_TYPE or len(described.members) != 1:
         return False
     (member,) = described.members
@@ -135,7 +135,7 @@ def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio
         return True
     if hasattr(member, "group_instance_id"):
         return bool(member.group_instance_id == name.group_instance_id)
-    return described.protocol_data in {"", name.protocol_name}  # below v4; there is none while a group rebalances
+    return described.protocol_data in {"", name.protocol_name}  # below v4; empty while a group rebalances
 
 
 def _refused(error: ErrorCode) -> KeptUpstream:
@@ -172,7 +172,7 @@ async def _described(link: UpstreamLink, group_id: str, newer: _NewerType) -> Ke
     answer = await link.ask_coordinator(group_id, request, newer.response, error_of=_first_error, lane=LANE)
     described = answer.groups[0]
     if described.error_code is not ErrorCode.none:
-        return None  # no group of this type, or a type that this cluster does not have
+        return None  # no group of this type, or a type that this cluster does not support
     if described.members:
         return KeptUpstream(_inhabited(newer.name, described.members))
     return None if newer.is_taken_when_empty else KeptUpstream(f"upstream it is a group of type {newer.name}")

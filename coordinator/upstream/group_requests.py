@@ -1,7 +1,4 @@
-"""The requests of a member of a consumer group upstream, as Muster is one, and the errors of their answers.
-
-What belongs here: the fields. What it must not know: when a request is due, and what its answer changes.
-"""
+"""The requests that Muster sends as a member of a consumer group upstream, and where their responses have the error."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -22,7 +19,7 @@ from kio.static.primitive import i32, i32Timedelta
 
 
 class AsMember(msgspec.Struct, frozen=True, kw_only=True):
-    """The group, and who is in it, with the one protocol that it knows; a dynamic member has no instance id."""
+    """The group, and the member in it, with its only protocol; a dynamic member has no instance id."""
 
     group_id: str
     group_instance_id: str | None
@@ -31,7 +28,7 @@ class AsMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupRequest(msgspec.Struct, frozen=True):
-    """A request, its response class, and how to read that response's error."""
+    """A request, its response class, and a function that returns that response's error."""
 
     request: Any
     response: type[Any]
@@ -39,7 +36,7 @@ class GroupRequest(msgspec.Struct, frozen=True):
 
 
 def join(who: AsMember, member_id: str, *, metadata: bytes, session_timeout_ms: int, reason: str) -> GroupRequest:
-    """JoinGroup v9. The session timeout is the rebalance timeout too: no member may be faster."""
+    """Build JoinGroup v9. The session timeout is also the rebalance timeout: no member needs to be faster."""
     timeout = i32Timedelta.parse(timedelta(milliseconds=session_timeout_ms))
     request = JoinGroupRequest(
         group_id=GroupId(who.group_id),
@@ -55,7 +52,7 @@ def join(who: AsMember, member_id: str, *, metadata: bytes, session_timeout_ms: 
 
 
 def sync(who: AsMember, member_id: str, generation_id: int, assignments: Mapping[str, bytes]) -> GroupRequest:
-    """SyncGroup v5; `assignments` by member id, from the leader."""
+    """Build SyncGroup v5; `assignments` by member id, from the leader."""
     request = SyncGroupRequest(
         group_id=GroupId(who.group_id),
         generation_id=i32(generation_id),
@@ -69,7 +66,7 @@ def sync(who: AsMember, member_id: str, generation_id: int, assignments: Mapping
 
 
 def heartbeat(who: AsMember, member_id: str, generation_id: int) -> GroupRequest:
-    """Heartbeat v4."""
+    """Build Heartbeat v4."""
     request = HeartbeatRequest(
         group_id=GroupId(who.group_id),
         generation_id=i32(generation_id),
@@ -80,7 +77,7 @@ def heartbeat(who: AsMember, member_id: str, generation_id: int) -> GroupRequest
 
 
 def leave(who: AsMember, member_id: str, *, reason: str) -> GroupRequest:
-    """LeaveGroup v5; with an empty member id whoever has the instance id now."""
+    """Build LeaveGroup v5; with an empty member id it removes the current member with the instance id."""
     member = MemberIdentity(member_id=member_id, group_instance_id=who.group_instance_id, reason=reason)
     request = LeaveGroupRequest(group_id=GroupId(who.group_id), members=(member,))
     return GroupRequest(request, LeaveGroupResponse, _leave_error_of)

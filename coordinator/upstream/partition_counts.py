@@ -1,7 +1,7 @@
-"""The numbers of partitions of topics upstream, from the Metadata that the link asks for anyway.
+"""The partition counts of topics upstream, from the Metadata that the link requests anyway.
 
-Each of its requests names TOPICS_AT_ONCE of the topics at most, the next ones in turn, so that the cluster gets no
-request more than without this. A topic that Muster's principal may not DESCRIBE, or that is not there, is not counted.
+Each of its requests names at most TOPICS_AT_ONCE of the topics, in rotation, so that the cluster gets no additional
+requests. A topic that does not exist, or that Muster's principal may not DESCRIBE, has no count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class UpstreamPartitionCounts:
         return self._counts.get(topic)
 
     def _asked(self) -> Sequence[str]:
-        """Return the topics of the next request."""
+        """Return the topics for the next request."""
         first = self._next if self._next < len(self._wanted) else 0
         self._next = first + TOPICS_AT_ONCE
         return self._wanted[first : self._next]

@@ -1,28 +1,27 @@
-"""Asks whether a group's members can reach Muster: their requests come through the group's coordinator upstream.
+"""Checks whether a group's members can reach Muster, before deadlines of the group are decided.
 
-What belongs here: asking that broker before deadlines of the group are decided. What it must not know: which deadlines
-there are, and what becomes of them.
+Each client connection has a broker connection behind it, on which the broker is asked what the client may do. While the
+group's coordinator upstream hangs, is down or is loading the group, no request of a live member arrives; in Kafka, the
+next coordinator would give every member a full session. So before a session expires, that broker is asked:
 
-Each client connection has a broker connection behind it, on which the client's rights are asked. While that broker
-hangs, is gone or is loading the group, no request of a live member arrives; Kafka's next coordinator would give every
-member a full session. So before a session expires the broker is asked:
+    it answers, and was reachable since the session began    the session expires
+    it answers, but was unreachable                          the session is extended (below)
+    it does not answer                                       it is asked again until it does, then as above
 
-    it answers, and was not away since the session began    the session expires
-    it answers, but was away                                the session is extended (below)
-    it does not answer                                      it is asked again until it does, then as above
+A broker also counts as answering if it answers other clients meanwhile, or if Muster itself has no ports or files left
+for the connection. A session is extended to its full time once. A member that has not been heard from since then gets
+only the time that was lost after that, counted from the broker's last response to any request; otherwise a dead member
+would stay for as long as the broker falters.
 
-A broker counts as answering, too, if it answers other clients meanwhile, or if Muster itself has run out of ports or
-files for the connection. A session is extended to its full time once. A member that has not been heard from since gets
-only the time that was lost after that, from when the broker last answered anything; or a dead member would stay for as
-long as the broker falters.
+A broker that closes a connection may be full, since all clients share our address (`max.connections.per.ip`), or about
+to stop. So a connection to each broker is kept open from the start, on which a full broker answers. If it is lost, new
+ones are tried until the question times out: by then, a broker that has stopped refuses them. If it closes each of them,
+its responses to others decide: a full broker answers other clients; a broker that is down behind a proxy, which accepts
+in its place, answers nobody and counts as unreachable. It is asked again after a second, and the group's new
+coordinator is looked up.
 
-A broker that hangs up may be full, since all clients share our address (`max.connections.per.ip`), or about to stop. So
-a connection to each broker is kept open from the start, on which a full one answers. If that is lost, others are tried
-for the time of the question: a broker that has stopped refuses them by then. If it hangs up on each of them, its
-answers to others decide: a full broker answers them; one behind a proxy that accepts in its place answers nobody, and
-is away. That one is asked anew after a second, and the group's new coordinator is looked up.
-
-Each broker is asked about many groups at a time, and one that is away once a second, however many its groups are.
+Each broker is asked about many groups at a time, and an unreachable one once a second, no matter how many groups it
+has.
 """
 
 import asyncio
@@ -50,11 +49,11 @@ from muster.events.kafka.failures import hung_up
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ANSWER_TIMEOUT_MS: Final = 2_000
-"""A broker that takes longer did not hear the members either. As far as our own loop turns (`_TurnedTime`)."""
+"""A slower broker has not read the members' requests either. Counts only time in which our loop ran (`_TurnedTime`)."""
 ASKED_ANEW_MS: Final = 500
-"""The pause after a hang-up, or a stall of ours, within the time of a question."""
+"""The pause after a closed connection, or a stall of ours, before the question is sent again."""
 KEPT_OPEN_MS: Final = 5_000
-"""How often each broker is asked about nothing, for its connection to be open when there is a question."""
+"""How often each broker gets a request about no groups, so that a connection is open when there is a question."""
 CONNECT_TIMEOUT_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
 GROUPS_AT_ONCE: Final = 200
@@ -66,17 +65,17 @@ _TICK_MS: Final = 100
 
 
 class _Answers(msgspec.Struct, frozen=True):
-    """The coordinator answers, so it hears the members; or we may not ask, or cannot, which says nothing of them."""
+    """The coordinator answers, so it reads members' requests; or we cannot ask, which says nothing about them."""
 
 
 class _Elsewhere(msgspec.Struct, frozen=True):
-    """The broker to ask instead; None: it has to be looked up."""
+    """The broker to ask instead; None: look it up."""
 
     node_id: int | None
 
 
 class _Away(msgspec.Struct, frozen=True):
-    """The broker is away, for this reason: no request of the members arrives."""
+    """The broker is unreachable, for this reason: no request of the members arrives."""
 
     reason: str
 
@@ -85,31 +84,31 @@ _Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Away]
 
 
 class _Waiting(msgspec.Struct):
-    """A group whose members' silence is to be explained."""
+    """A group whose members have fallen silent, and the callback that gets the explanation."""
 
     explain: Callable[[Unheard | None], None]
     away_since_ms: int = 0
-    """The earliest moment from which on no request of the members arrived."""
+    """The earliest time since which no request of the members can have arrived."""
     outage: "_Outage | None" = None
-    """The outage of its coordinator, if there is one."""
+    """The outage of its coordinator, if any."""
     has_moved: bool = False
 
 
 class _Outage(msgspec.Struct, eq=False):
-    """One broker is away, or nobody tells which one coordinates."""
+    """An outage of one broker, or (None) of all that could say which one coordinates."""
 
     node_id: int | None
     away: int = 0
-    """How many groups wait for this broker."""
+    """The number of groups that wait for this broker."""
     back: int = 0
-    """How many groups' members can be heard again."""
+    """The number of groups whose members are reachable again."""
 
 
 _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """Checks with upstream coordinators before members expire. `give_up` receives any bug of ours."""
+    """Checks upstream coordinators before members expire. `give_up` is called on a bug of ours."""
 
     def __init__(
         self,
@@ -126,16 +125,16 @@ class Reachability:
         self._waiting: _Groups = {}
         self._outages: dict[int | None, _Outage] = {}
         self._by_broker: dict[int | None, _Groups] = {}
-        """The same, by the node id of the broker that is asked; None: it is being looked up."""
+        """The same groups, by the node id of the broker to ask; None: it is being looked up."""
 
     async def close(self) -> None:
-        """Ask no more; those who wait are not called back."""
+        """Stop asking; pending callbacks are not called."""
         await self._tasks.close()
 
     def ask_about_silence(self, group_id: GroupId, explain: Callable[[Unheard | None], None]) -> None:
-        """Tell, when the group's coordinator answers, when members could not be heard the last time; None: never.
+        """Call `explain` once the group's coordinator answers, with the last time that members were unheard, or None.
 
-        Of two who ask the later is told.
+        A second call for the same group replaces the callback.
         """
         waiting = self._waiting.get(group_id)
         if waiting is not None:
@@ -152,7 +151,7 @@ class Reachability:
         groups[group_id] = waiting
 
     def keep_open(self) -> None:
-        """Keep a connection for questions open to each broker, before clients have taken all that it gives us."""
+        """Keep a connection for questions open to each broker, before clients use up all that it allows us."""
         self._tasks.start(self._keep_open(), "reachable-kept-open")
 
     async def _keep_open(self) -> None:
@@ -161,11 +160,11 @@ class Reachability:
             await asyncio.sleep(KEPT_OPEN_MS / 1000)
 
     async def _touch(self, node_id: int) -> None:
-        with contextlib.suppress(LinkError, TimeoutError):  # a question will find out
+        with contextlib.suppress(LinkError, TimeoutError):  # the next question will fail, too
             await self._describe(node_id, [])
 
     async def _watch(self, node_id: int | None, groups: _Groups) -> None:
-        """Ask one broker, or look up coordinators, until no group waits for that."""
+        """Ask one broker, or look up coordinators, until no group waits for it."""
         while groups:
             asked = list(islice(groups, GROUPS_AT_ONCE))
             verdicts = await (self._find(asked) if node_id is None else self._ask_broker(node_id, asked, groups))
@@ -200,7 +199,7 @@ class Reachability:
         waiting.explain(Unheard(waiting.away_since_ms, self._monotonic_ms()))
 
     def _found_away(self, node_id: int | None, waiting: _Waiting, since_ms: int = 0) -> None:
-        """`since_ms`: when the broker was last heard; 0: nobody knows."""
+        """Note that a group's broker is unreachable. `since_ms`: when it was last heard; 0: unknown."""
         before = waiting.outage
         if before is not None and before.node_id == node_id:
             return
@@ -209,7 +208,7 @@ class Reachability:
         waiting.outage = self._outages.setdefault(node_id, _Outage(node_id))
         waiting.outage.away += 1
         if before is not None:
-            self._end_wait(before)  # its groups wait for another one
+            self._end_wait(before)  # its groups now wait for another broker
 
     def _end_wait(self, outage: _Outage) -> None:
         outage.away -= 1
@@ -236,7 +235,7 @@ class Reachability:
         }
 
     async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
-        """Return for each group whether this broker answers; if it is away, its successor is looked up."""
+        """Return for each group whether this broker answers; if it is unreachable, look up its successor."""
         heard, began_ms, passed = self._heard[node_id], self._monotonic_ms(), _TurnedTime()
         try:
             while True:
@@ -254,7 +253,7 @@ class Reachability:
         verdict = _verdict(failed) if isinstance(failed, LinkError) else silent
         if isinstance(verdict, _Answers) or heard.until_ms > began_ms:
             return dict.fromkeys(asked, _Answers())
-        for waiting in groups.values():  # a broker that does not answer for some groups does not for the others
+        for waiting in groups.values():  # if it does not answer for some groups, it does not for the others
             self._found_away(node_id, waiting, heard.until_ms)
         for group_id in asked:
             self._link.forget_coordinator(group_id)
@@ -268,7 +267,7 @@ class Reachability:
         """Describe the groups at this broker. Raises LinkError, TimeoutError."""
         request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, asked)), include_authorized_operations=False)
         async with asyncio.timeout((CONNECT_TIMEOUT_MS + ANSWER_TIMEOUT_MS) / 1000):
-            answer = await self._link.ask(  # its own limit closes a connection that has fallen silent
+            answer = await self._link.ask(  # its own timeout closes a connection that has gone silent
                 node_id, request, DescribeGroupsResponse, lane=_LANE, timeout_ms=ANSWER_TIMEOUT_MS
             )
         errors = {str(each.group_id): each.error_code for each in answer.groups}
@@ -280,7 +279,7 @@ class Reachability:
         if error is ErrorCode.not_coordinator:
             self._link.forget_coordinator(group_id)
             waiting = self._waiting[group_id]
-            waiting.has_moved = not waiting.has_moved  # each time that it is looked up it is asked once
+            waiting.has_moved = not waiting.has_moved  # ask once after each lookup
             return _Elsewhere(None) if waiting.has_moved else _Away(HAS_MOVED)
         if error in COORDINATOR_MOVED:
             return _Away(f"broker {node_id} says {error.name.upper()}")
@@ -288,7 +287,7 @@ class Reachability:
 
 
 class _TurnedTime:
-    """The time of a question as far as our loop has turned, since it began: of a stall of ours two ticks count."""
+    """The time of a question in which our event loop ran; a stall of ours counts as two ticks."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -296,7 +295,7 @@ class _TurnedTime:
         self._tick()
 
     def is_over(self) -> bool:
-        """Whether a broker had the whole time to answer, but for a tick."""
+        """Return whether the broker has had the whole time to answer, give or take a tick."""
         self._count()
         return self._left_s <= _TICK_MS / 1000
 
@@ -322,6 +321,6 @@ def _hung_up(error: LinkError | TimeoutError) -> bool:
 
 
 def _verdict(error: LinkError) -> _Answers | _Away:
-    """Clients are relayed by the same trust in certificates, but with rights of their own."""
+    """Classify an error. Relayed clients depend on the same trust in certificates, but have ACLs of their own."""
     may_not_ask = isinstance(error, UpstreamRefused) and not isinstance(error, BrokerNotTrusted)
     return _Answers() if may_not_ask or isinstance(error, OwnShortage) else _Away(str(error))

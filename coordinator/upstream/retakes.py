@@ -1,9 +1,8 @@
-"""The order in which the shadows of a former process join again: some dozens at a time, of what may be thousands.
+"""The order in which a former process's shadows rejoin: a few dozen at a time, since there may be thousands.
 
-What belongs here: who comes next, and when nobody does. What it must not know: requests.
-
-A group for whose shadow a commit waits comes before all others. While partitions are being taken over, nobody comes:
-heartbeats and joins need no shadow, and the groups of the last partition would wait for the shadows of the first one.
+A group with a commit that waits for its shadow goes before all others. While partitions are being taken over, no shadow
+rejoins: heartbeats and joins need no shadow, and the groups of the last partition would wait for the shadows of the
+first one.
 """
 
 import asyncio
@@ -12,9 +11,9 @@ from collections.abc import AsyncIterator, Hashable, Iterator
 from typing import Final
 
 RETAKES_MAX: Final = 64
-"""Limit of parked joins after a restart, so that a new group does not wait for thousands of them."""
+"""Limit of concurrent joins after a restart, so that a new group does not wait for thousands of them."""
 HELD_S: Final = 1.0
-"""The longest pause for partitions that are being taken over: one of them may be waiting for a broker."""
+"""The longest pause for a takeover of partitions, since one of them may be waiting for a broker."""
 
 
 class Retakes:
@@ -28,7 +27,7 @@ class Retakes:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Let nobody join during the block, or its first second."""
+        """Let no shadow rejoin during the block, for HELD_S at most."""
         self._is_held = True
         over = asyncio.get_running_loop().call_later(HELD_S, self._go_on)
         try:
@@ -39,7 +38,7 @@ class Retakes:
 
     @contextlib.asynccontextmanager
     async def turn(self, shadow: Hashable, *, is_urgent: bool) -> AsyncIterator[None]:
-        """Wait until the shadow may join, which it does within the block."""
+        """Wait until the shadow may rejoin, which it does within the block."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._urgent if is_urgent else self._others
         waiting[shadow] = mine
@@ -48,12 +47,12 @@ class Retakes:
             await mine
             yield
         finally:
-            if self._urgent.pop(shadow, None) is None and self._others.pop(shadow, None) is None:  # it had its turn
+            if self._urgent.pop(shadow, None) is None and self._others.pop(shadow, None) is None:  # it was called
                 self._left += 1
                 self._call_next()
 
     def hurry(self, shadow: Hashable) -> None:
-        """Let the shadow come before others, if it waits for its turn."""
+        """Move the shadow ahead of others, if it is waiting."""
         waiting = self._others.pop(shadow, None)
         if waiting is not None:
             self._urgent[shadow] = waiting
@@ -66,5 +65,5 @@ class Retakes:
         while self._left and not self._is_held and (waiting := self._urgent or self._others):
             called = waiting.pop(next(iter(waiting)))
             self._left -= 1
-            if not called.done():  # it may have been cancelled at this moment, and gives its turn back itself
+            if not called.done():  # if it was just cancelled, it gives its turn back itself
                 called.set_result(None)

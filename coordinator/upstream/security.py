@@ -1,12 +1,11 @@
-"""TLS and SASL settings of the upstream cluster: for Muster's own connections, and for relayed ones.
+"""TLS and SASL settings of the upstream cluster, for Muster's own connections and for relayed ones.
 
-What belongs here: which of Kafka's client properties each of the two uses. What it must not know: how the properties
-are read and checked (`events/kafka/security.py`).
+Selects which of Kafka's client properties each of the two uses; `events/kafka/security.py` reads and checks them.
 
-How it works: our own connections authenticate as Muster. A relayed connection is encrypted as ours are, and the client
-authenticates through it as itself. With security.protocol=SSL, where the certificate is the principal, relayed
-connections present a certificate given for all clients, never Muster's own with its rights. With SASL_SSL they present
-Muster's.
+Our own connections authenticate as Muster. A relayed connection is encrypted in the same way, and the client
+authenticates through it as itself. With security.protocol=SSL, where the certificate determines the principal, relayed
+connections present a certificate that is configured for all clients, never Muster's own with its ACLs. With SASL_SSL
+they present Muster's.
 """
 
 import ssl
@@ -22,14 +21,14 @@ _OURS_ALONE = ("ssl.certificate.location", "ssl.key.location", "ssl.key.password
 
 
 class ClientsCertificate(msgspec.Struct, frozen=True):
-    """The certificate, and its key, that relayed connections present for all clients."""
+    """The certificate and key that relayed connections present for all clients."""
 
     certificate: NamedFile
     key: NamedFile
 
 
 class UpstreamSecurity(msgspec.Struct, frozen=True):
-    """The security of both uses; plaintext without authentication by default."""
+    """The security of both kinds of connections; plaintext without authentication by default."""
 
     own: KafkaSecurity = NOT_SECURED
     relayed: KafkaSecurity = NOT_SECURED
@@ -59,11 +58,11 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
 
     @property
     def authenticates(self) -> bool:
-        """Whether connections authenticate with SASL: Muster's own, and each relayed client."""
+        """True if connections use SASL: Muster's own, and each relayed client's."""
         return self.own.security_protocol.startswith("SASL_")
 
     def relay_context(self) -> ssl.SSLContext | None:
-        """Return the TLS context of relayed connections; None where the broker is not reached through TLS."""
+        """Return the TLS context of relayed connections; None without TLS."""
         return self.relayed.ssl_context
 
 

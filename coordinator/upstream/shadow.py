@@ -1,28 +1,28 @@
-"""One shadow as a state machine: the request to send next, and what each answer changes.
+"""One shadow as a state machine: the request to send next, and what each response changes.
 
-A *shadow* is Muster's one static member in the group of the same name upstream. While it is there the broker fences for
-us: it refuses direct members, keeps the offsets, and takes commits only under the shadow's member id and generation.
-The shadow is *bumped* for a generation of ours: it joins again, so that upstream's generation grows.
+A *shadow* is Muster's one static member in the group of the same name upstream. While it is in the group, the broker
+fences for us: it refuses direct members, keeps the offsets, and accepts only commits with the shadow's member id and
+generation. To *bump* the shadow for a generation of ours is to let it join again, so that upstream's generation grows.
 
     state     wanted                    next request
     OUT       a generation              Join without a member id
-    UNSURE    a generation              the same: by its instance id it replaces whatever is there under it (KIP-345)
-    JOINED    a generation              Sync; until then the broker answers commits with 27
-    IN        another generation        Join with the member id: as leader, so upstream's generation grows
-    IN        that generation           nothing, but a Heartbeat when it is due
-    OUT       nothing, or withdrawn     nothing
-    others    nothing, or withdrawn     Leave; UNSURE and not knowing its member id it leaves by its instance id
+    UNSURE    a generation              the same: it replaces any member with its instance id (KIP-345)
+    JOINED    a generation              Sync; until then the broker answers commits with 27 (REBALANCE_IN_PROGRESS)
+    IN        another generation        Join with the member id: it is the leader, so upstream's generation grows
+    IN        that generation           none, or a Heartbeat when it is due
+    OUT       nothing, or withdrawn     none
+    others    nothing, or withdrawn     Leave; in UNSURE without a member id, by its instance id
 
-What belongs here: this table, what an answer changes, and which refusals are for good. What it must not know: how
-anything is sent, time, how often it was tried.
+Decides which refusals are final. Knows nothing of I/O, time or attempts.
 
-Rules.
-S1  An identity (upstream's member id and generation) is used for one generation of ours only.
-S2  It is used for a generation once the broker has begun the identity's generation, or has replaced its member id,
-    after the previous identity was used: so requests in flight under the previous one are refused (22, 82, 25).
-S3  While the shadow stays in the group the generations used grow strictly. A replaced member keeps its generation, so
-    if that was used before, the shadow joins once more.
-S4  An identity that was never used may be used for any generation: several bumps wanted at once cost one.
+Rules:
+S1  An identity (upstream's member id and generation) is used for only one generation of ours.
+S2  It is used for a generation only after the broker has begun the identity's generation, or replaced its member id,
+    later than the last use of the previous identity: so requests in flight with the previous one are refused
+    (22, 82, 25).
+S3  While the shadow stays in the group, the generations used grow strictly. A replaced member keeps its generation, so
+    if that one was used before, the shadow joins once more.
+S4  An identity that was never used may be used for any generation: several bumps requested at once need one join.
 """
 
 from enum import Enum
@@ -36,14 +36,14 @@ from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, h
 PROTOCOL_TYPE: Final = "muster"
 """Not `consumer`: a direct member of the newer protocol (KIP-848) would convert such a group."""
 UNKNOWN_GENERATION: Final = -1
-"""Wanted for a group whose generation is not known yet."""
+"""Wanted for a group whose generation is not yet known."""
 
 
 class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
-    """The group.instance.id and protocol name of all shadows of one service, that is of one event log.
+    """The group.instance.id and protocol name of all shadows of one service, i.e. of one event log.
 
-    A member joins only with a protocol that all members have, so the broker keeps the shadow of a second service out
-    (23), also when both come at once. By its instance id a shadow is known again after a restart.
+    A member can join only with a protocol that all members support, so the broker refuses the shadow of a second
+    service (23), even if both join at once. The instance id identifies a shadow after a restart.
     """
 
     group_instance_id: str
@@ -51,21 +51,21 @@ class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, log_identity: str) -> "ShadowName":
-        """The name of the service whose event log has this identity (`EventLog.identity`)."""
+        """Return the name for the service whose event log has this identity (`EventLog.identity`)."""
         return cls(group_instance_id=f"muster-{log_identity}", protocol_name=log_identity)
 
 
 NAME_NOT_KNOWN_YET: Final = ShadowName(group_instance_id="", protocol_name="")
-"""The name until the event log is open: any service's shadow may be ours. No shadow joins under it."""
+"""The name until the event log is open: any service's shadow may be ours. No shadow joins with it."""
 
 UNNAMED: Final = ShadowName(group_instance_id="muster", protocol_name="shadow")
-"""The name that earlier versions gave to the shadows of every service."""
+"""The name that older versions gave to the shadows of every service."""
 
 
 class CommitIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The shadow's member id, generation and instance id, under which commits of one generation are relayed.
+    """The shadow's member id, generation and instance id, with which commits of one generation are relayed.
 
-    Without the instance id the broker cannot answer a deposed owner with 82.
+    Without the instance id, the broker could not answer a deposed owner with 82 (FENCED_INSTANCE_ID).
     """
 
     member_id: str
@@ -74,7 +74,7 @@ class CommitIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShadowState(Enum):
-    """Whether the shadow is in its group, as far as the last answer tells."""
+    """Whether the shadow is in its group, according to the last response."""
 
     OUT = "out"
     UNSURE = "unsure"
@@ -83,7 +83,7 @@ class ShadowState(Enum):
 
 
 class Shadow(msgspec.Struct, frozen=True, kw_only=True):
-    """The immutable state of one shadow. `bumped_for`: the generation of ours for which `identity` may be used."""
+    """The immutable state of one shadow. `bumped_for`: our generation that `identity` may be used for."""
 
     wanted: int | None
     """A generation of ours, or UNKNOWN_GENERATION; None if the group needs no shadow."""
@@ -96,12 +96,12 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def should_be_in(self) -> bool:
-        """Whether the shadow is to be in its group now."""
+        """True if the shadow should be in its group now."""
         return self.wanted is not None and not self.is_withdrawn
 
     @property
     def member_id(self) -> str:
-        """The shadow's member id, empty while it is not known."""
+        """The shadow's member id; empty while unknown."""
         return self.identity.member_id if self.identity else ""
 
 
@@ -125,7 +125,7 @@ Action = Join | Sync | ShadowHeartbeat | Leave
 
 
 class ShadowRefused(msgspec.Struct, frozen=True):
-    """Upstream refuses the shadow for good: the group is not ours. `reason` is for people."""
+    """Upstream's refusal of the shadow is final: the group is not ours. `reason` is a text for log lines."""
 
     reason: str
 
@@ -152,7 +152,7 @@ def commit_identity(shadow: Shadow, generation_id: int) -> CommitIdentity | None
 
 
 def is_bumped(shadow: Shadow, generation_id: int) -> bool:
-    """Whether the shadow was bumped for this generation of ours, or a later one."""
+    """Return whether the shadow was bumped for this generation of ours, or a later one."""
     return shadow.should_be_in and shadow.bumped_for is not None and shadow.bumped_for >= generation_id
 
 
@@ -160,9 +160,9 @@ def is_bumped(shadow: Shadow, generation_id: int) -> bool:
 
 
 def want(shadow: Shadow, wanted: int | None) -> Shadow:
-    """Want the shadow for a generation of ours, or, with None, no longer. The latest call counts."""
+    """Want the shadow for a generation of ours, or with None not any more. The last call counts."""
     if wanted is None:
-        # A group created anew may begin with the same generation, and must not find the shadow bumped for it.
+        # A recreated group may begin with the same generation, and must not find the shadow bumped for it.
         return msgspec.structs.replace(shadow, wanted=None, bumped_for=None)
     if shadow.bumped_for == UNKNOWN_GENERATION:
         return _use(shadow, wanted)
@@ -170,12 +170,12 @@ def want(shadow: Shadow, wanted: int | None) -> Shadow:
 
 
 def require_bump(shadow: Shadow) -> Shadow:
-    """Require another bump within the same generation, so that commits of a replaced member are refused."""
+    """Require another bump within the same generation, so that a replaced member's commits are refused."""
     return msgspec.structs.replace(shadow, bumped_for=None)
 
 
 def withdraw(shadow: Shadow, *, is_withdrawn: bool) -> Shadow:
-    """Have the shadow leave although it is wanted, or let it come back."""
+    """Make the shadow leave although it is wanted, or let it return."""
     return msgspec.structs.replace(shadow, is_withdrawn=is_withdrawn, bumped_for=None)
 
 
@@ -183,12 +183,12 @@ def withdraw(shadow: Shadow, *, is_withdrawn: bool) -> Shadow:
 
 
 def on_joined(shadow: Shadow, identity: CommitIdentity) -> Shadow:
-    """The join was answered: the shadow leads a new generation upstream."""
+    """Apply a join's response: the shadow leads a new generation upstream."""
     return msgspec.structs.replace(shadow, state=ShadowState.JOINED, identity=identity, bumped_for=None)
 
 
 def on_synced(shadow: Shadow) -> Shadow:
-    """The sync was answered: the broker takes commits of this generation."""
+    """Apply a sync's response: the broker accepts commits of this generation."""
     inside = msgspec.structs.replace(shadow, state=ShadowState.IN)
     if inside.wanted is None or _was_used(inside):
         return inside
@@ -196,13 +196,13 @@ def on_synced(shadow: Shadow) -> Shadow:
 
 
 def on_left(shadow: Shadow) -> Shadow:
-    """The broker has no shadow of ours in this group."""
+    """Note that the broker has no shadow of ours in this group."""
     return msgspec.structs.replace(shadow, state=ShadowState.OUT, identity=None, bumped_for=None)
 
 
 def on_answer_lost(shadow: Shadow, action: Action) -> Shadow:
-    """Update the shadow when the answer to its request was lost, so that the broker may have carried it out or not."""
-    if isinstance(action, Join):  # it may have got another member id, or another generation
+    """Update the shadow after a request whose response was lost, so that it may or may not have taken effect."""
+    if isinstance(action, Join):  # it may have another member id or generation now
         return msgspec.structs.replace(shadow, state=ShadowState.UNSURE, identity=None, bumped_for=None)
     return shadow
 
@@ -210,10 +210,10 @@ def on_answer_lost(shadow: Shadow, action: Action) -> Shadow:
 def on_error(shadow: Shadow, action: Action, error: ErrorCode) -> Shadow | ShadowRefused:
     """Apply an error; the next request follows from the new state, after a pause."""
     if error.retriable or error is ErrorCode.unknown_server_error:
-        # 14, 15, 16 had no effect; of a join with another of these that is not known.
+        # 14, 15, 16 had no effect; after another of these errors, a join may have had one.
         return shadow if error in _NO_EFFECT else on_answer_lost(shadow, action)
     if isinstance(action, Leave):
-        # 25, 82: somebody else is there, or nobody; after any other error the shadow's session ends by itself.
+        # 25, 82: the shadow was replaced or is gone; after any other error, its session expires by itself.
         return on_left(shadow)
     match error:
         case ErrorCode.unknown_member_id:
@@ -225,7 +225,7 @@ def on_error(shadow: Shadow, action: Action, error: ErrorCode) -> Shadow | Shado
 
 
 def reason_of(error: ErrorCode) -> str:
-    """Explain to people why a group is not ours."""
+    """Return why a group is not ours, as a text for log lines."""
     named = f"{error.name.upper()} ({error.value})"
     return f"{_REASONS.get(error, 'the broker refuses the shadow')}: {named}"
 

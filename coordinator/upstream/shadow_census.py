@@ -1,7 +1,4 @@
-"""Which shadows there are, for the status, the metrics, and the last line of the log.
-
-What belongs here: counting. What it must not know: what is done for a shadow that is missing.
-"""
+"""Counts present and missing shadows, for the status, the metrics, and the last log line of a process."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
@@ -20,39 +17,39 @@ from muster.events.ids import GroupId
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 GROUPS_NAMED_MAX: Final = 10
-"""The groups that the log line names, at most."""
+"""How many groups the log line names at most."""
 _THERE: Final = frozenset({ShadowState.JOINED, ShadowState.IN})
 
 
 class MissingShadow(msgspec.Struct, frozen=True):
-    """A group of ours that is without its shadow upstream for now, and the last error; "": there was none."""
+    """A group of ours whose shadow is not upstream now, and the last error; "" if there was none."""
 
     group_id: GroupId
     error: str
 
 
 class ShadowCensus(msgspec.Struct, frozen=True, kw_only=True):
-    """How many shadows are upstream, and the groups that should have one and do not, or not yet."""
+    """How many shadows are upstream, and the groups whose shadow should be there but is not, or not yet."""
 
     present: int
     missing: tuple[MissingShadow, ...]
 
 
 def census_of(handles: Iterable[ShadowHandle]) -> ShadowCensus:
-    """Count them. Thread-safe."""
+    """Count the shadows. Thread-safe."""
     wanted = [each for each in in_slices(handles) if each.shadow.should_be_in]
     missing = [MissingShadow(each.group_id, each.last_error) for each in wanted if each.shadow.state not in _THERE]
     return ShadowCensus(present=len(wanted) - len(missing), missing=tuple(missing))
 
 
 def shadows_status(census: ShadowCensus) -> ShadowStatus:
-    """The census as the status has it."""
+    """Return the counts for the status."""
     named = [MissingShadowStatus(group_id=each.group_id, error=each.error) for each in census.missing[:NAMED_MAX]]
     return ShadowStatus(present=census.present, missing_count=len(census.missing), missing=named)
 
 
 def log_left(handles: Collection[ShadowHandle], *, for_at_most_ms: int) -> None:
-    """Write which shadows stay upstream when the process ends, and for how long."""
+    """Log which shadows stay upstream when the process ends, and for how long."""
     groups = sorted(each.group_id for each in handles if each.shadow.state is not ShadowState.OUT)
     if groups:
         log.info(
@@ -65,13 +62,13 @@ def log_left(handles: Collection[ShadowHandle], *, for_at_most_ms: int) -> None:
 
 
 class ShadowMetrics(Collector):
-    """The census, when it is asked for."""
+    """Counts the shadows at each scrape."""
 
     def __init__(self, census: Callable[[], ShadowCensus]) -> None:
         self._census = census
 
     def collect(self) -> Iterable[Metric]:
-        """Yield it as a metric."""
+        """Yield the counts."""
         census = self._census()
         shadows = GaugeMetricFamily(
             "muster_shadows", "Shadows that are upstream, and groups that miss theirs", labels=("state",)

@@ -1,15 +1,15 @@
-"""Sends a shadow's requests, one after another, until none is left to send.
+"""Sends a shadow's requests, one after another, until none is left.
 
-What belongs here: lanes, limits, pauses, the session timeout. What it must not know: which groups there are, and which
-request is next (`shadow.py`).
+`shadow.py` decides which request is next; this module has the lanes, limits, pauses and the session timeout.
 
-How it works: upstream may park a join without a member id for group.initial.rebalance.delay.ms, and answers nothing
-behind it on its connection meanwhile. So each of these joins has a lane (a connection) to itself, and their number is
-bounded. All other requests are answered at once and share a few lanes. A failed request is retried while it is wanted,
-after growing pauses; what is wanted may change at any time, and the latest counts.
+Upstream may park a join without a member id for group.initial.rebalance.delay.ms, and answers no later request on that
+connection meanwhile. So each of these joins has a lane (a connection) to itself, and their number is limited. All other
+requests are answered at once and share a few lanes. A failed request is retried while it is wanted, with growing
+pauses; what is wanted may change at any time, and the last change counts.
 
-When a join is refused for its protocol (23), somebody else is in the group, and the group is probed. The shadow of an
-earlier version is removed from a group that was taken over from a former process: our own log says that it was ours.
+If a join is refused for its protocol (23), another member is in the group, and the group is probed. The shadow of an
+older version is removed from a group that was taken over from a former process, since our own log shows that it was
+ours.
 """
 
 import asyncio
@@ -59,52 +59,52 @@ REQUESTS_MAX: Final = 256
 HEARTBEATS_MAX: Final = 32
 REQUEST_LANES: Final = 8
 PARKED_TIMEOUT_MS: Final = 30_000
-"""A join that is parked for longer is sent again and replaces the first."""
+"""A join that is parked for longer is sent again; the new one replaces it."""
 SESSION_MIN_MS: Final = 60_000
 PAUSE_MAX_S: Final = 2.0
 WARN_AFTER: Final = 5
 WARN_INTERVAL_S: Final = 10.0
 _PAUSE_S: Final = 0.02
 _DOUBLINGS_MAX: Final = 10
-"""Limit of the exponent: an outage may last for thousands of attempts, and 2**1024 fits into no float."""
+"""Limit of the exponent: an outage may last for thousands of attempts, and 2**1024 overflows a float."""
 
 Answer = tuple[ErrorCode, Any]
 
 
 class ShadowHandle:
-    """One group's shadow, its tasks, and those who wait for a change of it.
+    """One group's shadow, its tasks, and the callers that wait for it to change.
 
-    The driver writes what has come of its requests (`is_retake`, `is_join_sent`, `last_error`) and clears
-    `is_heartbeat_due`, which `Shadows` sets, as all the other fields. Both replace `shadow` by one that is made of the
-    present one, without an await between: the driver after answers, `Shadows` when something else is wanted of it.
+    The driver records the results of its requests (`is_retake`, `is_join_sent`, `last_error`) and clears
+    `is_heartbeat_due`; `Shadows` sets that and all other fields. Both replace `shadow` with one derived from the
+    current one, without an await in between: the driver after responses, `Shadows` when something else is wanted.
     """
 
     def __init__(self, group_id: GroupId, shadow: Shadow, *, is_retake: bool = False) -> None:
         self.group_id = group_id
         self.shadow = shadow
         self.is_retake = is_retake
-        """A former process had this shadow, and it has not joined yet."""
+        """A former process had this shadow, and it has not rejoined yet."""
         self.is_waited_for = False
         """A commit waits for it."""
         self.is_heartbeat_due = False
         self.is_join_sent = False
         self.withdrawals = 0
-        """How many callers keep it withdrawn."""
+        """The number of callers that keep it withdrawn."""
         self.is_being_taken = False
-        """The callers of `take`, who share one attempt, wait for its join; they learn of a refusal themselves."""
+        """Callers of `take`, which share one attempt, wait for its join, and will report a refusal themselves."""
         self.last_error = ""
-        """The last error, for people."""
+        """The last error, as a text for log lines."""
         self.refusal: str | None = None
-        """The reason if upstream refuses it for good."""
+        """The reason, if upstream's refusal is final."""
         self.end_reason: str | None = None
-        """Set when this handle is given up: the reason."""
+        """Why this handle was given up, once it was."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
 
     @property
     def is_joining(self) -> bool:
-        """Whether the shadow is to be in the group and has not joined yet."""
+        """True if the shadow should be in the group and has not joined yet."""
         return (
             self.end_reason is None
             and self.shadow.should_be_in
@@ -112,17 +112,17 @@ class ShadowHandle:
         )
 
     def update(self, shadow: Shadow) -> None:
-        """Replace the shadow's state and wake those who wait."""
+        """Replace the shadow's state and wake up waiting callers."""
         self.shadow = shadow
         self.notify()
 
     def notify(self) -> None:
-        """Wake those who wait for a change."""
+        """Wake up callers that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait_change(self) -> None:
-        """Return at the next change."""
+        """Wait for the next change."""
         await self._changed.wait()
 
     def on_join_sent(self) -> None:
@@ -131,7 +131,7 @@ class ShadowHandle:
 
 
 class ShadowDriver:
-    """Sends shadows' requests. It lowers `session_timeout_ms` when upstream allows less."""
+    """Sends shadows' requests. Lowers `session_timeout_ms` if upstream allows less."""
 
     def __init__(self, link: UpstreamLink, name: ShadowName, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
@@ -144,8 +144,8 @@ class ShadowDriver:
         self._warn_from_s = 0.0
 
     async def drive(self, handle: ShadowHandle) -> ShadowRefused | None:
-        """Send requests until none is left; returns why if this group cannot have a shadow."""
-        failures = 0  # in a row, of whatever steps: one that fails may change which comes next, so no retry of one
+        """Send requests until none is left; return the refusal if this group cannot have a shadow."""
+        failures = 0  # in a row, of any requests: after a failure the next request may differ, so this is not a retry
         while action := next_action(handle.shadow, heartbeat_is_due=handle.is_heartbeat_due):
             asked_ms = self.session_timeout_ms
             try:
@@ -161,7 +161,7 @@ class ShadowDriver:
             except UpstreamRefused as refusal:
                 if refusal.error is not None:
                     return ShadowRefused(reason_of(refusal.error))
-                handle.last_error = str(refusal)  # credentials may be mended while we run
+                handle.last_error = str(refusal)  # credentials may be fixed while we run
             else:
                 if isinstance(outcome, ShadowRefused):
                     return outcome
@@ -174,14 +174,14 @@ class ShadowDriver:
         return None
 
     def _warn(self, handle: ShadowHandle) -> None:
-        """Log one waiting shadow, at most every WARN_INTERVAL_S, when there may be thousands."""
+        """Log one waiting shadow, at most every WARN_INTERVAL_S, since there may be thousands."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._warn_from_s:
             self._warn_from_s = now_s + WARN_INTERVAL_S
             log.warning("shadows wait for the upstream cluster", for_example=handle.group_id, why=handle.last_error)
 
     async def _perform(self, handle: ShadowHandle, action: Action) -> ErrorCode:
-        """Send the action's request and apply an answer without error. Raises as UpstreamLink does."""
+        """Send the action's request and apply the response if it has no error. Raises as UpstreamLink does."""
         if action == Join(""):
             return await self._join_without_id(handle, action)
         is_heartbeat = isinstance(action, ShadowHeartbeat)
@@ -193,7 +193,7 @@ class ShadowDriver:
         retaken = self.retakes.turn(handle, is_urgent=handle.is_waited_for)
         async with retaken if handle.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
             if not handle.shadow.should_be_in:
-                return ErrorCode.none  # no longer wanted, while it waited for a lane
+                return ErrorCode.none  # no longer wanted after the wait for a lane
             asking = asyncio.create_task(
                 self._ask(handle, action, lane=lane, timeout_ms=PARKED_TIMEOUT_MS), name=f"join-{handle.group_id}"
             )
@@ -204,7 +204,7 @@ class ShadowDriver:
                 asking.cancel()
 
     async def _watch(self, handle: ShadowHandle, asking: asyncio.Task[Answer]) -> None:
-        """Wait for the join's answer; if the shadow is no longer wanted meanwhile, leave."""
+        """Wait for the join's response; if the shadow is no longer wanted meanwhile, leave."""
         while not asking.done() and handle.shadow.should_be_in:
             change = asyncio.create_task(handle.wait_change())
             try:
@@ -212,7 +212,7 @@ class ShadowDriver:
             finally:
                 change.cancel()
         if not asking.done():
-            # Its member id is not known yet. If this comes before the join, the join's answer tells the id.
+            # Its member id is not yet known. If this leave arrives before the join, the join's response has the id.
             with contextlib.suppress(TryAgain, UpstreamRefused):
                 await self._ask(handle, Leave(""), lane=_request_lane(handle.group_id))
 
@@ -255,7 +255,7 @@ class ShadowDriver:
         return shadow
 
     async def _who_is_there(self, handle: ShadowHandle) -> ShadowRefused | None:
-        """Find out who keeps our shadow out; None if nobody does any more. Raises as UpstreamLink does."""
+        """Find out which member keeps our shadow out; None if none does any more. Raises as UpstreamLink does."""
         verdict = await probe_group(self._link, handle.group_id, self.name)
         if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and handle.is_retake:
             log.info("replacing the shadow of an earlier version", group_id=handle.group_id)
@@ -265,7 +265,7 @@ class ShadowDriver:
 
 
 class _Lanes:
-    """A pool of lanes, each for one request at a time; low numbers are reused, so few connections stay open."""
+    """A pool of lanes, each for one request at a time; low numbers are reused, so that few connections stay open."""
 
     def __init__(self, count: int) -> None:
         self._free = list(range(count))

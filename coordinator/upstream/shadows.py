@@ -1,10 +1,10 @@
-"""All shadows: groups are taken, their generations bumped upstream, shadows left, and retaken after a restart.
+"""All shadows: takes groups, bumps their generations upstream, lets shadows leave, and retakes them after a restart.
 
-What belongs here: which groups have a shadow, who waits for it, and when its heartbeat is due. What it must not know:
-its next request, and when it is refused for good (`shadow.py`), how requests are sent (`shadow_driver.py`).
+Keeps track of which groups have a shadow, who waits for it, and when its heartbeat is due. `shadow.py` decides which
+request is next and which refusals are final; `shadow_driver.py` sends the requests.
 
-How it works: a shadow has a task only while there is a request to send; then the driver runs until none is left. A
-group that upstream refuses for good is forgotten, and `lost` is called.
+A shadow has a task only while there is a request to send; the driver then runs until none is left. A group whose shadow
+upstream finally refuses is forgotten, and `lost` is called.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ from muster.events.kafka.errors import LinkError
 __all__ = ["CommitIdentity", "OnLost", "ShadowName", "ShadowUnavailable", "Shadows"]
 
 OnLost = Callable[[GroupId, str], None]
-"""Called when upstream refuses a group's shadow for good: upstream coordinates the group. The reason is for people."""
+"""Called when upstream finally refuses a group's shadow, with the reason as a text: upstream coordinates the group."""
 
 SESSION_TIMEOUT_MS: Final = 1_800_000
-"""Kafka's default of group.max.session.timeout.ms."""
+"""Kafka's default for group.max.session.timeout.ms."""
 HEARTBEAT_INTERVAL_MS: Final = 180_000
 WAIT_TIMEOUT_MS: Final = 20_000
 
@@ -51,11 +51,11 @@ class ShadowUnavailable(Exception):
 
 
 class Shadows:
-    """Every shadow of this process, and the tasks that send their requests.
+    """All shadows of this process, and the tasks that send their requests.
 
     `name` distinguishes our shadows from those of other services. It is known once the event log is open.
 
-    `give_up` is called with a bug of ours in a background task.
+    `give_up` is called on a bug of ours in a background task.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Shadows:
         self._handles: dict[GroupId, ShadowHandle] = {}
         self._taking: dict[GroupId, asyncio.Task[KeptUpstream | None]] = {}
         self._refused: set[GroupId] = set()
-        """Groups lost to upstream that still have members here: not retaken, or two processes would fight over them."""
+        """Groups lost to upstream that still have members here. If retaken, two processes would fight over them."""
         self._is_closed = False
 
     def set_name(self, name: ShadowName) -> None:
-        """Set the name, before the first group gets a shadow."""
+        """Set the name, before any group gets a shadow."""
         self.name = self._driver.name = name
 
     async def close(self) -> None:
@@ -103,26 +103,26 @@ class Shadows:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def census(self) -> ShadowCensus:
-        """Count the shadows that there are, and should be. Thread-safe."""
+        """Count the present and missing shadows. Thread-safe."""
         return census_of(list(self._handles.values()))
 
     # ---- which groups are ours ---------------------------------------------------------------------------
 
     def owns(self, group_id: GroupId) -> bool:
-        """Whether Muster coordinates the group: its shadow is in, or on its way in."""
+        """Return whether Muster coordinates the group: its shadow is in the group, or joining."""
         handle = self._handles.get(group_id)
         return handle is not None and handle.shadow.wanted is not None
 
     def may_have_shadow(self, group_id: GroupId) -> bool:
-        """Whether upstream may have our shadow in the group: in, on its way in, or on its way out."""
+        """Return whether upstream may have our shadow in the group: it is in the group, joining or leaving."""
         return group_id in self._handles
 
     def group_ids(self) -> list[GroupId]:
-        """The groups that may have our shadow upstream."""
+        """Return the groups that may have our shadow upstream."""
         return list(self._handles)
 
     def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
-        """Do nothing more for the shadows of groups that another process owns now. They stay upstream, for it."""
+        """Abandon the shadows of groups that another process owns now. They stay upstream, for that process."""
         for group_id, taking in list(self._taking.items()):
             if is_theirs(group_id):
                 taking.cancel()
@@ -134,7 +134,7 @@ class Shadows:
         self._refused -= {each for each in self._refused if is_theirs(each)}
 
     def is_in(self, group_id: GroupId) -> bool:
-        """Whether upstream lists the group because of our shadow; it may be about to leave."""
+        """Return whether upstream lists the group because of our shadow, which may be about to leave."""
         handle = self._handles.get(group_id)
         return handle is not None and handle.shadow.state in {ShadowState.JOINED, ShadowState.IN}
 
@@ -152,11 +152,11 @@ class Shadows:
             ) from error
 
     def is_leaving(self, group_id: GroupId) -> bool:
-        """Whether our shadow is on its way out."""
+        """Return whether our shadow is leaving."""
         return group_id in self._handles and not self.owns(group_id)
 
     async def take(self, group_id: GroupId) -> KeptUpstream | None:
-        """Take the group: have its shadow join if the group is vacant upstream; if not, return why.
+        """Take the group: make its shadow join if the group is vacant upstream; if not, return why.
 
         Returns once the join was sent. Concurrent calls share one attempt. Raises ShadowUnavailable if the probe fails.
         """
@@ -187,7 +187,7 @@ class Shadows:
             if isinstance(verdict, KeptUpstream):
                 return verdict
             self._refused.discard(group_id)
-            if group_id not in self._handles:  # else it was retaken meanwhile
+            if group_id not in self._handles:  # unless it was retaken meanwhile
                 state = ShadowState.UNSURE if verdict.has_shadow else ShadowState.OUT
                 self._handles[group_id] = ShadowHandle(group_id, Shadow(wanted=None, state=state))
         handle = self._handles[group_id]
@@ -199,7 +199,7 @@ class Shadows:
         except ShadowUnavailable:
             if handle.refusal is not None:
                 return KeptUpstream(handle.refusal)
-            if handle.shadow.wanted == UNKNOWN_GENERATION:  # else others have got in meanwhile
+            if handle.shadow.wanted == UNKNOWN_GENERATION:  # unless other members have joined meanwhile
                 self._change(handle, want(handle.shadow, None))
             raise
         finally:
@@ -213,9 +213,9 @@ class Shadows:
     # ---- our generations -----------------------------------------------------------------------------
 
     def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
-        """Tell the shadow the group's generation, and whether the group needs one. Requests are sent in a task.
+        """Set the group's generation, and whether it needs a shadow. Requests are sent in a task.
 
-        A wanted group without a shadow is retaken from a former process, few at a time.
+        If a group that needs a shadow has none, it is retaken from a former process, a few at a time.
         """
         handle = self._handles.get(group_id)
         if not is_wanted:
@@ -251,7 +251,7 @@ class Shadows:
         return commit_identity(handle.shadow, generation_id) if handle is not None else None
 
     def heartbeat_soon(self, group_id: GroupId) -> None:
-        """Send a heartbeat now: a broker did not know the shadow's identity."""
+        """Send a heartbeat now, since a broker did not know the shadow's identity."""
         handle = self._handles.get(group_id)
         if handle is not None and handle.shadow.should_be_in:
             handle.is_heartbeat_due = True
@@ -261,9 +261,9 @@ class Shadows:
     async def withdrawn(self, group_id: GroupId) -> AsyncIterator[None]:
         """Keep the shadow out of the group during the block; it joins again afterwards. Raises ShadowUnavailable.
 
-        Its join goes on after the block: upstream may park it. There is no commit identity until it is back. A join
-        that is under way is waited for: if a parked join were withdrawn, the broker would go on with its initial
-        rebalance until the delay is over, and call the group non-empty.
+        Its rejoin continues after the block, since upstream may park it. There is no commit identity until it has
+        rejoined. A join in progress is awaited first: if a parked join were withdrawn, the broker would continue its
+        initial rebalance until the delay is over, and return NON_EMPTY_GROUP meanwhile.
         """
         handle = self._handles.get(group_id)
         if handle is not None:
@@ -288,11 +288,11 @@ class Shadows:
             await self._until(handle, lambda: handle.end_reason is not None)
 
     async def remove_stray_shadows(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
-        """Remove shadows that a former process has left in groups of ours that need none now.
+        """Remove shadows that a former process left in groups of ours that need none now.
 
-        Shadows of other services and of earlier versions stay: LeaveGroup names our instance id. Call it once all
-        groups of ours have reported their generations, or their shadows would leave for a moment. Returns those groups.
-        Raises ShadowUnavailable if upstream does not list its groups.
+        Shadows of other services and of older versions stay: LeaveGroup names our instance id. Call it once all groups
+        of ours have reported their generations, or their shadows would leave for a moment. Returns the groups of the
+        removed shadows. Raises ShadowUnavailable if upstream does not list its groups.
         """
         try:
             groups = await groups_with_shadow(self._link)
@@ -304,7 +304,7 @@ class Shadows:
             self._wake(stray)
         return strays
 
-    # ---- what goes on beside -------------------------------------------------------------------------
+    # ---- background tasks ----------------------------------------------------------------------------
 
     def _change(self, handle: ShadowHandle, shadow: Shadow) -> None:
         if shadow != handle.shadow:
@@ -331,7 +331,7 @@ class Shadows:
         handle.notify()
 
     def _beat(self, handle: ShadowHandle) -> None:
-        if handle.shadow.wanted == UNKNOWN_GENERATION:  # taken for a join that came to nothing
+        if handle.shadow.wanted == UNKNOWN_GENERATION:  # taken for a join that failed
             self._change(handle, want(handle.shadow, None))
         else:
             handle.is_heartbeat_due = True
@@ -366,7 +366,7 @@ class Shadows:
 
 
 def _fraction(group_id: GroupId) -> float:
-    """Return 0.5 to 1, constant per group, so that heartbeats of many groups do not come together."""
+    """Return 0.5 to 1, constant for each group, so that heartbeats of many groups are spread out."""
     return 0.5 + crc32(group_id.encode()) / 2**33
 
 

@@ -1,7 +1,7 @@
 """Muster's link to the upstream cluster: its brokers, its group coordinators, requests and their errors.
 
-What belongs here: listeners for brokers and topic ids, FindCoordinator, retries. What it must not know: what is asked,
-but for the error in an answer. How a cluster is reached is in `events/kafka/`.
+Notifies listeners of brokers and topic ids, looks up coordinators, and retries. Knows nothing of a request except how
+to read the error in its response. Connections to a cluster are in `events/kafka/`.
 
     LinkError, TryAgain, AnswerLost    as in events/kafka/errors.py
     UpstreamRefused                    as in errors.py: a retry cannot succeed
@@ -41,11 +41,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 Brokers = Mapping[int, tuple[str, int]]
 """The live brokers: (host, port) by node id."""
 TopicIds = Mapping[str, UUID | ErrorCode]
-"""Topic ids by name, or the error instead of one (`none` from brokers that know no ids)."""
+"""Topic ids by name, or an error in place of one (`none` from brokers without topic ids)."""
 TopicSizes = Mapping[str, int | None]
-"""How many partitions topics have, by name; None: an error instead."""
+"""Partition counts of topics, by name; None after an error."""
 ErrorOf = Callable[[R], ErrorCode]
-"""Returns the top-level error of an answer."""
+"""Returns the top-level error of a response."""
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 METADATA_MAX_AGE_MS: Final = 30_000
@@ -59,13 +59,13 @@ REQUIRED_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
     "DescribeGroups": (15, 5),
     "ListGroups": (16, 4),
 }
-"""API keys and versions that every broker must offer: Kafka 3.2 and newer do."""
+"""API keys and versions that every broker must offer, as Kafka 3.2 and newer do."""
 _CLOCK: Final = SystemClock()
 _GROUP: Final = i8(0)  # the key_type of FindCoordinator
 
 
 class UpstreamLink(ClusterLink):
-    """Requests to the upstream cluster. `give_up` receives any bug of ours that ends a background task."""
+    """Sends requests to the upstream cluster. `give_up` is called on a bug of ours that ends a background task."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class UpstreamLink(ClusterLink):
     ) -> None:
         """`bootstrap`: HOST:PORT, comma-separated. Raises UpstreamRefused if it cannot be parsed.
 
-        `cluster`: what it is called in log lines, where it is not the sidecar's. `known_brokers`: shared with other
-        links of the process.
+        `cluster`: its name in log lines, if it is not the sidecar's upstream. `known_brokers`: shared with other links
+        of the process.
         """
         try:
             servers = read_servers(bootstrap)
@@ -111,7 +111,7 @@ class UpstreamLink(ClusterLink):
         self._refusals: list[str] = []
         self._refreshed = asyncio.Event()
         self.api_versions: Versions = {}
-        """One broker's ApiVersions, from when the link was opened."""
+        """The ApiVersions of one broker, from the opening of the link."""
 
     async def open(self) -> None:
         """Find the cluster. Raises TryAgain, or UpstreamRefused if a retry cannot help."""
@@ -125,7 +125,7 @@ class UpstreamLink(ClusterLink):
         self._start_refreshing().add_done_callback(on_failure(self._give_up))
 
     def offers(self, api_key: int, version: int) -> bool:
-        """Whether the cluster offers this API in this version."""
+        """Return whether the cluster offers this version of the API."""
         between = self.api_versions.get(api_key)
         return between is not None and between[0] <= version <= between[1]
 
@@ -133,11 +133,11 @@ class UpstreamLink(ClusterLink):
 
     @property
     def cluster_id(self) -> str:
-        """Empty until the cluster has been found."""
+        """The cluster's id; empty until the cluster has been found."""
         return self._view.cluster_id or ""
 
     def brokers(self) -> Brokers:
-        """The live brokers of the last Metadata answer."""
+        """Return the live brokers, from the last Metadata response."""
         return {node_id: (address.host, address.port) for node_id, address in self._view.brokers.items()}
 
     def on_brokers(self, tell: Callable[[Brokers], None]) -> None:
@@ -145,16 +145,16 @@ class UpstreamLink(ClusterLink):
         self._watchers.append(tell)
 
     def on_topic_ids(self, topics: Sequence[str], tell: Callable[[TopicIds], None]) -> None:
-        """Call `tell` with the ids of these topics after each Metadata answer."""
+        """Call `tell` with the ids of these topics after each Metadata response."""
         self._watched_topics = tuple(topics)
         self._tell_ids = tell
 
     def on_partitions(self, topics: Callable[[], Sequence[str]], tell: Callable[[TopicSizes], None]) -> None:
-        """Name these topics in each Metadata request, too, and call `tell` with their numbers of partitions."""
+        """Also name these topics in each Metadata request, and call `tell` with their partition counts."""
         self._counted_topics, self._tell_counts = topics, tell
 
     async def refresh(self) -> None:
-        """Ask for Metadata now, and return when it was answered. Raises TryAgain."""
+        """Request Metadata now, and return after the response. Raises TryAgain."""
         self._refreshed.clear()
         self.refresh_soon()
         try:
@@ -189,7 +189,7 @@ class UpstreamLink(ClusterLink):
                 tell(self.brokers())
 
     def _refused_by_some(self, refusals: Sequence[LinkError]) -> None:
-        """Log, once, which brokers refuse Muster."""
+        """Log which brokers refuse Muster, when that has changed."""
         told = list(map(str, refusals))
         if told != self._refusals and told:
             log.warning("brokers refuse Muster, trying others", reasons="; ".join(told))
@@ -221,7 +221,7 @@ class UpstreamLink(ClusterLink):
         timeout_ms: int | None = None,
         sent: Callable[[], None] = ignore,
     ) -> R:
-        """Send one request to one broker and return its answer, whatever its error. `sent` is called once it was sent.
+        """Send a request to one broker and return its response, whatever its error. `sent` is called once it was sent.
 
         Raises TryAgain, AnswerLost and UpstreamRefused.
         """
@@ -248,10 +248,11 @@ class UpstreamLink(ClusterLink):
         retry_ms: int = REQUEST_TIMEOUT_MS,
         sent: Callable[[], None] = ignore,
     ) -> R:
-        """Ask the group's coordinator; answers that it has moved, or loads, are retried.
+        """Send a request to the group's coordinator; retry it if that has moved or is loading.
 
-        So is a request that had no effect, within `retry_ms`; with 0 there is one attempt. One that may have had one is
-        never sent twice. Raises as `ask` does; UpstreamRefused, too, when the coordinator may not be looked up.
+        A request that failed without effect is retried, too, within `retry_ms`; with 0 there is one attempt. A request
+        that may have taken effect is never sent twice. Raises as `ask` does, and UpstreamRefused when the lookup of the
+        coordinator is refused.
         """
 
         async def attempt() -> R:
@@ -275,7 +276,7 @@ class UpstreamLink(ClusterLink):
         )(attempt)
 
     def forget_coordinator(self, group_id: str) -> None:
-        """Look the group's coordinator up anew the next time."""
+        """Look up the group's coordinator again the next time."""
         self._coordinators.forget(group_id)
 
     def known_coordinator(self, group_id: str) -> int | None:
@@ -283,14 +284,14 @@ class UpstreamLink(ClusterLink):
         return self._coordinators.known(group_id)
 
     async def coordinator(self, group_id: str) -> int:
-        """Return the coordinator's node id, cached or looked up. Raises as `ask_coordinator`."""
+        """Return the coordinator's node id, cached or looked up. Raises as `ask_coordinator` does."""
         found = (await self.coordinators([group_id]))[group_id]
         if isinstance(found, LinkError):
             raise found
         return found
 
     async def coordinators(self, group_ids: Collection[str]) -> Mapping[str, int | LinkError]:
-        """Return each group's coordinator, or why it is not known. Raises TryAgain, UpstreamRefused."""
+        """Return each group's coordinator, or why it is unknown. Raises TryAgain, UpstreamRefused."""
         found: dict[str, int | LinkError] = {
             group_id: node_id for group_id in group_ids if (node_id := self._coordinators.known(group_id)) is not None
         }
@@ -314,13 +315,13 @@ class UpstreamLink(ClusterLink):
         return found
 
     def broker_not_reached(self, node_id: int | None) -> None:
-        """Note that a client's connection to this broker could not be opened; None: to no bootstrap broker."""
+        """Note that a client's connection to this broker could not be opened; None: to any bootstrap broker."""
         if node_id is not None:
             self._coordinators.broker_was_away(node_id)
         self.refresh_soon()
 
     def coordinator_last_away(self, group_id: str) -> Unheard | None:
-        """When the group's coordinator was last seen to be away or loading; None: never."""
+        """Return when the group's coordinator was last unreachable or loading; None: never."""
         return self._coordinators.last_away(group_id)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response

@@ -1,7 +1,4 @@
-"""Lists the members of a group upstream, and removes one: for the adoption of a group with live members.
-
-What belongs here: the requests. What it must not know: why and when they are sent.
-"""
+"""Lists the members of a group upstream, and removes members: for the adoption of a group with live members."""
 
 from typing import Any
 
@@ -37,7 +34,7 @@ class UpstreamMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowName) -> tuple[UpstreamMember, ...]:
-    """List the members of a classic group upstream, without our own shadow. Raises NotAdoptable, LinkError."""
+    """List the members of a classic group upstream, except our own shadow. Raises NotAdoptable, LinkError."""
     verdict = await probe_group(link, group_id, name)
     if isinstance(verdict, Vacant):
         return ()
@@ -45,7 +42,7 @@ async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowNa
     answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_described_error, lane=LANE)
     (described,) = answer.groups
     now = verdict_of(described, name, link.asked_at)
-    is_somebody = not isinstance(now, Vacant | ForeignShadow)  # left meanwhile, or another Muster's
+    is_somebody = not isinstance(now, Vacant | ForeignShadow)  # the members left meanwhile, or it is another Muster's
     if not is_somebody or not described.members or not _may_read(described):
         raise NotAdoptable(verdict.reason)
     return tuple(
@@ -62,7 +59,7 @@ async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowNa
 async def remove_member(
     link: UpstreamLink, group_id: GroupId, member_id: MemberId, group_instance_id: GroupInstanceId | None
 ) -> ErrorCode:
-    """Remove a member (LeaveGroup); returns UNKNOWN_MEMBER_ID if it is not there. Raises LinkError."""
+    """Remove a member (LeaveGroup); return UNKNOWN_MEMBER_ID if it is not there. Raises LinkError."""
     identity = MemberIdentity(member_id=member_id, group_instance_id=group_instance_id, reason=REASON)
     request = LeaveGroupRequest(group_id=KafkaGroupId(group_id), members=(identity,))
 
@@ -72,12 +69,12 @@ async def remove_member(
     try:
         answer = await ask()
     except AnswerLost:
-        answer = await ask()  # once more does no harm: then it is not there
+        answer = await ask()  # a repetition is harmless: the member is just gone then
     return _left_error(answer)
 
 
 def _may_read(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup
-    """Whether Muster has READ on the group, as far as the broker tells."""
+    """Return whether Muster has READ on the group, if the broker says so."""
     operations = described.authorized_operations
     return operations < 0 or bool(operations & READ)
 

@@ -1,7 +1,7 @@
 """The common parts of commands: options, running one request, and printing its result or error.
 
-Exit codes: 0 done; 1 refused, each member's reason on a line of its own; 2 wrong use, or no such coordinator. Changes
-that were made go to stdout, refusals to stderr; with JSON stdout has both.
+Exit codes: 0 done; 1 refused, with a line for each member's reason; 2 wrong use, or no such coordinator. Changes that
+were made are printed to stdout, refusals to stderr; with JSON, stdout has both.
 """
 
 import asyncio
@@ -65,12 +65,12 @@ TimeoutOption = Annotated[
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Whether the user wants it: by `--yes`, or by answering the question on a terminal."""
+    """Return whether the user agrees: by `--yes`, or by answering the question on a terminal."""
     return yes or (sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm(question))
 
 
 def security_of(kafka_config: Sequence[str], command: str) -> KafkaSecurity:
-    """Return the security of `--kafka-config` and the environment; a wrong property is printed as one line."""
+    """Return the security from `--kafka-config` and the environment; print an invalid property as one line."""
     try:
         return security_given(kafka_config, os.environ)
     except BadSecurity as error:
@@ -86,7 +86,7 @@ def ask(
 ) -> T:
     """Send a request and return its result; any error ends the command with one line.
 
-    The client is imported here, so that other commands start as fast as without it.
+    The client is imported here, since the import would slow down the start of other commands.
     """
     from muster.coordinator.client.coordinator_link import (  # noqa: PLC0415
         AdminError,
@@ -126,7 +126,7 @@ def ask(
         fail(str(error), UNUSABLE, command)
 
 
-# ---- answering ----------------------------------------------------------------------------------
+# ---- output --------------------------------------------------------------------------------------
 
 
 def show(content: Mapping[str, Any], form: AnswerFormat, print_table: Callable[[Console], None]) -> None:
@@ -138,12 +138,12 @@ def show(content: Mapping[str, Any], form: AnswerFormat, print_table: Callable[[
 
 
 def show_done(group: str, lines: Sequence[str], form: AnswerFormat) -> None:
-    """Print what was done, a line each."""
+    """Print a line for each thing that was done."""
     show({"group_id": group, "done": True}, form, lambda _: typer.echo("\n".join(f"{group}: {line}" for line in lines)))
 
 
 def show_results(group: str, results: Sequence["MemberResult"], done: str, form: AnswerFormat) -> None:
-    """Print a line for each member: done ones to stdout, refused ones to stderr, with the reason."""
+    """Print a line for each member: successes to stdout, refusals with their reasons to stderr."""
 
     def lines(_console: Console) -> None:
         for each in results:

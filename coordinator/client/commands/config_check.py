@@ -1,4 +1,4 @@
-"""The output of `muster config check`: each setting, its value, and what gave it; secrets are hidden."""
+"""The output of `muster config check`: each setting, its value, and its source; secrets are hidden."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ DEFAULT: Final = "default"
 
 
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting as it is effective. `given_by`: the flag, the variable, the key in the file, or `default`."""
+    """A setting in effect. `given_by`: the flag, the variable, the key in the file, or `default`."""
 
     name: str
     value: str
@@ -45,7 +45,7 @@ def effective(settings: Settings) -> Iterator[Effective]:
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 -- of any setting
-    """The value as the command line takes it; empty where there is none."""
+    """Return the value in the form of the command line; empty for None."""
     match value:
         case None:
             return ""
@@ -59,7 +59,7 @@ def _text(value: Any) -> str:  # noqa: ANN401 -- of any setting
 
 
 def show_settings(settings: Settings, *, as_json: bool) -> None:
-    """Print all; variables that set nothing are warned of."""
+    """Print all settings, and warn of environment variables that set nothing."""
     for variable, meant in sets_nothing(os.environ, Settings.model_fields.keys() - PROPERTY_FIELDS):
         hint = "" if meant is None else f": did you mean {meant}?"
         print(f"muster: {variable} sets nothing{hint}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`muster groups`: repair a quarantined group; list and remove the shadows that Muster has left in a cluster."""
+"""`muster groups`: repairs a quarantined group; lists and removes the shadows that Muster left in a cluster."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""`muster log repair` and `muster log upgrade`: their options. `log_commands.py` runs them."""
+"""The options of `muster log repair` and `muster log upgrade`; `log_commands.py` runs them."""
 
 from typing import Annotated
 

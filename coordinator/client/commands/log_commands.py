@@ -1,4 +1,4 @@
-"""`muster log repair` and `muster log upgrade`: show what was found, ask, and change the event log."""
+"""`muster log repair` and `muster log upgrade`: show the findings, ask the user, and change the event log."""
 
 import asyncio
 import os
@@ -76,7 +76,7 @@ def upgrade_log(
 
 
 def run(work: Coroutine[None, None, T], command: str) -> T:
-    """Run to the end; an error of the log is printed as one line."""
+    """Run the coroutine; print an error of the log as one line."""
     try:
         return asyncio.run(work)
     except BrokenBatch as broken:
@@ -86,13 +86,13 @@ def run(work: Coroutine[None, None, T], command: str) -> T:
 
 
 async def opened(log: EventLog, stack: AsyncExitStack) -> None:
-    """Open the log until the stack is left."""
+    """Open the log; the stack closes it."""
     await log.open()
     stack.push_async_callback(log.close)
 
 
 def refuse_served(owners: Mapping[int, str], command: str, doing: str) -> NoReturn:
-    """Refuse for the owners that may be serving partitions. `doing`: what would depose them, such as 'A repair'."""
+    """Refuse because of owners that may be serving. `doing`: the action that would depose them, e.g. 'A repair'."""
     named = ", ".join(f"partition {partition} by {printable(owner)}" for partition, owner in owners.items())
     fail(
         f"somebody may be serving this log: {named}. {doing} would depose that owner. Stop it with SIGTERM, or give"
@@ -103,7 +103,7 @@ def refuse_served(owners: Mapping[int, str], command: str, doing: str) -> NoRetu
 
 
 def writer_name(command: str) -> str:
-    """The owner that events of the command name: `host:pid (command)`."""
+    """Return the owner that the command's events name: `host:pid (command)`."""
     return f"{socket.gethostname()}:{os.getpid()} ({command})"
 
 
@@ -140,7 +140,7 @@ async def _repaired(
 
 
 async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) -> EventLog | None:
-    """Open the offsets topic. None for a file, and for a sidecar's log: its cluster keeps the offsets."""
+    """Open the offsets topic. None for a file, and for a sidecar's log, since its cluster keeps the offsets."""
     if not url.startswith("kafka:"):
         return None
     offsets = open_log(url + OFFSETS_SUFFIX, read_only=True, security=security)

@@ -1,18 +1,18 @@
-"""Repairing an event log with an owner's record that cannot be read and stops its partition.
+"""Repairs an event log in which an owner's unreadable record stops its partition.
 
-What belongs here: finding such records, whether an owner may be serving the partition, and their tombstones.
+Finds such records, checks whether an owner may be serving the partition, and writes tombstones. The records are:
 
-    a key that cannot be read        its group is not known, so it cannot be ignored
-    a record of the partition's own  its owners and their times; it has no group's state
-    a committed offset               in the offsets topic beside the event topic; it alone is lost
+    a record with an unreadable key  its group is unknown, so it cannot be ignored
+    a record of the partition itself its owners and their times; it has no group's state
+    a committed offset               in the offsets topic beside the event topic; only this offset is lost
 
-A broken value of a group is none of these: that group alone is quarantined (`muster groups repair`). A batch of which
-nothing can be read cannot be repaired by any client, as it has no keys.
+An unreadable value of a group is none of these: only that group is quarantined (`muster groups repair`). A batch that
+is unreadable as a whole cannot be repaired by any client, as its keys are unknown.
 
-A tombstone under the same key notes that an administrator has seen the record; from then on it is skipped
-(`events/loading.py`), until compaction removes both. To write it the partition is claimed, which would depose an owner
-that serves it. Such an owner has noted that: one that has read a partition writes CoordinatorReady, and one that stops
-at such a record never does.
+A tombstone with the same key notes that an administrator has seen the record; from then on the record is skipped
+(`events/loading.py`), until compaction removes both. To write the tombstone, the partition is claimed, which would
+depose an owner that serves it. Such an owner can be detected: an owner that has read a partition writes
+CoordinatorReady, and one that stops at such a record never does.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ UNKNOWN_OWNER = "an owner whose record cannot be read"
 
 
 class LostRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The last record of a key, which cannot be read. `lost`: its loss, for people."""
+    """The last record of a key, which is unreadable. `lost`: a description of the loss, for users."""
 
     key: bytes
     offset: int
@@ -55,7 +55,7 @@ class LostRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition with such records. `owner`: the last owner, which may be serving it; None when nobody can be."""
+    """A partition with such records. `owner`: the last owner if it may be serving the partition; else None."""
 
     partition: int
     records: tuple[LostRecord, ...]
@@ -65,7 +65,7 @@ class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def survey(log: EventLog, offsets: EventLog | None = None) -> list[PartitionSurvey]:
-    """Find the partitions with something to repair. Reads all of the log, and disturbs nobody.
+    """Find the partitions that need a repair. Reads the whole log, and disturbs no owner.
 
     `offsets`: the offsets topic, if there is one. Raises LogError, LogTooNew, BrokenBatch.
     """
@@ -105,7 +105,7 @@ async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, Lost
 async def write_tombstones(
     log: EventLog, surveyed: PartitionSurvey, *, who: str, wall_ms: int, offsets: EventLog | None = None
 ) -> None:
-    """Write the tombstones, and a note of their writer. Claims the partition. Raises LogError."""
+    """Claim the partition and write the tombstones, with a record of the writer. Raises LogError."""
     writer = await log.claim(surveyed.partition)
     stopped = CoordinatorStopped(partition=surveyed.partition, owner_epoch=writer.epoch, owner=who, stopped_ms=wall_ms)
     await _append(writer, (*_tombstones(surveyed.records), *records_of([stopped], log.format_level)))
@@ -127,7 +127,7 @@ async def _append(writer: LogWriter, transition: Transition) -> None:
 
 
 class _Reading:
-    """The survey of one partition, record by record: the unreadable ones by key, and the owner that may serve it."""
+    """Surveys one partition, record by record: the unreadable ones by key, and the owner that may serve it."""
 
     def __init__(self) -> None:
         self.found: dict[bytes, LostRecord] = {}
@@ -162,7 +162,7 @@ class _Reading:
             )
         if isinstance(event, CoordinatorReady | CoordinatorPaused):
             self.owner = event.owner
-        elif not isinstance(event, CoordinatorElected) or event.owner != self.owner:  # else it has renewed its claim
+        elif not isinstance(event, CoordinatorElected) or event.owner != self.owner:  # otherwise it renewed its claim
             self.owner = None
 
     def _note(self, record: StoredRecord, reason: str, lost: str) -> None:

@@ -1,12 +1,11 @@
-"""Upgrading an event log to the format level of this version.
+"""Upgrades an event log to this version's format level.
 
-What belongs here: who may be serving the log, and what is written. What is there already stays as it is: every version
-reads the levels before its own.
+Existing records stay unchanged: every version reads the levels before its own.
 
-Each partition is claimed and gets two records, CoordinatorElected at the new level and CoordinatorStopped, so that the
-history says who did it. An older Muster is refused from then on: by the note in a file, by the marks of these records
-in a topic, and where it only reads by CoordinatorElected. An upgrade that is interrupted leaves a log of the new level;
-the next owners write these records in the partitions that lack them.
+Each partition is claimed and gets two records, CoordinatorElected with the new level and CoordinatorStopped, so that
+the history shows who upgraded it. From then on an older Muster is refused: in a file by the file's note, in a topic by
+the marks of these records, and as a mere reader by CoordinatorElected. An interrupted upgrade leaves a log of the new
+level; the next owners write these records in the partitions that lack them.
 """
 
 import msgspec
@@ -20,14 +19,14 @@ from muster.events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord, Unde
 
 
 class LogState(msgspec.Struct, frozen=True, kw_only=True):
-    """The log before an upgrade. `owners`: those that may be serving, by partition."""
+    """A log before an upgrade. `owners`: those that may be serving, by partition."""
 
     format_level: int
     owners: dict[int, str]
 
 
 async def look_at(log: EventLog) -> LogState:
-    """Read the level and the owners of an opened log. Reads all of it, and disturbs nobody. Raises LogError."""
+    """Read the level and the owners of an open log. Reads the whole log, and disturbs no owner. Raises LogError."""
     owners = {}
     for partition in range(log.partitions):
         last: AnyPartitionEvent | None = None
@@ -40,7 +39,7 @@ async def look_at(log: EventLog) -> LogState:
 
 
 def _partition_event(record: StoredRecord) -> AnyPartitionEvent | None:
-    """Decode an event of the partition itself; None for all else, and for one that cannot be read."""
+    """Return the record's event if it is about the partition itself; None for all others and unreadable ones."""
     if record.is_foreign or record.value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`muster members ...`: parse, call one function of `coordinator.client`, print its result."""
+"""`muster members ...`: parses options, calls one function of `coordinator.client`, prints the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -225,7 +225,7 @@ def list_command(
     where = coordinator.coordinator
 
     def table(console: Console) -> None:
-        if where != MOVING:  # its members are in neither group, and waited for
+        if where != MOVING:  # its members are in neither group until they rejoin
             print_members(group, members, console, is_upstream=where == UPSTREAM)
         print_coordinator(group, coordinator, console)
 
@@ -273,7 +273,7 @@ def config(
 
 
 def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:
-    """Parse `KEY=VALUE` and `KEY=`; durations of configs in ms become numbers."""
+    """Parse `KEY=VALUE` and `KEY=`; durations for configs in ms become numbers."""
     wanted: dict[str, str | None] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -286,7 +286,7 @@ def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:
 
 
 def _in_ms(name: str, value: str) -> str:
-    """Turn a duration into a number of ms; the coordinator checks the limits of the number."""
+    """Convert a duration to a number of ms; the coordinator checks its range."""
     if value.removeprefix("-").isdecimal():
         return value
     try:

@@ -1,4 +1,4 @@
-"""`muster adopt` and `muster release`: print what the members will see, move the groups, print their progress."""
+"""`muster adopt` and `muster release`: print what the members will see, move the groups, print the progress."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -146,7 +146,7 @@ class _Moving:
         self._timeout_ms = timeout_ms
 
     def run(self, groups: Sequence[str], *, dry_run: bool) -> None:
-        """Move one group after the other; a refusal ends the command, after the moves before it were printed."""
+        """Move one group after the other; after a refusal, print the moves before it and end the command."""
         done: list[Mapping[str, Any]] = []
         for group_id in dict.fromkeys(groups):
             result = ask(

@@ -1,7 +1,4 @@
-"""Asks a process for its status, at its --metrics address.
-
-What belongs here: the request, and what to do where none answers. What it must not know: what an answer means.
-"""
+"""Requests the status of a process at its --metrics address; explains what to do if there is no response."""
 
 import http.client
 import socket
@@ -27,7 +24,7 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """An address, and what came of asking it."""
+    """An address, and the answer from it."""
 
     address: str
     answer: ProcessStatus | Unanswered
@@ -38,7 +35,7 @@ class _Level(msgspec.Struct):
 
 
 def ask_all(addresses: Sequence[str], timeout_s: float) -> list[Asked]:
-    """Ask them side by side, each once; returns the answers in their order. Raises ValueError for no HOST:PORT."""
+    """Ask all in parallel, each address once; return the answers in that order. Raises ValueError if not HOST:PORT."""
     unique = list(dict.fromkeys(_bare(address) for address in addresses))
     for address in unique:
         read_address(address)
@@ -48,7 +45,7 @@ def ask_all(addresses: Sequence[str], timeout_s: float) -> list[Asked]:
 
 
 def _bare(address: str) -> str:
-    """HOST:PORT of what may be a URL, as it is copied from a browser."""
+    """Return HOST:PORT of what may be a URL, as copied from a browser."""
     return address.removeprefix("http://").partition("/")[0]
 
 

@@ -1,4 +1,4 @@
-"""`muster status`: ask each process, show what they say, choose the exit code."""
+"""`muster status`: asks each process for its status, prints it, and sets the exit code."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final

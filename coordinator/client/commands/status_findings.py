@@ -1,7 +1,7 @@
-"""Finds what is wrong, by what the processes say, and the way out of each.
+"""Finds problems in the status of processes, with the way out of each.
 
-Pure. A problem is what members notice, or soon may; a note is what somebody should know. Processes are of one service
-if they have one event log.
+Pure. A problem is something that members notice, or soon may; a note is something that an operator should know.
+Processes belong to one service if they have the same event log.
 """
 
 import shlex
@@ -17,7 +17,7 @@ from muster.coordinator.observability.status import ProcessStatus
 from muster.ranges import ranges_of, ranges_text
 
 JOIN_WAITS_MS: Final = 360_000
-"""Longer than the default of max.poll.interval.ms, for which a join phase lasts at the longest."""
+"""Longer than a join phase should last: more than the default of max.poll.interval.ms."""
 APPEND_WAITS_MS: Final = 10_000
 
 
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A thing that is wrong. `process`: the address of the process that says so; None: it follows from several."""
+    """A finding. `process`: the address of the process that reports it; None if it follows from several."""
 
     severity: Severity
     process: str | None
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings(asked: Sequence[Asked]) -> list[Finding]:
-    """Return what is wrong, worst first."""
+    """Return the findings, worst first."""
     found: list[Finding] = []
     answered: dict[str, ProcessStatus] = {}
     for each in asked:
@@ -105,7 +105,7 @@ def _of_log(address: str, status: ProcessStatus) -> Iterator[Finding]:
 
 
 def _of_groups(address: str, status: ProcessStatus) -> Iterator[Finding]:
-    """Find partitions that nobody consumes, and groups that upstream has."""
+    """Find unassigned partitions, and groups that upstream coordinates."""
     for each in status.unassigned:
         what = "partition" if each.partitions == 1 else "partitions"
         minutes = each.unassigned_ms // 60_000
@@ -118,7 +118,7 @@ def _of_groups(address: str, status: ProcessStatus) -> Iterator[Finding]:
 
 
 def _of_links(address: str, status: ProcessStatus) -> Iterator[Finding]:
-    """Find the owners to which requests cannot be forwarded; what /readyz says already is not said again."""
+    """Find owners that requests cannot be forwarded to, unless /readyz reports it already."""
     links = status.links
     if links.no_owner_reached_ms and status.not_ready is None:
         said = f"it reaches no owner of any partition, for {links.no_owner_reached_ms / 1000:.0f} s"
@@ -188,6 +188,6 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
 
 
 def _partitions(numbers: Iterable[int]) -> str:
-    """`partitions 0 to 3, 5`."""
+    """Format as `partitions 0 to 3, 5`."""
     told = ranges_text(ranges_of(numbers))
     return f"partition {told}" if told.isdecimal() else f"partitions {told}"

@@ -1,7 +1,4 @@
-"""The tables of `muster status`: what is wrong first, then the processes, then the partitions. They fit 80 columns.
-
-What belongs here: how it is shown. What it must not know: requests, and what is wrong.
-"""
+"""The tables of `muster status`: findings first, then the processes, then the partitions. They fit 80 columns."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,12 +14,12 @@ from muster.coordinator.client.commands.view import printable
 from muster.coordinator.observability.status import ProcessStatus
 
 _ADDRESSES = {"Owner", "Standby", "Not yet served by"}
-"""The columns with addresses, which are to be copied in one piece."""
+"""The columns with addresses, which must not wrap, so that they can be copied."""
 _STYLES = {Severity.UNANSWERED: "bold red", Severity.PROBLEM: "red", Severity.NOTE: "yellow"}
 
 
 def print_status(asked: Sequence[Asked], found: Sequence[Finding], console: Console) -> None:
-    """Print all."""
+    """Print everything."""
     _print_findings(found, console)
     _print_processes(asked, console)
     answered = [(each.address, each.answer) for each in asked if not isinstance(each.answer, Unanswered)]
@@ -116,7 +113,7 @@ def _print_standbys(answered: Sequence[tuple[str, ProcessStatus]], console: Cons
 
 
 def _up(uptime_ms: int) -> str:
-    """`3 d 04:12`, or `04:12:05` in the first day."""
+    """Format as `3 d 04:12`, or `04:12:05` in the first day."""
     up = timedelta(seconds=uptime_ms // 1000)
     hours, rest = divmod(up.seconds, 3600)
     minutes, seconds = divmod(rest, 60)
@@ -132,5 +129,5 @@ def _table(*columns: str) -> Table:
 
 
 def _cell(content: str, style: str = "") -> Text:
-    """Make a text without markup and control characters."""
+    """Return a text without markup and control characters."""
     return Text(printable(content), style=style)

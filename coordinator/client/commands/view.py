@@ -1,7 +1,7 @@
 """The output of `muster members`: tables for people, JSON for programs.
 
-What belongs here: how values are printed. What it must not know: requests, and anything that takes long to import. In
-JSON the fields are those of the structs, times in ms, errors by Kafka's names.
+In JSON the fields are those of the structs, times are in ms, and errors have Kafka's names. Imports nothing that takes
+long to load.
 """
 
 import re
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from muster.coordinator.group.outcomes import ListedMember
 
 WIDE = 120
-"""The width from which cells have room for sentences."""
+"""The minimum width for cells with sentences."""
 _BESIDE_AN_ID = 34
-"""The columns that are left to an address and to words of a standing, where a member id takes the others."""
+"""The columns needed for an address and a standing beside a member id."""
 
 _STYLES = {"Active": "green", "Expected": "yellow", "Waiting": "yellow", "Called": "cyan"}
 """The style of a `Standing`."""
@@ -45,7 +45,7 @@ def print_json(content: Mapping[str, Any], console: Console) -> None:
 
 
 def results_json(group_id: str, results: Sequence["MemberResult"]) -> Mapping[str, Any]:
-    """Make the JSON of results; `done`: whether all of them are."""
+    """Return the JSON of results; `done` is true if all of them are."""
     return {
         "group_id": group_id,
         "done": all(each.done for each in results),
@@ -66,7 +66,7 @@ def print_members(
 ) -> None:
     """Print a line for each member and each expected instance, with marks for the leader and retiring members.
 
-    `is_upstream`: who is a member there is not known here.
+    `is_upstream`: upstream has the group, so its members are unknown here.
     """
     if not members:
         here = " at this Muster" if is_upstream else ""
@@ -80,7 +80,7 @@ def print_members(
     else:
         table = _table("Member, since (UTC)", "Client", "Standing")
         longest = max(len(each.member_id or "") for each in members)
-        table.columns[0].no_wrap = longest + _BESIDE_AN_ID <= console.width  # it is to be copied in one piece
+        table.columns[0].no_wrap = longest + _BESIDE_AN_ID <= console.width  # so that it can be copied
         for each in members:
             instance, member_id, client, host, standing, left, since = _member_cells(each)
             who = Text("  ").join([instance, since])
@@ -119,9 +119,9 @@ def _session_left(member: "ListedMember") -> str | None:
 
 
 def print_configs(configs: Sequence["ConfigEntry"], console: Console) -> None:
-    """Print a line for each config: Muster's own first, those set for this group in bold, with what it does.
+    """Print a line for each config: Muster's own first, those set for this group in bold, with the documentation.
 
-    The documentation is left out where there is no room. That of a broker's config is HTML.
+    The documentation is omitted on a narrow terminal. That of a broker's config is HTML.
     """
     wide = console.width >= WIDE
     table = _table("Config", "Value", "Source", *["What it does"] * wide)
@@ -135,7 +135,7 @@ def print_configs(configs: Sequence["ConfigEntry"], console: Console) -> None:
 
 
 def _without_markup(documentation: str) -> str:
-    """The text of a documentation in HTML, as Kafka's brokers have it, in one line."""
+    """Return the text of HTML documentation, as Kafka's brokers have it, in one line."""
     if not re.search(r"</?[a-z]", documentation):
         return documentation
     text = _Text()
@@ -145,7 +145,7 @@ def _without_markup(documentation: str) -> str:
 
 
 class _Text(HTMLParser):
-    """The text of HTML; an item of a list begins with a dash."""
+    """Extracts the text of HTML; list items begin with a dash."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -167,5 +167,5 @@ def _table(*columns: str) -> Table:
 
 
 def _cell(content: str | None, style: str = "") -> Text:
-    """Make a cell without markup and control characters; a dash for None."""
+    """Return a cell without markup and control characters; a dash for None."""
     return Text(printable(content) if content else "-", style=style)
