@@ -1,7 +1,7 @@
-"""`muster fleet archive`, `verify`, `compact` and `expire`; what an archive is stands in `muster.replay.archive`.
+"""`muster fleet archive`, `verify`, `compact` and `expire`; the archive itself is in `muster.replay.archive`.
 
 cli.py        their options
-commands.py   what they do
+commands.py   implements them
 streaming.py  the archiver on Spark, with its Kafka source
-connector.py  how that source reaches a cluster
+connector.py  connection options of that source
 """

@@ -1,4 +1,4 @@
-"""`muster fleet archive`, `verify`, `compact`, `expire`: their options. A skin, as cli.py is."""
+"""The options of `muster fleet archive`, `verify`, `compact`, `expire`; no logic of its own."""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -26,7 +26,7 @@ EVERY_MS_MAX: Final = 366 * DAY_MS
 
 
 def interval(text: str) -> int:
-    """Read the value of `--every`; ms."""
+    """Parse the value of `--every` to ms."""
     ms = duration(text)
     if not 0 < ms <= EVERY_MS_MAX:
         raise typer.BadParameter(f"{text!r} should be from 1ms to 366d")

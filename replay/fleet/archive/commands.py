@@ -1,6 +1,6 @@
-"""`muster fleet archive`, `verify`, `compact` and `expire`: open what is named, do it, say what was done.
+"""Implements `muster fleet archive`, `verify`, `compact` and `expire`: run the operation and report the result.
 
-Errors end a command with one line, and exit code 2; damage that `verify` finds, or that `archive` met in the log, is
+Errors end a command with one line and exit code 2; damage that `verify` finds, or that `archive` found in the log, is
 exit code 3.
 """
 
@@ -43,7 +43,7 @@ Run = Callable[[], ArchivedRun]
 
 
 class AskedArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `muster fleet archive`. Without `every_ms` it is done once."""
+    """The options of `muster fleet archive`. Without `every_ms` it runs once."""
 
     log: str
     to: Path
@@ -55,9 +55,10 @@ class AskedArchive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archive_command(asked: AskedArchive) -> None:
-    """Archive once, or again and again; then a log that is away or missing, a full disk, another writer are waited for.
+    """Archive once, or repeatedly; then wait while the log is unreachable or missing, the disk full, or a writer
+    active.
 
-    What of the log could not be read is said, again and again only where it changes.
+    Unreadable parts of the log are reported, and reported again only when they change.
     """
     try:
         security = security_given(asked.kafka_config, os.environ)
@@ -92,8 +93,8 @@ def archive_command(asked: AskedArchive) -> None:
 
 
 def archive_until_sigterm(asked: AskedArchive) -> None:
-    """Archive again and again until SIGTERM, which ends it at once, with exit code 0: what was committed stands."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # process 1 of a container would not hear it
+    """Archive repeatedly until SIGTERM, which ends it at once with exit code 0: committed records are safe."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container ignores it by default
     try:
         archive_command(asked)
     finally:
@@ -101,7 +102,7 @@ def archive_until_sigterm(asked: AskedArchive) -> None:
 
 
 def _chosen(asked: AskedArchive, opening: Callable[[], EventLog]) -> tuple[str, Run]:
-    """The engine, in words, and its run; the log is asked how much there is only where that matters."""
+    """The engine, in words, and its run. The log's backlog is only read if the choice depends on it."""
     is_topic = asked.log.startswith("kafka:")
     records = asyncio.run(_backlog(asked, opening)) if asked.engine is EngineName.AUTO and is_topic else 0
     chosen = choose_archiver(asked.engine, records, is_topic=is_topic)
@@ -134,7 +135,7 @@ def _local(asked: AskedArchive, opening: Callable[[], EventLog]) -> ArchivedRun:
 
 
 def _spark(asked: AskedArchive, opening: Callable[[], EventLog]) -> Run:
-    from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- what Spark alone needs
+    from muster.replay.fleet.archive import streaming  # noqa: PLC0415 -- only Spark needs it
     from muster.replay.fleet.archive.connector import PACKAGE, connector_options  # noqa: PLC0415
     from muster.replay.fleet.session import told_session  # noqa: PLC0415
 
@@ -159,7 +160,7 @@ def _tell(done: ArchivedRun, engine: str, seconds: float) -> None:
 
 
 def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], form: Literal["table", "json"]) -> None:
-    """Verify, and tell; exit code 3 if anything is wrong."""
+    """Verify and print the result; exit code 3 if anything is wrong."""
 
     async def run(watch: Watch) -> VerifiedArchive:
         if log is None:
@@ -201,20 +202,20 @@ def _of_partition(part: OfPartition) -> list[str]:
 
 
 def compact_command(root: Path) -> None:
-    """Compact, and tell."""
+    """Compact and print the result."""
     done = _done(lambda watch: compact(root, watch=watch), watched(f"compacting {root}"))
     joined = f"{done.replaced:,} segments joined to {done.added:,}" if done.replaced else "nothing to join"
     typer.echo(f"{joined}; {done.removed:,} files of earlier runs removed")
 
 
 def expire_command(root: Path, before: str) -> None:
-    """Expire, and tell."""
+    """Expire and print the result."""
     gone = _done(lambda _watch: expire(root, before), watched(f"expiring {root}"))
     typer.echo(f"{gone.records:,} records in {gone.segments:,} segments ({size_text(gone.bytes)}) removed for good")
 
 
 def _done(work: Callable[[Watch], T], progress: AbstractContextManager[Watch], *, if_damaged: int = CANNOT_READ) -> T:
-    """Do it, with its progress. `if_damaged`: the exit code if the archive is."""
+    """Run with a progress display. `if_damaged`: the exit code if the archive is damaged."""
     try:
         with progress as watch:
             return work(watch)

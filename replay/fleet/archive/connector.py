@@ -1,6 +1,6 @@
-"""How Spark's Kafka source reaches a cluster: its options, made of the properties that Muster's commands take.
+"""The connection options of Spark's Kafka source, converted from the properties that Muster's commands take.
 
-Certificates and keys go along as text, since workers elsewhere do not have the files.
+Certificates and keys are passed as text, since workers on other machines do not have the files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ _LOGIN_MODULES: Final = {
 
 
 def connector_options(entries: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The options that correspond to `--kafka-config` and its variables, which were found right before.
+    """The options that correspond to `--kafka-config` and its variables, which have already been checked.
 
-    Raises BadSecurity for a key in a form that Java does not read.
+    Raises BadSecurity for a key in a format that Java cannot read.
     """
     given = split_properties(entries, KAFKA_CONFIG)
     properties = properties_of_environment(environment, KAFKA_CONFIG_VARIABLES) | given
@@ -73,7 +73,7 @@ def _text(path: str) -> str:
 
 
 def _key(text: str, path: str) -> str:
-    """The key alone: Java reads PKCS #8."""
+    """The key alone, as Java reads PKCS #8."""
     for kind in ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"):
         _, begin, rest = text.partition(f"-----BEGIN {kind}-----")
         body, end, _ = rest.partition(f"-----END {kind}-----")

@@ -1,18 +1,18 @@
 """The archiver on Spark: Structured Streaming from the event topic, with Spark's own Kafka source.
 
-A batch is written by the workers, each partition's records by one task in the order of their offsets, into segments;
-what comes back to the driver are their facts, and the driver makes one commit of them. So the workers need to see the
-archive's folder, and nothing else.
+Workers write a batch: one task writes each partition's records to segments, in offset order. The metadata of the
+segments is returned to the driver, which makes one commit of it. So workers need to see the archive's folder, and
+nothing else.
 
-* Spark's checkpoint counts for nothing: each run begins where the manifests end, with a checkpoint of its own that is
-  thrown away. What is read twice is left out by its offset. A run ends with what the topic has by then, so that between
-  two of them others may write the archive.
-* The source gives one task the records of one partition, in order, and no shuffle comes between. The writer checks it,
-  and refuses anything else.
-* Before each commit the topic is looked up: one that was deleted and made anew has another identity, and its records
-  are no continuation.
-* The source does not tell which producer wrote a batch, so that an owner's records which somebody has played again are
-  not known as such (see events/log/kafka/marks.py); `fleet verify` finds them by their running numbers.
+* Spark's checkpoint is not used: each run starts where the manifests end, with a checkpoint of its own that is then
+  deleted. Records read twice are skipped by offset. A run ends with what the topic has by then, so that others can
+  write the archive between two runs.
+* The source gives one task the records of one partition, in order, and no shuffle follows. The writer checks this, and
+  refuses anything else.
+* Before each commit the topic is looked up: one that was deleted and created again has another identity, and its
+  records are not a continuation.
+* The source does not report which producer wrote a batch, so copies of an owner's records that another producer wrote
+  again are not recognised (see events/log/kafka/marks.py); `fleet verify` finds them by their sequence numbers.
 """
 
 import asyncio
@@ -41,10 +41,9 @@ if TYPE_CHECKING:
 BATCH_OFFSETS_MAX: Final = 2_000_000
 ARROW_ROWS: Final = 10_000
 ARROW_BYTES: Final = 16 * 1024 * 1024
-"""The limits of what a worker gets at once: where records are large, they are few."""
+"""The limits of a batch for a worker: with large records it has fewer of them."""
 POLLED_RECORDS: Final = 5_000
-"""The records that Spark's consumer takes at once of what it has fetched: with Kafka's default, 500, it asks the broker
-more often."""
+"""The records that Spark's consumer returns per poll. With Kafka's default, 500, it asks the broker more often."""
 
 COLUMNS: Final = (
     "partition",
@@ -57,14 +56,14 @@ COLUMNS: Final = (
 
 
 class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """The place in a partition at which a task goes on."""
+    """The position in a partition at which a task continues."""
 
     start: int
     day: str | None
 
 
 class KafkaSource(msgspec.Struct, frozen=True, kw_only=True):
-    """The topic, as Spark's source is told of it, and how our own reader opens its log."""
+    """The topic, with the options of Spark's source, and a function that opens its log with our own reader."""
 
     servers: str
     topic: str
@@ -73,7 +72,7 @@ class KafkaSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archive(source: KafkaSource, root: Path, session: "SparkSession", *, watch: Watch) -> ArchivedRun:
-    """Archive what the topic has by now; the session may be used again. Raises as `local.archive`, and SparkFailed."""
+    """Archive what the topic has now; the session may be reused. Raises like `local.archive`, and SparkFailed."""
     with writing(root, make=True) as writer, tempfile.TemporaryDirectory(prefix="muster-fleet-") as checkpoint:
         run = _Run(source, writer, watch)
         run.look_up()
@@ -89,7 +88,7 @@ def archive(source: KafkaSource, root: Path, session: "SparkSession", *, watch: 
 def _stream(session: "SparkSession", source: KafkaSource, writer: ArchiveWriter) -> "DataFrame":
     from pyspark.errors import AnalysisException  # noqa: PLC0415 -- an extra
 
-    # Compaction may have taken what the archive would go on with: that is no error, and manifests say so.
+    # Compaction may have removed the next records of the archive: that is not an error, and manifests show it.
     reader = session.readStream.format("kafka").options(**source.options).option("failOnDataLoss", "false")
     reader = reader.option("kafka.max.poll.records", str(POLLED_RECORDS))
     starts = {str(partition): offset for partition, offset in writer.state.next_offsets.items()}
@@ -119,7 +118,7 @@ def _await(query: Any, run: "_Run") -> None:  # noqa: ANN401 -- pyspark's Stream
 
 
 class _Run:
-    """The driver's part: what is done with each batch."""
+    """The driver's part: handles each batch."""
 
     def __init__(self, source: KafkaSource, writer: ArchiveWriter, watch: Watch) -> None:
         self._source, self._writer, self._watch = source, writer, watch
@@ -128,9 +127,9 @@ class _Run:
         self.failure: LogError | None = None
 
     def look_up(self, partitions: Iterable[int] = ()) -> None:
-        """Check that the topic is still the one of the archive, and learn the owners' notes in these partitions.
+        """Check that the topic is still the archived one, and find the owners' marks in these partitions.
 
-        They are searched for once a run, which decodes a batch of each. Raises LogError.
+        The marks are searched for once per run, which decodes a batch of each partition. Raises LogError.
         """
         asyncio.run(self._look_up(partitions))
 
@@ -174,7 +173,8 @@ class _Run:
 def _writing_segments(
     root: Path, places: Mapping[int, TaskPlace], now_ms: int
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """Make the work of a task: the records of one partition into segments, whose facts it gives."""
+    """Return the function of a task, which writes the records of one partition to segments and returns their
+    metadata."""
 
     def run(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         return write_segments(root, places, now_ms, batches)
@@ -185,7 +185,7 @@ def _writing_segments(
 def write_segments(
     root: Path, places: Mapping[int, TaskPlace], now_ms: int, batches: Iterable["pa.RecordBatch"]
 ) -> Iterator["pa.RecordBatch"]:
-    """Write the segments of one partition; each one's facts come as JSON. Raises LogDamaged if the order is broken."""
+    """Write the segments of one partition; yields their metadata as JSON. Raises LogDamaged if the order is broken."""
     import pyarrow as pa  # noqa: PLC0415 -- an extra
 
     wanted = (batch for batch in batches if batch.num_rows)
@@ -209,7 +209,7 @@ def _all(first: "pa.RecordBatch", others: Iterable["pa.RecordBatch"]) -> Iterato
 
 
 def _in_our_columns(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """Add the columns that the source does not know, as null."""
+    """Add the columns that the source does not have, as null."""
     import pyarrow as pa  # noqa: PLC0415
 
     names = set(batch.schema.names)

@@ -1,6 +1,6 @@
-"""The usual questions to the tables: `muster fleet top`, `causes`, `storms`, `incidents`, `group`.
+"""The common queries over the tables: `muster fleet top`, `causes`, `storms`, `incidents`, `group`.
 
-commands.py    what each of them does
-queries.py     the questions, by DuckDB
-show.py        answers as tables, JSON, Markdown
+commands.py    implements the commands
+queries.py     the queries, in DuckDB
+show.py        prints answers as tables, JSON or Markdown
 """

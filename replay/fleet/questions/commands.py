@@ -1,7 +1,7 @@
-"""`muster fleet top`, `causes`, `storms`, `incidents`, `group`: what they do.
+"""Implements `muster fleet top`, `causes`, `storms`, `incidents`, `group`.
 
-Errors end them with one line, and the exit codes of `muster replay`: 1 when the tables are well and what was asked for
-is not in them, 2 for a wrong option, or tables that cannot be read.
+Errors end a command with one line, and the exit codes of `muster replay`: 1 if the tables can be read but do not have
+what was asked for, 2 for a wrong option or unreadable tables.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that all of them have, as they were given."""
+    """The options that all of these commands have, as given."""
 
     tables: Path
     since: str | None
@@ -42,7 +42,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asking:
-    """A question: where, in which window, and how the answer is told. Ends the command for a wrong option."""
+    """A query: the tables, the window, and the output format. Ends the command for a wrong option."""
 
     def __init__(self, given: Given) -> None:
         check_needs()
@@ -64,7 +64,7 @@ class Asking:
         )
 
     def told(self, ask: Callable[[], T]) -> T:
-        """The answer; ends the command if there are no tables."""
+        """Return the answer; ends the command if there are no tables."""
         from muster.replay.fleet.tables.builds import NoTables  # noqa: PLC0415 -- an extra
 
         try:
@@ -73,9 +73,9 @@ class Asking:
             fail(str(error), CANNOT_READ)
 
     def show(self, ask: "Callable[[], Answer]", thing: str) -> None:
-        """Print the answer; without rows what was looked at: a pattern that no group matches ends the command.
+        """Print the answer, or what was searched if it has no rows. Ends the command if no group matches the pattern.
 
-        `thing`: what the answer has rows of, as in 'a storm'.
+        `thing`: what the rows are, such as 'a storm'.
         """
         from muster.replay.fleet.questions.queries import groups_in  # noqa: PLC0415 -- an extra
         from muster.replay.fleet.questions.show import show  # noqa: PLC0415
@@ -152,7 +152,7 @@ def show_group(given: Given, group: str) -> None:
 
 
 def _fail_unknown(asking: Asking, group: str) -> NoReturn:
-    """End the command, naming groups of similar names, or the time that the tables tell of."""
+    """End the command, naming similar groups, or the times at which the tables mention this one."""
     from muster.replay.fleet.questions.queries import extent_of, groups_in  # noqa: PLC0415 -- an extra
 
     extent = asking.told(lambda: extent_of(asking.tables, group))

@@ -1,8 +1,8 @@
-"""The usual questions, answered from the tables by DuckDB: which groups, causes, storms and incidents, and one group.
+"""The common queries, answered from the tables by DuckDB: top groups, causes, storms and incidents, and one group.
 
-What is asked for is what began in a window, of groups whose ids match a pattern. Answers are numbers and names; words
-are made when they are shown (`show.py`). Reading goes through the last build (`builds.py`): one that is being written
-changes nothing, and a file that has gone meanwhile means that there is a later one to read.
+A query selects what began in a window, of groups whose ids match a pattern. Answers are numbers and names; `show.py`
+formats them. Only the last complete build is read (`builds.py`), so a build in progress changes nothing; if a file has
+disappeared, there is a later build to read.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.text.times import Instant, instant
 
 ATTEMPTS: Final = 3
-"""How often a later build is looked for when a file has gone."""
+"""How many builds are tried when a file has disappeared."""
 
 
 class AskedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows that are asked for. `since_ms`, `until_ms`: wall clock, within; `groups`: a pattern, as for files."""
+    """The selection. `since_ms`, `until_ms`: wall clock, inclusive; `groups`: a pattern, as for file names."""
 
     since_ms: int | None = None
     until_ms: int | None = None
@@ -36,7 +36,7 @@ class AskedRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows by column. `name`: of the question. Instants are ISO 8601 in UTC, durations ms."""
+    """Rows by column. `name`: the query's name. Instants are ISO 8601 in UTC, durations ms."""
 
     name: str
     columns: tuple[str, ...]
@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The rows as objects."""
+        """The rows as dicts."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -56,12 +56,12 @@ PARTITION_TIME: Final = """
             as known_partition_ms
     from incidents_asked
 """
-"""The time that partitions had no consumer: in rebalances, and outside of them. Each counts when it began."""
+"""The time that partitions had no consumer, in rebalances and outside of them. It counts at the start of each."""
 
 TOTAL: Final = """
     if(bool_and({of}.partition_ms is not null), sum({of}.partition_ms), null)::bigint as partition_ms,
     sum({of}.known_partition_ms)::bigint as known_partition_ms"""
-"""The partition time of several rows: null where that of one is not known, and the part that is known."""
+"""The partition time of several rows: null if any of them is unknown, and the known part."""
 
 GROUP_COSTS: Final = f"""
     with
@@ -150,39 +150,39 @@ _MOMENT: Final = {
     "coordinator_downtime": "until_at",
     "memberships": "joined_at",
 }
-"""The column by which a row is in a window: of a table of days the whole day is.
+"""The column that decides whether a row is in a window; for daily tables the window is extended to whole days.
 
-A process that flaps is if its first and last join of the day lie in the window or on both sides of it.
+A flapping process is in the window if its first and last join of the day are in it or on both sides of it.
 """
 
 
 def top(folder: Path, asked: AskedRows) -> Answer:
-    """The groups that cost most. Raises NoTables, as all of these do."""
+    """The most expensive groups. Raises NoTables, like all functions here."""
     return ask(folder, asked, {"top": TOP})["top"]
 
 
 def causes(folder: Path, asked: AskedRows, by: By = By.KIND) -> Answer:
-    """The causes that cost most."""
+    """The most expensive causes."""
     return ask(folder, asked, {"causes": BY_KIND if by is By.KIND else BY_TRIGGER})["causes"]
 
 
 def storms(folder: Path, asked: AskedRows) -> Answer:
-    """The storms that cost most."""
+    """The most expensive storms."""
     return ask(folder, asked, {"storms": STORMS})["storms"]
 
 
 def incidents(folder: Path, asked: AskedRows, kind: str | None = None, order: Order = Order.COST) -> Answer:
-    """Incidents: those that cost most, or the newest."""
+    """The most expensive, or the newest, incidents."""
     return ask(folder, asked, {"incidents": INCIDENTS[order]}, {"kind": kind})["incidents"]
 
 
 def group(folder: Path, asked: AskedRows) -> dict[str, Answer]:
-    """Tell of the group that `asked.groups` is the id of: an answer for each part of OF_GROUP."""
+    """Describe the group with the id `asked.groups`: an answer for each part of OF_GROUP."""
     return ask(folder, asked, OF_GROUP, is_exact=True)
 
 
 def looked_at(folder: Path, asked: AskedRows) -> dict[str, Any]:
-    """The extent of the incidents that are asked for: how many, of how many groups, from when to when."""
+    """The extent of the selected incidents: how many, of how many groups, from when to when."""
     query = """
         select count(*) as incidents, count(distinct group_id) as groups, min(started_at) as first_at,
             max(started_at) as last_at
@@ -193,19 +193,19 @@ def looked_at(folder: Path, asked: AskedRows) -> dict[str, Any]:
 
 
 def groups_in(folder: Path, pattern: str) -> list[str]:
-    """The groups of which there are rows."""
+    """The groups that have rows and match a pattern."""
     query = "select distinct group_id from group_day where group_id in (from groups_asked) order by group_id"
     return [group_id for (group_id,) in ask(folder, AskedRows(groups=pattern), {"": query})[""].rows]
 
 
 def kinds_in(folder: Path) -> list[str]:
-    """The kinds of incidents of which there is one."""
+    """The kinds of incidents that occur."""
     query = "select distinct kind from incidents order by kind"
     return [kind for (kind,) in ask(folder, AskedRows(), {"": query})[""].rows]
 
 
 def extent_of(folder: Path, group_id: str) -> tuple[Instant, Instant] | None:
-    """The first and the last that the tables tell of a group; None: they do not know it."""
+    """The first and the last time at which the tables mention a group; None if they do not."""
     query = """
         select min(moment) as first_at, max(moment) as last_at from (
             select started_at as moment from incidents where group_id = $group_id
@@ -224,10 +224,10 @@ def ask(
     *,
     is_exact: bool = False,
 ) -> dict[str, Answer]:
-    """Answer queries over the tables, and over `TABLE_asked`, the rows that are asked for. `values`: of `$names`.
+    """Run queries over the tables, and over `TABLE_asked` with the selected rows. `values`: query parameters.
 
-    `partition_time_asked` has what those rows cost by group and instant, `group_costs_asked` by group.
-    All are answered from one build. `is_exact`: `asked.groups` is a group's id, and no pattern. Raises NoTables.
+    `partition_time_asked` has the cost of those rows by group and instant, `group_costs_asked` by group.
+    All queries read the same build. `is_exact`: `asked.groups` is a group's id, not a pattern. Raises NoTables.
     """
     for attempt in range(ATTEMPTS):
         build = current(folder)
@@ -255,7 +255,7 @@ def ask(
 
 
 def _groups(connection: duckdb.DuckDBPyConnection, asked: str, is_exact: bool) -> pa.Table:
-    """The groups that are asked for: `muster replay` matches patterns in the same way, unlike DuckDB's `glob`."""
+    """The selected groups: patterns match as in `muster replay`, unlike DuckDB's `glob`."""
     names = [asked]
     if not is_exact:
         found = connection.execute("select distinct group_id from group_day").fetchall()
@@ -264,14 +264,14 @@ def _groups(connection: duckdb.DuckDBPyConnection, asked: str, is_exact: bool) -
 
 
 def _chosen(table: str, moment: str, asked: AskedRows) -> str:
-    """The rows that are asked for. What is put in are numbers."""
+    """The query for the selected rows. Only numbers are inserted into it."""
     cast = "::date" if moment == "day" else ""
     first, last = ("first_at", "last_at") if table == "flapping_members" else (moment, moment)
     conditions = ["true"]
     if asked.since_ms is not None:
         conditions.append(f"{last} >= make_timestamptz({asked.since_ms * 1000}){cast}")
     if asked.until_ms is not None:
-        end_us = asked.until_ms * 1000 - (moment == "day")  # a day that begins then is not in the window
+        end_us = asked.until_ms * 1000 - (moment == "day")  # a day that begins at the end is not in the window
         conditions.append(f"{first} <= make_timestamptz({end_us}){cast}")
     if asked.groups is not None and table == "storms":
         conditions.append("exists (from groups_asked where list_contains(groups, group_id))")

@@ -1,6 +1,6 @@
-"""Answers for eyes and for programs: tables whose durations are words, or rows as they are.
+"""Print answers for people (tables with durations in words) or for programs (rows as they are).
 
-A table has what its width has room for; Markdown has every column, whole instants with their zone, and a line for each
+A table has the columns that fit its width. Markdown has every column, full instants with their zone, and one line per
 row.
 """
 
@@ -22,7 +22,7 @@ from muster.replay.text.printable import text
 from muster.replay.text.times import Instant, duration, in_zone, zone_of_all
 
 _KNOWN: Final = "known_partition_ms"
-"""The part of `partition_ms` that is known, which is shown with it."""
+"""The known part of `partition_ms`, which is shown with it."""
 
 LESS: Final = frozenset(
     {
@@ -37,10 +37,10 @@ LESS: Final = frozenset(
         _KNOWN,
     }
 )
-"""Columns that are left out for eyes: the others, or a headline, say what matters of them."""
+"""Columns left out of tables: the other columns, or the headline, say what matters."""
 
 LEAST: Final = LESS | {"incidents", "rebalancing_ms", "longest_ms", "joined", "left", "downtime_ms", "first_at"}
-"""The same where there is little room, but for what a question is about."""
+"""Columns left out of narrow tables, except those that a query is about (ABOUT)."""
 
 ABOUT: Final[Mapping[str, Set[str]]] = {
     "causes": {"incidents", "rebalancing_ms"},
@@ -50,7 +50,7 @@ ABOUT: Final[Mapping[str, Set[str]]] = {
 }
 
 LEFT_OUT: Final[Mapping[str, Set[str]]] = {"flapping": {"is_static", "at_once", "last_at"}}
-"""More of them where there is little room: the process of a flapping member is long, and matters more."""
+"""More columns left out of narrow tables: the process of a flapping member is long, and matters more."""
 
 BELOW: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "top": {"group_id": ("worst_kind",)},
@@ -59,7 +59,7 @@ BELOW: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "days": {"day": ("worst_kind",)},
     "downtime": {"since_at": ("until_at",), "owner": ("owner_before",)},
 }
-"""Columns that stand below another one, for eyes: less wide, and read together."""
+"""Columns shown below another one in tables, which saves width and keeps together what belongs together."""
 
 HEADINGS: Final = {
     "group_id": "Group",
@@ -85,14 +85,14 @@ PARTS: Final = {
 
 
 def partition_time(total_ms: int | None, known_ms: int) -> str:
-    """'12 s'; 'at least 12 s' where only that part is known, and 'unknown' where nothing is."""
+    """'12 s'; 'at least 12 s' if only a part is known, and 'unknown' if nothing is."""
     if total_ms is not None:
         return duration(total_ms)
     return f"at least {duration(known_ms)}" if known_ms else "unknown"
 
 
 def show(answer: Answer, view: View, console: Console, *, nothing: str) -> None:
-    """Print an answer; `nothing` is what is said where it has no row."""
+    """Print an answer; `nothing` is printed if it has no rows."""
     if view.form is Format.JSON:
         _write_json(answer.records, console.file)
     elif view.form is Format.JSONL:
@@ -106,7 +106,7 @@ def show(answer: Answer, view: View, console: Console, *, nothing: str) -> None:
 
 
 def show_parts(parts: Mapping[str, Answer], view: View, console: Console) -> None:
-    """Print several answers, each below its name; those without a row are left out for eyes."""
+    """Print several answers, each under its heading; tables leave out those without rows."""
     if view.form is Format.JSON:
         _write_json({name: answer.records for name, answer in parts.items()}, console.file)
         return
@@ -168,7 +168,7 @@ def _heading(name: str, zones: str = "") -> str:
 
 
 def _zone(answer: Answer, name: str, zone: tzinfo) -> str | None:
-    """The zone in which a column's instants are told; None where there are two. '' if it has none."""
+    """The zone of a column's instants; None if there are two, '' if the column has none."""
     instants = [record[name] for record in answer.records if record[name] is not None] if name.endswith("_at") else []
     return zone_of_all(in_zone(each, zone) for each in instants) if instants else ""
 
@@ -220,10 +220,10 @@ def _markdown_cell(name: str, record: Mapping[str, Any], zone: tzinfo) -> str:
     if name.endswith("_at") and isinstance(value, str):
         return moment(in_zone(Instant(value), zone))
     words = _words(name, record, whole=True)
-    return escaped(words) if words is None or isinstance(value, str | list) else words  # numbers are our own
+    return escaped(words) if words is None or isinstance(value, str | list) else words  # numbers need no escaping
 
 
-def _write_json(told: Any, file: IO[str]) -> None:  # noqa: ANN401 -- what JSON can say
+def _write_json(told: Any, file: IO[str]) -> None:  # noqa: ANN401 -- any JSON value
     file.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
 
 

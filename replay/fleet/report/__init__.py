@@ -2,9 +2,9 @@
 
     facts.py       the tables -> the values of the page, by DuckDB
     heat.py        when each group rebalanced: cells, levels, paths (pure)
-    teams.py       what each team's groups cost (pure)
+    teams.py       the cost of each team's groups (pure)
     html.py        the values -> one document
-    command.py     `muster fleet report`
+    command.py     implements `muster fleet report`
 
-fleet.html.j2 is its template; its style is that of a group's page (`replay/report`) and fleet.css.
+The template is fleet.html.j2; the style is fleet.css and that of a group's page (`replay/report`).
 """

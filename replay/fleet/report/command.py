@@ -1,4 +1,4 @@
-"""`muster fleet report`: ask the tables, make the page, write it."""
+"""Implements `muster fleet report`: query the tables, build the page, write it."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from muster.replay.text.zones import zone_named
 
 
 def report(given: Given, out: Path, team_pattern: str) -> None:
-    """The command."""
+    """Write the page."""
     asking = Asking(given)
     check_folder(out)
     try:
@@ -29,5 +29,5 @@ def report(given: Given, out: Path, team_pattern: str) -> None:
     text, facts = asking.told(lambda: fitting(given.tables, asking.asked, pattern, made_ms=made_ms, zone=zone))
     write_page(out, text)
     numbers = f"{plural(facts.extent['rebalances'], 'rebalance')} of {plural(facts.extent['groups'], 'group')}"
-    is_file = out.is_file()  # else it may be the page that goes to stdout
+    is_file = out.is_file()  # else the page may have gone to stdout
     typer.echo(f"{printable(str(out))}: {numbers}; {size_text(len(text.encode()))}", err=not is_file)

@@ -1,4 +1,4 @@
-"""The values of the fleet's page, from the tables. Texts are as they are told; the template escapes them."""
+"""The values of the fleet's page, from the tables. Strings are unescaped; the template escapes them."""
 
 import re
 from pathlib import Path
@@ -23,11 +23,11 @@ from muster.replay.fleet.report.teams import GroupCost, Team, teams_of
 from muster.replay.text.times import Instant
 
 ROWS_MAX: Final = 40
-"""The groups that have a row of their own."""
+"""How many groups have a row of their own."""
 
 STORIES_OF_GROUP: Final = 3
 REBALANCES_OF_STORY: Final = 10
-"""The incidents of a group that have a story if the group has a row, and the rebalances of a story that are listed."""
+"""How many incidents of a group with a row have a story, and how many rebalances a story lists."""
 
 THE_REST: Final = "all others"
 
@@ -102,7 +102,7 @@ Record = dict[str, Any]
 
 
 class IncidentStory(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident with its first rebalances. `key`: the name by which the page links it."""
+    """An incident with its first rebalances. `key`: its anchor in the page."""
 
     key: str
     incident: Record
@@ -118,7 +118,7 @@ class GroupStories(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of the page. `scale`: None if there was no rebalance; `extent`: the numbers of everything together."""
+    """The values of the page. `scale`: None if there was no rebalance; `extent`: the totals."""
 
     extent: Record
     scale: Scale | None
@@ -136,18 +136,18 @@ class FleetFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def links(self) -> dict[str, str]:
-        """The stories of each group, by its id: the names by which the page links them."""
+        """The anchor of each group's stories, by group id."""
         return {each.group_id: each.key for each in self.stories}
 
     @property
     def incident_links(self) -> dict[tuple[str, str], str]:
-        """The story of each incident that has one, by its group and its id."""
+        """The anchor of each incident that has a story, by group id and incident id."""
         stories = (story for each in self.stories for story in each.stories)
         return {(each.incident["group_id"], each.incident["incident"]): each.key for each in stories}
 
 
 def facts_of(folder: Path, asked: AskedRows, pattern: re.Pattern[str], *, rows: int = ROWS_MAX) -> FleetFacts:
-    """Ask the tables. `asked.limit`: the rows of each list. Raises NoTables."""
+    """Query the tables. `asked.limit`: the maximum rows of each list. Raises NoTables."""
     told = ask(folder, asked, QUERIES, {"most": rows, "kind": None})
     costs = [GroupCost(**record) for record in told["costs"].records]
     scale = _scale(told["cells"])
@@ -169,7 +169,7 @@ def facts_of(folder: Path, asked: AskedRows, pattern: re.Pattern[str], *, rows: 
 
 
 def _stories(incidents: Answer, rebalances: Answer, costs: list[GroupCost]) -> tuple[GroupStories, ...]:
-    """The stories of each group, the one that cost most first."""
+    """The stories of each group, the most expensive group first."""
     of_incident: dict[tuple[str, str], list[Record]] = {}
     for each in rebalances.records:
         of_incident.setdefault((each["group_id"], each["incident"]), []).append(each)

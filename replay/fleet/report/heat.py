@@ -1,7 +1,7 @@
 """A heat map by group and hour, as SVG paths. Pure.
 
-A row is a group, a column an hour (or several, where there are more hours than columns). A cell's level says what
-began in it cost: the same levels on each page, so that two can be compared.
+A row is a group, a column an hour (or several, if there are more hours than columns). The level of a cell shows the
+cost of what began in it; levels are the same on every page, so that pages can be compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,16 +13,16 @@ from muster.replay.text.times import Instant, instant
 
 HOUR_MS: Final = 3_600_000
 COLUMNS_MAX: Final = 24 * 31
-"""The hours of a month; narrower ones could not be told apart on a screen."""
+"""The hours of a month; narrower columns could not be told apart on a screen."""
 
 LEVELS: Final = ((3_600_000, 5, "1 h or more"), (600_000, 4, "10 min"), (60_000, 3, "1 min"), (10_000, 2, "10 s"))
-"""Levels of a cell by the ms of partition time that it cost at least; whatever cost less has the level 1."""
+"""The level of a cell by its minimum partition time in ms; anything below has level 1."""
 
 LABELS_MAX: Final = 8
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns: how many, how many hours each has, and the hour (counted from 1970) in which the first begins."""
+    """The columns: their number, the hours in each, and the hour (counted from 1970) at which the first begins."""
 
     first_hour: int
     hours: int
@@ -32,19 +32,19 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
         return (hour - self.first_hour) // self.hours
 
     def begin(self, column: int) -> Instant:
-        """The beginning of a column."""
+        """The start of a column."""
         return instant((self.first_hour + column * self.hours) * HOUR_MS)
 
     @property
     def labels(self) -> tuple[tuple[float, Instant], ...]:
-        """Places, in percent of the width, and what begins there. Behind the last one there is room for its text."""
+        """Label positions in percent of the width, and the time at each. The last one leaves room for its text."""
         step = max(1, -(-self.columns // LABELS_MAX))
         places = range(0, max(1, self.columns - step + 1), step)
         return tuple((round(100 * at / self.columns, 2), self.begin(at)) for at in places)
 
 
 class HeatRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row: its paths by level, and the column that cost most."""
+    """A row: its paths by level, and its most expensive column."""
 
     name: str
     rebalances: int
@@ -56,7 +56,7 @@ class HeatRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scale_of(first_hour: int, last_hour: int) -> Scale:
-    """The scale for so many hours, both included."""
+    """The scale for a range of hours, both ends included."""
     hours = last_hour - first_hour + 1
     width = max(1, -(-hours // COLUMNS_MAX))
     return Scale(first_hour=first_hour, hours=width, columns=-(-hours // width))
@@ -68,7 +68,7 @@ def level_of(partition_ms: int) -> int:
 
 
 def paths_of(cells: Mapping[int, int], scale: Scale) -> tuple[tuple[int, str], ...]:
-    """The paths of a row, by level. `cells`: ms by hour. Neighbours of the same level are one stroke."""
+    """The paths of a row, by level. `cells`: ms by hour. Adjacent cells of the same level are one stroke."""
     columns: dict[int, int] = {}
     for hour, partition_ms in cells.items():
         column = scale.column(hour)

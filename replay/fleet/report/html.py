@@ -1,6 +1,7 @@
-"""The values of the fleet's page -> one HTML document, which asks no host for anything and has no script.
+"""The values of the fleet's page -> one HTML document, without scripts and without requests to any host.
 
-Names are data: the template escapes them. What is too long for the limit of a group's page tells of fewer groups.
+Names are data: the template escapes them. A page that exceeds the size limit of a group's page is made with fewer
+groups.
 """
 
 import re
@@ -19,13 +20,13 @@ from muster.replay.text.times import Instant, duration, instant
 
 CULPRITS_MAX: Final = 20
 NAMED: Final = 5
-"""The culprits of a story, and the groups of a storm, that are named."""
+"""How many culprits of a story, and how many groups of a storm, are named."""
 
 
 def document(
     facts: FleetFacts, tables: str, *, made_ms: int, zone: tzinfo = UTC, asked: AskedRows | None = None
 ) -> str:
-    """The document, however long. `zone`: in which it tells times; in UTC if the zone has no name."""
+    """The document, of any length. `zone`: for all times; UTC if the zone has no name."""
 
     def told(at: Instant) -> str:
         whole = told_in(at, zone)
@@ -54,14 +55,14 @@ def document(
 
 
 def _command(group_id: str, started_at: Instant) -> str:
-    """The command that tells an incident whole, as a shell takes it."""
+    """The command that shows an incident in full, quoted for a shell."""
     return shown(f"muster replay why {quote(group_id)} --at {started_at}")
 
 
 def fitting(
     folder: Path, asked: AskedRows, pattern: re.Pattern[str], *, made_ms: int, zone: tzinfo = UTC
 ) -> tuple[str, FleetFacts]:
-    """The document of the tables with as many rows as there is room for, and its values. Raises NoTables."""
+    """The document with as many rows as fit, and its values. Raises NoTables."""
     rows = ROWS_MAX
     while True:
         facts = facts_of(folder, asked, pattern, rows=rows)

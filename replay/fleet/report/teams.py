@@ -1,4 +1,4 @@
-"""Teams, and what their groups cost. A team is what a pattern finds in the names of groups. Pure."""
+"""Teams, and the cost of their groups. A team is the part of group names that a pattern matches. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 DEFAULT_PATTERN: Final = r"^([^._-]+)[._-]"
-"""The begin of a group's name, up to the first of these separators."""
+"""The start of a group's name, up to the first of these separators."""
 
 NO_TEAM: Final = "(no team)"
 
@@ -22,7 +22,7 @@ class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Team(msgspec.Struct, frozen=True, kw_only=True):
-    """A team: what its groups cost together, and the one of them that cost most."""
+    """A team: the total cost of its groups, and the most expensive of them."""
 
     name: str
     groups: int
@@ -33,7 +33,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def team_of(group_id: str, pattern: re.Pattern[str]) -> str:
-    """The team of a group: the pattern's first group if it has one, else all that it matches."""
+    """The team of a group: the pattern's first capture group if it has one, else the whole match."""
     found = pattern.search(group_id)
     if found is None:
         return NO_TEAM
@@ -41,7 +41,7 @@ def team_of(group_id: str, pattern: re.Pattern[str]) -> str:
 
 
 def teams_of(groups: Iterable[GroupCost], pattern: re.Pattern[str]) -> list[Team]:
-    """The teams, the one whose groups cost most first."""
+    """The teams, most expensive first."""
     by_team: dict[str, list[GroupCost]] = {}
     for group in groups:
         by_team.setdefault(team_of(group.group_id, pattern), []).append(group)

@@ -1,4 +1,4 @@
-"""`muster fleet simulate`: its options. A skin, as the other cli.py are."""
+"""The options of `muster fleet simulate`; no logic of its own."""
 
 from datetime import datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`muster fleet simulate`: play, write, say what was made. Errors end it with one line, and exit code 2."""
+"""Implements `muster fleet simulate`: simulate, write, report. Errors end it with one line and exit code 2."""
 
 import os
 import time
@@ -22,7 +22,7 @@ from muster.replay.progress import Watch, watched
 
 
 class AskedSimulation(msgspec.Struct, frozen=True, kw_only=True):
-    """The options. `truth`: None: beside the log; `jobs`: None: one for each core."""
+    """The options. `truth`: None: beside the log; `jobs`: None: one per core."""
 
     to: str
     groups: int
@@ -47,7 +47,7 @@ class AskedSimulation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulate(asked: AskedSimulation) -> None:
-    """See the module."""
+    """Simulate the fleet, and write its log and its ground truth."""
     fleet, truth = asked.fleet, asked.truth_file
     try:
         sink = sink_of(asked.to, fleet, security_given(asked.kafka_config, os.environ))

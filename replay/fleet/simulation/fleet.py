@@ -1,11 +1,11 @@
-"""A fleet: its groups and teams by name, the partitions of the log that they live in, and its days.
+"""A fleet: its groups and teams by name, the partitions of the log that they are in, and its days.
 
-Deeds have rates by day and hour, and so have outages. Lots are drawn hour by hour with products and comparisons alone,
-which every machine computes alike. Rates are for each group (outages: for each partition of the log) and week of seven
-days. scenarios/ says what each deed does.
+Scenarios and outages have rates by day and hour. They are drawn hour by hour with products and comparisons only, which
+all machines compute alike. Rates are per week of seven days, and per group (outages: per partition of the log).
+scenarios/ has what each scenario does.
 
-A deed takes LONGEST_MS at most, and none is begun that near to an outage, or to the end: so whose a rebalance is is
-never in doubt but where a scenario makes it so.
+A scenario takes LONGEST_MS at most, and none starts that close to an outage or to the end: so the cause of each
+rebalance is never in doubt unless a scenario makes it so.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ EPOCH_WEEKDAY: Final = 3
 
 @unique
 class When(StrEnum):
-    """The hours (UTC) in which deeds of a sort are done."""
+    """The hours (UTC) in which a scenario is played."""
 
     OFFICE = "Monday to Friday, 9 to 17"
     MORNING = "Monday to Friday, 6 to 9"
@@ -47,7 +47,8 @@ HOURS: Final = {
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """How often a scenario is played in a week, and when; `once`: in each group, since it cannot be done again."""
+    """How often a scenario is played in a week, and when; `once`: at most once per group, since it cannot be
+    repeated."""
 
     scenario: str
     a_week: float
@@ -100,7 +101,7 @@ RATES: Final = (
 
 @unique
 class End(StrEnum):
-    """How a coordinator goes."""
+    """How a coordinator fails."""
 
     STOP = "an orderly stop"
     KILL = "its death"
@@ -108,7 +109,7 @@ class End(StrEnum):
 
 
 class OutageRate(msgspec.Struct, frozen=True):
-    """How often in a week, when, and for how long: the shortest and the longest."""
+    """How often in a week, when, and for how long (minimum and maximum)."""
 
     end: End
     a_week: float
@@ -123,11 +124,11 @@ OUTAGES: Final = (
     OutageRate(End.PAUSE, 0.2, When.ANY, 1_000, 30_000),
 )
 SIGN_OF_LIFE_MS: Final = 5_000
-"""A coordinator that dies has left its last sign of life so long before, at most."""
+"""The longest time between a coordinator's last sign of life and its death."""
 
 
 class Deed(msgspec.Struct, frozen=True, order=True):
-    """A deed that is due at a moment (wall clock, ms), at the earliest."""
+    """A scenario that is due at a time (wall clock, ms), at the earliest."""
 
     at_ms: int
     scenario: str
@@ -135,7 +136,7 @@ class Deed(msgspec.Struct, frozen=True, order=True):
 
 
 class Outage(msgspec.Struct, frozen=True, order=True):
-    """A time without coordinator, of all groups of a partition, from a moment on (wall clock, ms)."""
+    """A time without a coordinator for all groups of a partition, from `at_ms` on (wall clock, ms)."""
 
     at_ms: int
     away_ms: int
@@ -144,7 +145,7 @@ class Outage(msgspec.Struct, frozen=True, order=True):
 
 
 class SimulatedDays(msgspec.Struct, frozen=True):
-    """The days that are simulated; wall clock, ms. It begins at midnight UTC."""
+    """The simulated days; wall clock, ms. They start at midnight UTC."""
 
     began_ms: int
     days: int
@@ -154,14 +155,14 @@ class SimulatedDays(msgspec.Struct, frozen=True):
         return self.began_ms + self.days * DAY_MS
 
     def hours(self) -> Iterator[tuple[int, int]]:
-        """The begin of each hour, and its number in the week."""
+        """The start of each hour, and its number in the week."""
         first = (self.began_ms // DAY_MS + EPOCH_WEEKDAY) % 7 * 24
         for number in range(self.days * 24):
             yield self.began_ms + number * HOUR_MS, (first + number) % (7 * 24)
 
 
 def deeds(random: Random, span: SimulatedDays, rates: tuple[Rate, ...] = RATES) -> list[Deed]:
-    """The deeds of a group, in order. Whether the group is such that they can be done is not asked here."""
+    """The scenarios of a group, in order, without regard to whether the group can play them."""
     chances = [(rate, frozenset(HOURS[rate.when]), rate.a_week / len(HOURS[rate.when])) for rate in rates]
     drawn = [
         Deed(began_ms + random.randrange(HOUR_MS), rate.scenario, rate.once)
@@ -173,7 +174,7 @@ def deeds(random: Random, span: SimulatedDays, rates: tuple[Rate, ...] = RATES) 
 
 
 def outages(random: Random, span: SimulatedDays) -> list[Outage]:
-    """The outages of a partition, in order, LONGEST_MS apart at least."""
+    """The outages of a partition, in order, at least LONGEST_MS apart."""
     drawn: list[Outage] = []
     for began_ms, hour in span.hours():
         for rate in OUTAGES:
@@ -201,7 +202,7 @@ GROUPS_A_TEAM: Final = 25
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet to simulate. The same values give the same events, whatever the machine."""
+    """The fleet to simulate. The same values give the same events on any machine."""
 
     groups: int
     seed: int
@@ -215,7 +216,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return f"simulation-{self.seed}-{self.groups}-{self.partitions}-{days}"
 
     def names(self) -> list[GroupId]:
-        """The group of each number: TEAM-WORK-NUMBER. Some teams have many groups, most have few."""
+        """The id of each group, by number: TEAM-WORK-NUMBER. Some teams have many groups, most have few."""
         random, teams = Random(f"{self.seed} teams"), max(1, self.groups // GROUPS_A_TEAM)
         return [
             GroupId(f"{_team(int(teams * random.random() * random.random()))}-{random.choice(WORK)}-{number:05d}")
@@ -231,7 +232,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def team_of(group_id: str) -> str:
-    """The team: what stands before the first hyphen of the group's name."""
+    """The team: the part of the group's name before the first hyphen."""
     return group_id.partition("-")[0]
 
 

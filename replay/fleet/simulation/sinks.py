@@ -1,6 +1,6 @@
-"""Where a simulated log goes: an archive, a SQLite file, a topic. Each has to be empty before.
+"""The targets of a simulated log: an archive, a SQLite file, a topic. Each has to be empty.
 
-Each is looked at before anything is played, which takes hours: what cannot be written then is refused at once.
+Targets are checked before the simulation, which takes hours, so that one that cannot be written is refused at once.
 """
 
 import asyncio
@@ -35,21 +35,21 @@ ARCHIVE: Final = "archive:"
 SQLITE: Final = "sqlite:///"
 
 KEPT_MS: Final = 36_500 * DAY_MS
-"""The audit window of a simulated topic: its days may be long ago, and compaction would take them at once."""
+"""The audit window of a simulated topic: its days may be long past, and compaction would remove them at once."""
 
 Wrote = Callable[[int], None]
 """Called with the number of records that were written."""
 
 
 class Sink(Protocol):
-    """A log that a simulation goes into."""
+    """A log that receives a simulation."""
 
     def check(self) -> None:
-        """Find out whether it can be written, and is empty. Raises LogError, OSError."""
+        """Check that it can be written and is empty. Raises LogError, OSError."""
         ...
 
     def write(self, spool: Path, wrote: Wrote) -> None:
-        """Write what was played. Raises LogError, OSError."""
+        """Write the spooled records. Raises LogError, OSError."""
         ...
 
 
@@ -65,13 +65,13 @@ def sink_of(to: str, fleet: Fleet, security: KafkaSecurity) -> Sink:
 
 
 class ArchiveSink(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive of a log that never was. Raises ArchiveBusy, LogMismatch, LogUnavailable."""
+    """An archive of a log that never existed. Raises ArchiveBusy, LogMismatch, LogUnavailable."""
 
     fleet: Fleet
     root: Path
 
     def check(self) -> None:
-        """See Sink. The folder is there then."""
+        """See Sink. Creates the folder."""
         with writing(self.root, disk=DISK, make=True) as writer:
             if load(self.root) is not None:
                 self._begin(writer)
@@ -101,7 +101,7 @@ class ArchiveSink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileSink(msgspec.Struct, frozen=True, kw_only=True):
-    """A SQLite file, which is made."""
+    """A new SQLite file."""
 
     fleet: Fleet
     path: Path
@@ -114,7 +114,7 @@ class FileSink(msgspec.Struct, frozen=True, kw_only=True):
             pass
 
     def write(self, spool: Path, wrote: Wrote) -> None:
-        """Make the file, with the times of the simulation."""
+        """Create the file, with the times of the simulation."""
         self.check()
         asyncio.run(self._write(spool, wrote))
 
@@ -134,14 +134,15 @@ class FileSink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicSink(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic, which is made as an owner makes its log's, but whose records keep their times, and its history."""
+    """A topic, created as an owner creates its log's, except that records keep their times and are kept for 100
+    years."""
 
     fleet: Fleet
     url: str
     security: KafkaSecurity
 
     def check(self) -> None:
-        """See Sink. The topic is there then."""
+        """See Sink. Creates the topic."""
         if self.fleet.span.ends_ms > wall_clock_ms():
             day = datetime.fromtimestamp(self.fleet.span.ends_ms / 1000, UTC)
             raise LogMismatch(
@@ -151,7 +152,7 @@ class TopicSink(msgspec.Struct, frozen=True, kw_only=True):
         asyncio.run(self._check())
 
     def write(self, spool: Path, wrote: Wrote) -> None:
-        """Append as the topic's owner, a millisecond of the simulation at a time."""
+        """Append as the topic's owner, one millisecond of simulated time after another."""
         asyncio.run(self._write(spool, wrote))
 
     async def _check(self) -> None:

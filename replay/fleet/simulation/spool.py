@@ -1,11 +1,11 @@
-"""Groups that are played one by one, and merged by time where a partition of a log needs one order.
+"""Simulate groups one by one, and merge them by time, since a partition of a log needs one order.
 
-A piece of work is some groups of one partition: they are played, in this process or in others, and their records lie
-in Parquet files of the spool. What is kept in memory is one group's days, whatever their number. DuckDB sorts the
-records of a partition, on disk where they are many.
+A piece of work is a few groups of one partition: they are simulated, in this process or in others, and their records
+are written to Parquet files of the spool. Memory holds one group's days, however many groups there are. DuckDB sorts
+the records of a partition, on disk if there are many.
 
-Each group's world has its own view of the partition's coordinators, who come and go at the same moments for all: what
-each counts (groups, members, sessions) is added up, and is one event in the log.
+Each group's world has its own view of the partition's coordinators, which join and leave at the same times for all
+groups: their counts (groups, members, sessions) are added up, and the log has one event for all.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ from muster.replay.progress import Watch
 GROUPS_AT_ONCE: Final = 10
 BATCH_ROWS: Final = 10_000
 MEMORY_LIMIT: Final = "160MB"
-"""The memory that DuckDB may have; the rest goes to disk."""
+"""DuckDB's memory limit; the rest goes to disk."""
 
 BEFORE, OF_GROUPS, AFTER = 0, 1, 2
-"""The order within a millisecond: a coordinator is elected before its groups' events, and stops behind them."""
+"""The order within a millisecond: a coordinator is elected before its groups' events, and stops after them."""
 
 SCHEMA: Final = pa.schema(
     [
@@ -53,7 +53,7 @@ Timed = tuple[int, AnyPartitionEvent]
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """Some groups of one partition, and where their records go."""
+    """Some groups of one partition, and the file for their records."""
 
     fleet: Fleet
     partition: int
@@ -65,7 +65,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedGroups(msgspec.Struct, frozen=True, kw_only=True):
     """The result. `coordinators`: each event of the partition, as these groups have it, and when it was stored.
 
-    `truths`: a line of JSON for each group.
+    `truths`: one line of JSON per group.
     """
 
     partition: int
@@ -77,7 +77,7 @@ class PlayedGroups(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """The result: events of groups, and incidents that were done."""
+    """The result: numbers of groups, of their events, and of incidents that were done."""
 
     groups: int
     events: int
@@ -85,7 +85,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(fleet: Fleet, folder: Path, truth: Path, *, jobs: int, watch: Watch) -> Simulated:
-    """Play all groups into a folder, and write the truth. `jobs`: processes that share the work."""
+    """Simulate all groups into a folder, and write the ground truth. `jobs`: the number of processes."""
     work = list(_work(fleet, folder))
     coordinators: dict[int, list[Timed]] = {}
     groups = events = incidents = 0
@@ -103,7 +103,7 @@ def play(fleet: Fleet, folder: Path, truth: Path, *, jobs: int, watch: Watch) ->
 
 
 def spooled(folder: Path, partition: int) -> Iterator[pa.RecordBatch]:
-    """A partition's records in the order of the log: at_ms, key, value."""
+    """A partition's records in log order: at_ms, key, value."""
     files = sorted(escape(str(path)) for path in folder.glob(f"{partition:05d}-*.parquet"))
     if not files:
         return
@@ -175,7 +175,7 @@ def _rows(lived: Lived, number: int) -> Iterator[Row]:
 
 
 def _coordinated(lived: Lived) -> Iterator[Timed]:
-    """The events of the partition, as far as this group knows of them; what was read counts no event of theirs."""
+    """The events of the partition, as far as they concern this group; events_read leaves them out."""
     before = 0
     for told in lived.told:
         if isinstance(told, Coordinated):
@@ -188,7 +188,7 @@ def _coordinated(lived: Lived) -> Iterator[Timed]:
 
 
 def _together(one: Timed, other: Timed) -> Timed:
-    """The same event, of the groups of both."""
+    """Merge two copies of an event, with the counts of the groups of both."""
     (at_ms, event), (at_ms_too, too) = one, other
     assert at_ms == at_ms_too
     if isinstance(event, CoordinatorReady) and isinstance(too, CoordinatorReady):

@@ -1,7 +1,7 @@
-"""The stage of a case: a group of some size and style, drawn by lot, and what can be done to its processes.
+"""The stage of a case: a group of random size and style, and the operations on its processes.
 
-What belongs here: how processes are configured, and single deeds (end one, start it again), each of which is written
-down. Scenarios (`scenarios/`) put them together, and are registered here by name. Times are ms.
+Configures processes, and performs single operations (end one, start it again), each of which is noted as ground truth.
+Scenarios (`scenarios/`) combine them, and are registered here by name. Times are ms.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ QUIET_MS = 11 * MINUTE
 
 @unique
 class Style(StrEnum):
-    """Styles of naming: the clients' ids, and the hosts where they run."""
+    """Naming styles: client ids and hosts of processes."""
 
     OWN_IDS = "own client ids, own hosts"
     BEHIND_ONE_HOST = "own client ids, one host"
@@ -40,7 +40,7 @@ class Style(StrEnum):
 
 
 TELLING = (Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID)
-"""The styles in which a process can be told from others after a restart."""
+"""The styles in which a process can be identified after a restart."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage:
-    """See the module."""
+    """A group and the operations on it; see the module."""
 
     def __init__(self, random: Random, wanted: Wanted, place: PlaceAndTime = NOWHERE) -> None:
         self.random = random
@@ -85,7 +85,7 @@ class Stage:
 
     @property
     def setting(self) -> str:
-        """The group, for people."""
+        """A description of the group."""
         libraries = " or ".join(dict.fromkeys(self.libraries))
         return (
             f"{self.size} processes ({self.static_share:.0%} static), {self.style.value}, {libraries}, "
@@ -142,7 +142,7 @@ class Stage:
         return self.place.host(self._hosts)
 
     def restarted(self, setup: Setup) -> Setup:
-        """The configuration of the process that takes its place."""
+        """The configuration of the process that replaces it."""
         if self.style is not Style.PODS:
             return setup
         self._restarts += 1
@@ -150,9 +150,9 @@ class Stage:
         return setup.but(host=self._host(), client_id=client_id)
 
     def identity(self, *processes: Process, returned: bool = False) -> Knowable:
-        """How well the log bears that a process is the same as before.
+        """How well the log shows that a process is the same as before.
 
-        `returned`: it is, and was not restarted: it comes on the connection that it had.
+        `returned`: it was not restarted, and returns on the same connection.
         """
         if all(each.is_static for each in processes):
             return Knowable.RECORDED
@@ -160,13 +160,13 @@ class Stage:
             return Knowable.UNKNOWABLE
         return Knowable.INFERRED
 
-    # ---- deeds ----------------------------------------------------------------------------------
+    # ---- operations -----------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
         self.world.note(text)
 
     def open(self, *, within_ms: int = 2_000, quiet_ms: int | None = None) -> None:
-        """The group forms, and nothing happens for a while."""
+        """Let the group form, and then rest for a while."""
         self.note(f"{self.size} processes start")
         for _ in range(self.size):
             setup = self.setup()
@@ -179,7 +179,7 @@ class Stage:
         self.world.run(duration_ms)
 
     def rest(self, duration_ms: int = 0) -> None:
-        """Let time pass until the group is at rest, and at least so long."""
+        """Let time pass until the group is at rest, but at least this long."""
         self.world.settle(duration_ms)
 
     def at(self, delay_ms: int, do: Callable[[], object]) -> None:
@@ -191,7 +191,7 @@ class Stage:
         return self.world.add(setup, story)
 
     def kill(self, process: Process, story: Story, *, with_machine: bool = False) -> None:
-        """kill -9, or its machine dies. The log may know its last heartbeat before, and nothing until it is removed."""
+        """kill -9, or its machine dies. The log may have its last heartbeat before, and nothing until it is removed."""
         self.note(f"the machine of {process.name} dies" if with_machine else f"{process.name} is killed")
         process.story = story
         silent_ms = self.world.now_ms - process.last_heard_ms
@@ -199,7 +199,7 @@ class Stage:
         process.die(with_machine=with_machine)
 
     def stop(self, process: Process, story: Story) -> None:
-        """An orderly end: a dynamic member leaves, a static one falls silent."""
+        """Shut down cleanly: a dynamic member leaves, a static one falls silent."""
         if process.is_static:
             self.note(f"{process.name} is closed, without leaving since it is static")
             silent_ms = self.world.now_ms - process.last_heard_ms
@@ -211,9 +211,9 @@ class Stage:
         process.close()
 
     def restart(self, process: Process, story: Story, down_ms: int, *, crash: bool) -> None:
-        """End it, and start it again.
+        """End the process, and start it again.
 
-        Who only leaves, or falls silent under an instance id, looks as if it had stopped polling.
+        One that only leaves, or falls silent under an instance id, looks as if it had stopped polling.
         """
         says_nothing = process.is_static or not (crash or process.setup.tells_reasons)
         if story.kinds == ("restart",) and says_nothing:
@@ -224,7 +224,7 @@ class Stage:
         self.at(down_ms, lambda: self.start(setup, story))
 
     def newcomers(self, story: Story, number: int, every_ms: Callable[[], int], prefix: str = "new") -> None:
-        """Processes more, the first one now."""
+        """Start more processes, the first one now."""
         delay_ms = 0
         for _ in range(number):
             setup = self.setup(prefix)
@@ -236,15 +236,15 @@ class Stage:
 
 
 def _suffix(number: int) -> str:
-    """The made-up part of a pod's name, always the same for a number."""
+    """The random-looking part of a pod's name, always the same for a number."""
     made_up = crc32(str(number).encode())
     return "".join(SUFFIX_LETTERS[made_up >> 5 * place & 15] for place in range(5))
 
 
 def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_before_ms: int | None) -> Story:
-    """The coordinator is away for so long; what the processes do of themselves from then on is its doing.
+    """Take the coordinator away for a time; what processes then do on their own is attributed to the outage.
 
-    `seen_before_ms`: it left its last sign of life so long before; None: it left none.
+    `seen_before_ms`: how long before the outage it left its last sign of life; None: it left none.
     """
     world = stage.world
     story = world.story("coordinator-outage")
@@ -269,7 +269,7 @@ def be_away(stage: Stage, away_ms: int, *, paused: bool, orderly: bool, seen_bef
 
 
 def conclude(stage: Stage, story: Story) -> None:
-    """Let the group come to rest; an outage of which no rebalance came is a change of coordinator."""
+    """Let the group come to rest; an outage that caused no rebalance is a change of coordinator."""
     stage.rest(stage.session_ms + 10 * SECOND)
     if not story.must and not story.may:
         story.kinds = ("coordinator-change",)
@@ -281,7 +281,7 @@ Play = Callable[[Stage], None]
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """`play` does it to a group that is at rest, and is as it wants it."""
+    """`play` acts on a group that is at rest and meets the needs `wanted`."""
 
     name: str
     wanted: Wanted

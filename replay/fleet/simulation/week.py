@@ -26,9 +26,9 @@ BEGINS_WITHIN_MS: Final = 30 * MINUTE
 
 
 class Lived(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's days. `told`: what its log tells, its coordinators' events with what they know of this group alone.
+    """A group's days. `told`: its log, with its coordinators' events as far as they concern this group.
 
-    `names`: the process behind each member id. `scenarios`: by truth, the deed within which it was done.
+    `names`: the process behind each member id. `scenarios`: for each truth, the scenario that caused it.
     """
 
     group_id: GroupId
@@ -41,7 +41,7 @@ class Lived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live(seed: int, group_id: GroupId, number: int, span: SimulatedDays, outages: list[Outage]) -> Lived:
-    """Play a group; the same arguments give the same. `number`: its place in the fleet, for its hosts."""
+    """Simulate a group; the same arguments give the same result. `number`: its place in the fleet, for its hosts."""
     random = Random(f"{seed} {group_id}")
     wanted = Wanted(size_min=_size(random), size_max=60)
     place = PlaceAndTime(group_id=group_id, began_ms=span.began_ms, first_host=number * 1_024)
@@ -93,7 +93,7 @@ class _Week:
         self._stage.run(max(0, at_ms - self._stage.world.wall_ms))
 
     def _be_over(self, scenario: str) -> None:
-        """Note that all begun since the last time was this scenario's doing; what processes do from now on is not."""
+        """Attribute all incidents since the last call to this scenario, and later actions of processes to none."""
         stage = self._stage
         self.scenarios += [scenario] * (len(stage.world.stories) - len(self.scenarios))
         stage.run(QUIET_MS + stage.random.randint(0, MINUTE))
@@ -125,7 +125,7 @@ class _Week:
     # ---- deeds -----------------------------------------------------------------------------------
 
     def _do(self, deed: Deed) -> None:
-        """Do it, or what the group needs first. Left out if the one before is not long enough over."""
+        """Play the scenario, or first what the group needs. Skipped if the one before ended too recently."""
         stage = self._stage
         if stage.world.wall_ms > deed.at_ms:
             return
@@ -156,7 +156,7 @@ class _Week:
         self._be_over(name)
 
     def _fits(self, wanted: Wanted) -> bool:
-        """Whether the group is as the scenario wants it."""
+        """Return whether the group meets the scenario's needs."""
         stage = self._stage
         static_share = len(stage.static) / stage.size
         return (
@@ -171,7 +171,8 @@ class _Week:
 
 
 class TruthOfIncident(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident that was done. Fields as of Truth; `kind` is the first of `kinds`; `scenario` names the deed."""
+    """An incident that was done. Fields as in Truth; `kind` is the first of `kinds`; `scenario` is its scenario's
+    name."""
 
     kind: str
     kinds: tuple[str, ...]
@@ -200,7 +201,7 @@ class TruthOfGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_of(lived: Lived, partition: int) -> TruthOfGroup:
-    """The part that is kept of a group's days."""
+    """The part of a group's days that is written to the truth file."""
     processes: dict[str, list[str]] = {}
     for member_id, name in lived.names.items():
         processes.setdefault(name, []).append(member_id)

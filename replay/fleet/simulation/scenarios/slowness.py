@@ -1,11 +1,11 @@
-"""Members that make others wait: slow members, slow leaders, ids that were handed out and never used."""
+"""Scenarios in which members delay others: slow members, slow leaders, ids that were handed out and never used."""
 
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted, scenario
 from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def newcomer(stage: Stage) -> Story:
-    """A process more, whose coming makes the rebalance."""
+    """Start another process, whose join causes the rebalance."""
     story = stage.world.story("scale-up")
     stage.newcomers(story, 1, lambda: 0)
     return story
@@ -13,7 +13,7 @@ def newcomer(stage: Stage) -> Story:
 
 @scenario()
 def slow_member(stage: Stage) -> None:
-    """A new process comes, and one of the others takes long to rejoin."""
+    """A new process joins, and one of the others takes long to rejoin."""
     slow = stage.one()
     slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
     slow.slow_ms = stage.random.randint(12 * SECOND, min(50 * SECOND, stage.rebalance_ms - 5 * SECOND))
@@ -22,10 +22,10 @@ def slow_member(stage: Stage) -> None:
     stage.rest(60 * SECOND)
 
 
-# With a longer time-out the newcomer would be dropped first: its first join waits for five minutes at most (K3).
+# With a longer timeout the newcomer would be dropped first: its first join waits for five minutes at most (K3).
 @scenario(Wanted(static=0.0, rebalance_max_ms=60_000))
 def dropped_member(stage: Stage) -> None:
-    """The same, and it is not back before the rebalance time-out."""
+    """The same, but it is not back before the rebalance timeout."""
     slow = stage.one()
     slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
     slow.story.infer(stage.identity(slow, returned=True))
@@ -48,7 +48,7 @@ def slow_leader(stage: Stage) -> None:
 
 @scenario()
 def leader_timed_out(stage: Stage) -> None:
-    """The leader's assignor takes longer than the rebalance time-out, and it is dropped."""
+    """The leader's assignor takes longer than the rebalance timeout, and the leader is dropped."""
     leader = stage.world.leader()
     leader.story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True)
     leader.story.infer(stage.identity(leader, returned=True))
@@ -60,7 +60,7 @@ def leader_timed_out(stage: Stage) -> None:
 
 @scenario()
 def leader_dies_in_sync_phase(stage: Stage) -> None:
-    """The leader has got its members, and dies."""
+    """The leader dies after it has received the list of members."""
     leader = stage.world.leader()
     story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True, knowable=Knowable.INFERRED)
     leader.story = story
@@ -75,7 +75,7 @@ def leader_dies_in_sync_phase(stage: Stage) -> None:
 
 @scenario(Wanted(version_min=5))
 def unused_id(stage: Stage) -> None:
-    """A client gets a member id and never uses it; then somebody comes."""
+    """A client gets a member id and never uses it; then another process joins."""
     setup = stage.setup("ghost", static=False)
     story = stage.world.story("unused-id", culprits=[setup.name])
     ghost = stage.world.add(setup.but(session_ms=stage.random.choice((30_000, 45_000))), story)

@@ -1,7 +1,6 @@
-"""How a process is configured, where it lives, and the requests that its client library writes.
+"""How a process is configured, its group's place and time, and the requests that its client library writes.
 
-What belongs here: who a process says to be, and what it subscribes. What it must not know: when it asks, and what it
-makes of the answers (`process.py`).
+When requests are sent, and how responses are handled, is in `process.py`.
 """
 
 from typing import Any, Self
@@ -17,13 +16,13 @@ from muster.replay.fleet.simulation.world.assignors import COOPERATIVE, Owned, a
 from muster.replay.fleet.simulation.world.rules import GROUP_ID, Rules
 
 HOSTS = 1_024
-"""The addresses of a group in a fleet, so that no two share a host."""
+"""The number of addresses reserved for a group of a fleet, so that no two groups share a host."""
 
 
 class PlaceAndTime(msgspec.Struct, frozen=True, kw_only=True):
-    """The place and time of a group. `began_ms`: wall clock; None: drawn by lot.
+    """The place and time of a group. `began_ms`: wall clock; None: random.
 
-    `first_host`: the number of its first host within 10.0.0.0/8, of HOSTS; None: hosts as in every case of the judge.
+    `first_host`: the number of its first host within 10.0.0.0/8, of HOSTS; None: the judge's usual hosts.
     """
 
     group_id: GroupId = GROUP_ID
@@ -31,7 +30,7 @@ class PlaceAndTime(msgspec.Struct, frozen=True, kw_only=True):
     first_host: int | None = None
 
     def host(self, number: int) -> str:
-        """The host of this number, from 0 on: 0 is that of all who share one. As Kafka prints it."""
+        """The host with this number, from 0; 0 is the one shared by processes with one host. As Kafka prints it."""
         if self.first_host is None:
             return f"/10.0.{number // 200}.{number % 200 + 1}" if number else "/127.0.0.1"
         address = (self.first_host + number % HOSTS) % 2**24
@@ -42,7 +41,7 @@ NOWHERE = PlaceAndTime()
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process is configured and how slow it is; times in ms. `name` is the judge's, the same after a restart."""
+    """How a process is configured and how slow it is; times in ms. `name` identifies it across restarts."""
 
     name: str
     client_id: str
@@ -56,7 +55,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ("orders",)
     heartbeat_ms: int = 3_000
     poll_ms: int = 400
-    """The longest that it takes to its next poll, at which it rejoins."""
+    """The longest time until its next poll, at which it rejoins."""
     assign_ms: int = 30
 
     @property
@@ -64,7 +63,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return self.library == "java" and self.version >= 8
 
     def but(self, **fields: Any) -> Self:
-        """The same but for these fields."""
+        """A copy with these fields changed."""
         return msgspec.structs.replace(self, **fields)
 
 
@@ -86,7 +85,7 @@ def join_group(
     reason: str | None,
     connection: ConnectionRecord,
 ) -> JoinGroup:
-    """Make a JoinGroup; a cooperative member says what it owns."""
+    """Make a JoinGroup; a cooperative member includes the partitions that it owns."""
     metadata = as_subscription(setup.topics, owned if COOPERATIVE in setup.assignors else None)
     return JoinGroup(
         group_id=rules.group_id,

@@ -1,11 +1,11 @@
-"""A consumer process: what it sends, when, and what it makes of the answers.
+"""A consumer process: what it sends, when, and how it handles the responses.
 
-What belongs here: one process, as the clients of four families behave. What it must not know: the group, and why the
-scenario does to it what it does. It notices a rebalance with a heartbeat (each 3 s), rejoins at its next poll, syncs,
-and heartbeats again. `story` is the incident for which it does what nobody asked it for.
+It behaves like the clients of four families, without knowledge of the group or of the scenario. It learns of a
+rebalance from a heartbeat (every 3 s), rejoins at its next poll, syncs, and heartbeats again. `story` is the incident
+to which its own actions are attributed.
 
     java                        keeps its member id through an outage; gives reasons
-    librdkafka                  forgets its id after a session time-out without an answer, and comes as a new member
+    librdkafka                  forgets its id after a session timeout without a response, and joins as a new member
     kafka-python, aiokafka      like java, without reasons
 """
 
@@ -38,7 +38,7 @@ NEVER = math.inf
 
 
 class Surroundings(Protocol):
-    """The world (`world.py`), as far as a process knows it."""
+    """The part of the world (`world.py`) that a process uses."""
 
     rules: Rules
     random: Random
@@ -67,7 +67,7 @@ class Surroundings(Protocol):
 
 
 class Process:
-    """See the module."""
+    """A consumer process; see the module."""
 
     def __init__(self, world: Surroundings, setup: Setup, story: Story) -> None:
         self.world = world
@@ -82,20 +82,20 @@ class Process:
         self.member_id = UNKNOWN_MEMBER_ID
         self.generation_id = -1
         self.came_ms = world.now_ms
-        """When it was let in under the member id that it has."""
+        """When it was admitted under its current member id."""
         self.owned: Owned = frozenset()
         self.next_heartbeat_ms = NEVER
         self.last_heard_ms = world.now_ms
-        """When it last got an answer from the coordinator."""
+        """When it last got a response from the coordinator."""
         self.is_joining = False
         self.is_stalled = False
         self.on_fenced: Callable[[], None] | None = None
         self.life = 0
-        """Grows when it dies or forgets who it is: what was under way for it counts no more."""
+        """Grows when it dies or forgets its id: whatever was in flight for it is then ignored."""
         self.slow_ms = 0
-        """The time that it is busy when it next hears of a rebalance, once; until then it does not poll."""
+        """How long it is busy, and does not poll, when it next learns of a rebalance; once."""
         self.assign_slow_ms = 0
-        """The time that its assignor takes, once."""
+        """How long its assignor takes; once."""
         self._busy_until_ms = 0
         self.uses_its_id = True
 
@@ -114,7 +114,7 @@ class Process:
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing will come of its heartbeats as long as the group is stable."""
+        """True if its heartbeats have no consequence as long as the group is stable."""
         group = self.world.rules.group
         return (
             self.next_heartbeat_ms != NEVER
@@ -128,7 +128,7 @@ class Process:
     # ---- life -----------------------------------------------------------------------------------
 
     def die(self, *, with_machine: bool = False) -> None:
-        """Be gone without a word. Its connection is closed, unless its machine is gone, or nobody would hear of it."""
+        """End without leaving. The connection is closed, unless its machine died or the network is cut."""
         if self.alive:
             self.world.ended(self)
             if not (with_machine or self.cut):
@@ -138,7 +138,7 @@ class Process:
         self.next_heartbeat_ms = NEVER
 
     def close(self, reason: str | None = "the consumer is being closed") -> None:
-        """End in order. A dynamic member leaves; a static one says nothing, whatever its library (KIP-345)."""
+        """Shut down. A dynamic member leaves; a static one sends nothing, whatever its library (KIP-345)."""
         if not self.is_static and self.member_id != UNKNOWN_MEMBER_ID:
             self.leave(reason)
         self.die()
@@ -154,18 +154,19 @@ class Process:
         )
 
     def stop_polling(self) -> None:
-        """Leave at the poll timeout, as clients do by themselves; a static one falls silent."""
+        """Leave at the poll timeout, as clients do on their own; a static member falls silent."""
         if not self.is_static:
             self.leave("consumer poll timeout has expired.")
         self.go_away()
 
     def unsubscribe(self) -> None:
-        """Leave, and go on without a group until `poll_again`. librdkafka sends LeaveGroup for a static member, too."""
+        """Leave, and continue without a group until `poll_again`. librdkafka sends LeaveGroup for static members,
+        too."""
         self.leave("the consumer unsubscribed from all topics")
         self.go_away()
 
     def go_away(self) -> None:
-        """Go on without the group until `poll_again`."""
+        """Continue without the group until `poll_again`."""
         self.is_stalled = True
         self._forget()
 
@@ -175,7 +176,7 @@ class Process:
             self.join()
 
     def freeze(self) -> None:
-        """Stand still (SIGSTOP)."""
+        """Pause the process (SIGSTOP)."""
         self.frozen, self.next_heartbeat_ms = True, NEVER
 
     def thaw(self) -> None:
@@ -187,14 +188,14 @@ class Process:
             self.reconnect()
 
     def reconnect(self) -> None:
-        """The coordinator can be reached again, and what was asked before is lost."""
+        """Resume after the coordinator is reachable again; earlier requests are lost."""
         if self.is_joining or self.member_id == UNKNOWN_MEMBER_ID:
             self.join()
         else:
             self.heartbeat()
 
     def lose_session(self) -> None:
-        """Lose the session for want of answers: librdkafka comes back as a new member, others as who they are."""
+        """Handle a session without responses: librdkafka forgets its member id, the others keep theirs."""
         silent_ms = self.world.now_ms - self.last_heard_ms
         is_unheard = self.cut or self.world.is_away or self.frozen
         if self.setup.library == "librdkafka" and is_unheard and silent_ms >= self.setup.session_ms:
@@ -219,7 +220,7 @@ class Process:
             self.next_heartbeat_ms = NEVER
 
     def join(self, reason: str | None = None) -> None:
-        """JoinGroup under the id that it has. It is silent until the answer."""
+        """Send JoinGroup under its current id, and nothing else until the response."""
         if self.is_stalled:
             return
         self.is_joining = True
@@ -320,7 +321,7 @@ class Process:
         self.world.later(after_ms, self, lambda: self.sync(shares))
 
     def _shares(self, outcome: JoinGroupOutcome) -> dict[MemberId, bytes]:
-        """The leader's assignment; the others' metadata is read where it was made."""
+        """The leader's assignment; the metadata of other members is taken from their processes."""
         subscribers = [
             Subscriber(
                 member_id=each.member_id,
@@ -350,7 +351,7 @@ class Process:
                 self.die()
 
     def _take(self, share: Owned, protocol_name: str | None) -> None:
-        """A cooperative member that has to give partitions up rejoins: the second round, for the first one's reason."""
+        """A cooperative member that has to revoke partitions rejoins: the second round, for the reason of the first."""
         revoked = self.owned - share
         self.owned = share
         if protocol_name == COOPERATIVE and revoked:

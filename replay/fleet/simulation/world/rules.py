@@ -1,8 +1,8 @@
-"""The coordinator of one group: the rules, a clock, and the history that its log tells.
+"""The coordinator of one group: the rules, a clock, and the log.
 
-What belongs here: sending commands, deadlines, and what an owner does at its start and after a pause. What it must not
-know: processes, incidents. Unlike the harness of the rules' own tests it checks nothing, so that a case takes
-milliseconds; its clock is moved by the world.
+Runs commands and deadlines, and what an owner does at its start and after a pause. Knows nothing of processes and
+incidents. Unlike the test harness of the rules it checks nothing, so that a case takes milliseconds; the world moves
+its clock.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ READING_MS = 40
 
 
 class Rules:
-    """See the module. `group` and `soft` are what the last command left; `reads` is the log."""
+    """The coordinator. `group` and `soft` are the state after the last command; `reads` is the log."""
 
     def __init__(self, *, wall_ms: int, settings: GroupSettings, group_id: GroupId = GROUP_ID) -> None:
         self.group_id = group_id
@@ -59,7 +59,7 @@ class Rules:
         return self.now_ms + self.wall_offset_ms
 
     def send(self, command: AnyCommand) -> Decision:
-        """Decide, and make the decision effective as the runtime does."""
+        """Decide, and apply the decision as the runtime does."""
         decision = decide(command, self.group, self.soft, self._moment(), self.settings)
         if decision.refreshed_session is not None and isinstance(command, Request):
             decision.refreshed_session.refresh(self.now_ms, command.caller.connection)
@@ -70,7 +70,7 @@ class Rules:
         return decision
 
     def due(self) -> list[AnyDeadline]:
-        """The deadlines that have passed by now."""
+        """The deadlines that have passed."""
         return due(self.group_id, self.soft, self.now_ms) if self.group is not None else []
 
     def next_deadline_ms(self) -> float:
@@ -79,7 +79,8 @@ class Rules:
     # ---- owners ---------------------------------------------------------------------------------
 
     def elect(self, *, owner_before_seen_ms: int | None = None) -> None:
-        """A new owner claims the partition; its clock is its own. The last sign of life of the one before, if known."""
+        """A new owner, with its own clock, claims the partition. `owner_before_seen_ms`: the former one's last
+        record."""
         self._epoch += 1
         self._owner_began_ms = self.now_ms
         elected = CoordinatorElected(
@@ -119,7 +120,7 @@ class Rules:
         )
 
     def take_over(self, *, owner_before_seen_ms: int | None) -> Decision | None:
-        """Take the group over as the log has it, each session with its full time; returns what that decides."""
+        """Take the group over from the log, each session with its full timeout; return what that decides."""
         self.elect(owner_before_seen_ms=owner_before_seen_ms)
         self.soft = SoftState() if self.group is None else restore_soft_state(self.group, self.now_ms, self.settings)
         if self.group is not None and len(self.group.members) > self.settings.max_size:
@@ -127,7 +128,7 @@ class Rules:
         return None
 
     def stop(self) -> None:
-        """The owner ends in good order."""
+        """The owner shuts down cleanly."""
         self._tell(
             CoordinatorStopped(
                 partition=0,
@@ -139,7 +140,7 @@ class Rules:
         )
 
     def resume(self, late_ms: int) -> None:
-        """The owner stood still, has found it out, and gives everybody the full time."""
+        """The owner detects that it was paused, and gives every session and phase its full time again."""
         sessions = rearm(self.group, self.soft, self.now_ms, late_ms=late_ms)
         self._tell(
             CoordinatorPaused(
@@ -166,7 +167,7 @@ class Rules:
             self.reads.append(Happened(position=self._position(), event=msgspec.structs.replace(event, why=why)))
 
     def _of_level_4(self, type_: type[msgspec.Struct], **fields: Any) -> dict[str, Any]:
-        """The owner's own clock, and these fields, as far as the type has them: format level 4 does."""
+        """The owner's uptime and these fields, if the type has them: format level 4 does."""
         fields = {"uptime_ms": self.now_ms - self._owner_began_ms, **fields}
         return {name: value for name, value in fields.items() if name in type_.__struct_fields__}
 

@@ -1,10 +1,10 @@
-"""The truth of a case: what was done to the processes, as the one who did it writes it down.
+"""The ground truth of a case: what was done to the processes, written by the code that did it.
 
-A `Story` is one incident while it is being done; `Truth` is what is left of it, a plain value. Rebalances are the
-world's own view of the group's state; nothing here has seen an event.
+A `Story` is one incident while it is being done; `Truth` is the resulting plain value. Rebalances are the world's own
+view of the group's state; nothing here has seen an event.
 
-What the page of kinds leaves open is allowed for: several kinds, several moments for a start or an end, rebalances that
-may be counted to it (`may`), incidents that need not be told (`is_optional`).
+Where docs/incidents.md leaves a choice, all choices are right: several kinds, several times for a start or an end,
+rebalances that may be counted as part of it (`may`), incidents that need not be reported (`is_optional`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 RebalanceId = tuple[int, int]
-"""(incarnation, the generation to which it led)."""
+"""(incarnation, the generation that it led to)."""
 
 Range = tuple[int, int]
 """From, to; wall clock ms, both included."""
@@ -22,7 +22,8 @@ Range = tuple[int, int]
 
 @unique
 class Knowable(StrEnum):
-    """How far the log bears it: an event says it; events bear the inference; neither: only *unknown* is right."""
+    """How well the log shows it: an event records it; events let it be inferred; or neither (only *unknown* is
+    right)."""
 
     RECORDED = "recorded"
     INFERRED = "inferred"
@@ -30,11 +31,11 @@ class Knowable(StrEnum):
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
-    """One incident that was done. `kinds`: any of them is right, the first is the page's.
+    """One incident that was done. `kinds`: any of them is right, the first is that of docs/incidents.md.
 
-    `culprits`: names of processes; None: the page names none to compare. `starts`, `ends`: any of them is right.
-    `extent`: from its first act or rebalance to the last one, to find what is told of it. `must`: the
-    rebalances that are its own; `may`: those that might be told as another's. `parent`: an index.
+    `culprits`: names of processes; None: not compared. `starts`, `ends`: any of them is right. `extent`: from its first
+    act or rebalance to the last one, to find the reported incidents that match. `must`: its own rebalances; `may`:
+    rebalances that may be reported as another incident's. `parent`: an index.
     """
 
     kinds: tuple[str, ...]
@@ -54,8 +55,8 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenRebalance:
-    """A rebalance as the world sees it; times are (monotonic, wall) ms. `arrivals`: who joined
-    its phase, and when. `leader`: the member id of the leader since `joined_ms`, the end of the phase."""
+    """A rebalance as the world sees it; times are (monotonic, wall) ms. `arrivals`: the processes that joined its
+    phase, and when. `leader`: the member id of the leader since `joined_ms`, the end of the phase."""
 
     def __init__(self, began: tuple[int, int], incarnation: int, story: "Story", *, from_empty: bool) -> None:
         self.began = began
@@ -74,7 +75,7 @@ class SeenRebalance:
         return self.incarnation, self.to_generation
 
     def ends_after(self, first: "SeenRebalance") -> list[int]:
-        """Return its end by the wall clock; and, in case that jumped, the begin of the first and what passed since."""
+        """Its end by the wall clock; and, in case that jumped, the start of the first plus the monotonic time since."""
         assert self.ended is not None, "the case ended within a rebalance"
         return [self.ended[1], first.began[1] + self.ended[0] - first.began[0]]
 
@@ -83,9 +84,9 @@ REPLACING: Final = frozenset({"restart", "deployment", "crash-loop"})
 
 
 class StoryBase:
-    """An incident while it is being done, as far as it is the same for simulated processes and for real ones.
+    """An incident while it is being done; the part that simulated and real processes share.
 
-    `kinds`: any is right, the first is the page's. `culprits` are names of processes; None: not to be compared.
+    `kinds`: any is right, the first is that of docs/incidents.md. `culprits`: names of processes; None: not compared.
     """
 
     def __init__(
@@ -108,12 +109,12 @@ class StoryBase:
         return self.kinds[0]
 
     def infer(self, knowable: Knowable = Knowable.INFERRED) -> None:
-        """Less is known than was thought: what must be inferred, or cannot be known."""
+        """Lower what can be known: it has to be inferred, or is unknowable."""
         order = list(Knowable)
         self.knowable = max(self.knowable, knowable, key=order.index)
 
     def act(self, from_ms: int, to_ms: int | None = None) -> None:
-        """An act of it, at a moment within the range; for the span of what made no rebalance."""
+        """Note an act, at some time within the range; it gives the span of an incident without rebalances."""
         self.acts.append((from_ms, from_ms if to_ms is None else to_ms))
 
     def _truth(
@@ -125,7 +126,7 @@ class StoryBase:
         must: Iterable[RebalanceId],
         may: Iterable[RebalanceId],
     ) -> Truth:
-        """The value. Processes that were replaced so soon that nobody noticed need not be told."""
+        """Return the value. Replacements too fast to be noticed need not be reported."""
         must, may = frozenset(must), frozenset(may)
         was_absorbed = self.kind in REPLACING and not must and not may
         return Truth(
@@ -143,7 +144,7 @@ class StoryBase:
 
 
 class Story(StoryBase):
-    """An incident of simulated processes. `holds_phases`: a live one may hold a join phase, which is its own then."""
+    """An incident of simulated processes. `holds_phases`: a join phase delayed by a live process belongs to it, too."""
 
     def __init__(self, *kinds: str, holds_phases: bool = False, **given: Any) -> None:
         super().__init__(*kinds, **given)

@@ -1,10 +1,10 @@
 """The group as the world sees it: the rebalances, from the group's state before and after each command.
 
-A rebalance begins when the group is seen in the join phase, and ends when it is seen Stable or Empty, or in the next
-join phase. It belongs to the story of the process (or administrator) whose request or silence began it; if its join
-phase was held by a process that was dead or slow, or its sync phase by a slow or dead leader, to that one's story; if
-it ended in an empty group, to the story that emptied the group, unless that was an orderly end. A rebalance that
-nobody's story explains is an error of the scenario.
+A rebalance begins when the group enters the join phase, and ends when it is Stable or Empty, or with the next join
+phase. It belongs to the story of the process (or administrator) whose request or silence started it. If a dead or slow
+process delayed its join phase, or a slow or dead leader its sync phase, it belongs to that process's story. If it ended
+in an empty group, it belongs to the story that emptied the group, unless that was an orderly end. A rebalance that no
+story explains is an error of the scenario.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
     from muster.replay.fleet.simulation.world.process import Process
 
 HELD_MS: Final = 5_000
-"""A phase was held by a process if it waited for it alone for longer than this, and for over half of its length."""
+"""A process delayed a phase if the phase waited for it alone for longer than this, and for over half of its length."""
 
 SURELY_NOT_HELD_MS: Final = 1_000
-"""Between the two it may be told either way."""
+"""Between the two limits it may be reported either way."""
 
 COMING: Final = frozenset({"scale-up", "start"})
-"""A newcomer is not to blame for a phase that waited for a dead process. Of two crashes, or of a crash beside those who
-are replaced, the page does not say whose it is: the one that began it, or the one for which it waited."""
+"""A new process is not to blame for a phase that waited for a dead one. For two crashes, or a crash during a
+replacement, docs/incidents.md does not say whose the rebalance is: that of the process that began it, or of the one it
+waited for."""
 
 ORDERLY: Final = frozenset({"scale-down", "shutdown", "group-deleted", "group-expired"})
-"""Stories after which a group is empty as it was meant to be."""
+"""Stories after which a group is intentionally empty."""
 
 Seen = tuple[int, GroupState, int]
 """Incarnation, state, generation."""
 
 
 class WorldView:
-    """See the module."""
+    """The view of one group; see the module."""
 
     def __init__(self, rules: Rules) -> None:
         self.rebalances: list[SeenRebalance] = []
@@ -61,7 +62,7 @@ class WorldView:
         story: Story | None,
         subjects: "Sequence[Process]",
     ) -> None:
-        """The group has come from `before` to where it is, because of the command, which `subjects` are behind."""
+        """Note the change from `before` to the current state, caused by a command of the processes `subjects`."""
         incarnation, state, generation_id = after = self.seen()
         if self._current is not None and before[1] is GroupState.COMPLETING_REBALANCE and after != before:
             self._judge_sync_phase(self._current, subjects)
@@ -89,7 +90,7 @@ class WorldView:
             self._end()
 
     def _judge_sync_phase(self, rebalance: SeenRebalance, subjects: "Sequence[Process]") -> None:
-        """If the leader was slow to send the assignment, or never did, the rebalance is its story's."""
+        """If the leader was slow to send the assignment, or never did, the rebalance belongs to its story."""
         leader = next((each for each in subjects if each.member_id == rebalance.leader), None)
         if leader is None or leader.story is rebalance.story or not leader.story.holds_phases:
             return
@@ -115,12 +116,13 @@ class WorldView:
 
     @staticmethod
     def _fold(rebalance: SeenRebalance, story: Story) -> None:
-        """Note a rebalance in which members of another story came or went: it might be told with either."""
+        """Note a rebalance in which members of another story joined or left: it may be reported with either."""
         if rebalance not in story.must and rebalance not in story.may:
             story.may.append(rebalance)
 
     def _judge_join_phase(self, rebalance: SeenRebalance, last: "Sequence[Process]") -> None:
-        """Whether the phase waited for one of `last` alone, and for how long."""
+        """Check whether the phase waited for one of `last` alone, and if so attribute the rebalance to it, or to
+        both."""
         holder = next((each for each in last if each.story is not rebalance.story), None)
         if holder is None or rebalance.from_empty or (holder.alive and not holder.story.holds_phases):
             return
@@ -139,9 +141,9 @@ class WorldView:
 
 
 def _hand_over(rebalance: SeenRebalance, story: Story) -> None:
-    """The rebalance is another story's. The one that began it may still be told with it, or not at all."""
+    """Move the rebalance to another story. It may still be reported with the one that began it, or not at all."""
     began = rebalance.story
-    if rebalance in began.must:  # else its join phase was held by a third one for a while
+    if rebalance in began.must:  # else a third process delayed its join phase for a while
         began.must.remove(rebalance)
         began.may.append(rebalance)
     if rebalance in story.may:

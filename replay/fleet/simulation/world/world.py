@@ -1,10 +1,10 @@
-"""A discrete-event simulation of one group: processes, the way to the coordinator, and virtual time.
+"""A discrete-event simulation of one group: processes, the network to the coordinator, and virtual time.
 
-What belongs here: time, who is asked, and how answers come back. What happens to the coordinator and the network is in
-`outages.py`, what became of the group in `view.py`. What it must not know: what an incident is called, and any event.
+Outages of the coordinator and the network are in `outages.py`, the view of the group in `view.py`. Knows nothing of
+kinds of incidents, or of events.
 
-Heartbeats of healthy members of a stable group are not sent one by one: time jumps to the next moment at which
-something else happens, and their sessions are refreshed as if they had been.
+Heartbeats of healthy members of a stable group are not sent one by one: time jumps to the next time at which something
+else happens, and their sessions are refreshed as if they had been sent.
 """
 
 import heapq
@@ -37,12 +37,12 @@ from muster.replay.fleet.simulation.world.view import WorldView
 BEGAN_WALL_MS = 1_700_000_000_000
 FIRING_MAX = 2_000
 LATE_MAX_MS = 8
-"""The most by which a timer of the coordinator is late; those of real ones were 2 to 8 ms late."""
+"""The maximum lateness of the coordinator's timers; real ones were 2 to 8 ms late."""
 ALTER_CONFIGS = 44
 
 
 class World:
-    """See the module. Times are monotonic ms; `rules.wall_ms` is the wall clock."""
+    """The simulation of a group; see the module. Times are monotonic ms; `rules.wall_ms` is the wall clock."""
 
     def __init__(
         self, random: Random, *, settings: GroupSettings, partitions: Mapping[str, int], place: PlaceAndTime = NOWHERE
@@ -57,7 +57,7 @@ class World:
         self.stories: list[Story] = []
         self.notes: list[tuple[int, str]] = []
         self.plan: Story | None = None
-        """The story of what the group's own deadlines do: registrations, retirements, learning."""
+        """The story for what the group's own deadlines do: registrations, retirements, learning."""
         self.is_down = False
         self.paused_since_ms: int | None = None
         self._queue: list[tuple[Process, int, Callable[[int], AnyRequest], Callable[[Any], None]]] = []
@@ -67,7 +67,7 @@ class World:
         self._connection_numbers = count(1)
         self._order = count()
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
-        # Drawn apart, so that what a scenario draws does not depend on how many timers fire.
+        # Drawn from its own generator, so that scenarios do not depend on how many timers fire.
         self._lateness = Random(f"{place.group_id} {began_ms}")
         self._late_ms = self._draw_late_ms()
 
@@ -81,7 +81,7 @@ class World:
 
     @property
     def is_away(self) -> bool:
-        """Whether the coordinator answers nobody."""
+        """True while the coordinator does not respond."""
         return self.is_down or self.paused_since_ms is not None
 
     @property
@@ -94,7 +94,7 @@ class World:
 
     @property
     def live(self) -> list[Process]:
-        """The processes that have not ended; a list that does not change when one ends."""
+        """The processes that have not ended, as a copy of the list."""
         return list(self.processes)
 
     def process_of(self, member_id: str) -> Process:
@@ -124,7 +124,7 @@ class World:
         return process
 
     def ended(self, process: Process) -> None:
-        """Count a process no more among those that live."""
+        """Remove a process from those that live."""
         self.processes.remove(process)
 
     def new_member_id(self, process: Process) -> MemberId:
@@ -143,7 +143,7 @@ class World:
         heapq.heappush(self._agenda, (self.now_ms + delay_ms, next(self._order), do))
 
     def later(self, delay_ms: int, process: Process, do: Callable[[], None]) -> None:
-        """Have the process do something, if it is alive then, and not before it runs again."""
+        """Schedule an action of the process, if it is still alive then; a frozen process does it after it is thawed."""
 
         life = process.life
 
@@ -170,7 +170,7 @@ class World:
         self.rules.now_ms = max(self.now_ms, until_ms)
 
     def settle(self, at_least_ms: int = 0) -> None:
-        """Let time pass until the group is at rest and nobody is on the way to it."""
+        """Let time pass until the group is at rest and no process is joining."""
         self.run(at_least_ms)
         for _ in range(600):
             at_rest = self.state in (GroupState.STABLE, GroupState.EMPTY)
@@ -180,7 +180,7 @@ class World:
         raise AssertionError(f"the group never comes to rest: {self.notes}")
 
     def _next_ms(self, until_ms: int) -> int:
-        """The next moment at which something happens; healthy heartbeats until then are dealt with."""
+        """The next time at which something happens, after handling healthy heartbeats until then."""
         next_ms = min(self._agenda[0][0] if self._agenda else until_ms + 1, until_ms + 1)
         beating = [each for each in self.processes if each.next_heartbeat_ms != NEVER]
         if self._is_quiet(beating):
@@ -194,13 +194,13 @@ class World:
         return int(min(next_ms, heartbeat_ms, deadline_ms))
 
     def _is_quiet(self, beating: Sequence[Process]) -> bool:
-        """Whether nothing comes of any heartbeat."""
+        """Return whether no heartbeat has any consequence."""
         if self.is_away or self.state is not GroupState.STABLE or self.rules.soft.member_sync_deadlines:
             return False
         return all(each.is_calm for each in beating)
 
     def _next_silence_ms(self, heard: set[MemberId]) -> float:
-        """The next deadline of whoever is not heard, and of the group."""
+        """The next deadline of members that send no heartbeats, and of the group."""
         soft = self.rules.soft
         phases = (
             soft.registration_deadline_ms,
@@ -219,7 +219,7 @@ class World:
         )
 
     def _beat_until(self, process: Process, until_ms: int) -> None:
-        """Refresh the session as its heartbeats until then do."""
+        """Refresh the session as if the heartbeats until then had been sent."""
         first_ms, every_ms = int(process.next_heartbeat_ms), process.setup.heartbeat_ms
         if first_ms > until_ms:
             return
@@ -233,7 +233,7 @@ class World:
         process.last_heard_ms, process.next_heartbeat_ms = last_ms, last_ms + every_ms
 
     def _happen(self) -> None:
-        """The next thing that is due; requests come before deadlines."""
+        """Run the next thing that is due; requests come before deadlines."""
         if self._agenda and self._agenda[0][0] <= self.now_ms:
             heapq.heappop(self._agenda)[2]()
             return
@@ -247,7 +247,7 @@ class World:
             self._late_ms = self._draw_late_ms()
 
     def _next_timer_ms(self) -> float:
-        """When the coordinator next deals with what is due: a timer fires a little after its time."""
+        """When the coordinator next handles what is due: a timer fires a little after its time."""
         return self.rules.next_deadline_ms() + self._late_ms
 
     def _draw_late_ms(self) -> int:
@@ -256,7 +256,7 @@ class World:
     # ---- requests -------------------------------------------------------------------------------
 
     def ask(self, process: Process, make: Callable[[int], AnyRequest], learn: Callable[[Any], None]) -> bool:
-        """Send a request; False if nobody can be reached. `make` is called with the request's id as it arrives."""
+        """Send a request; False if no coordinator can be reached. `make` is called with the request's id on arrival."""
         if self.is_down or process.cut:
             return False
         if self.paused_since_ms is not None:
@@ -266,11 +266,11 @@ class World:
         return True
 
     def forget_requests(self) -> None:
-        """Drop the requests that wait for an answer: none will come."""
+        """Drop the requests that wait for a response: none will come."""
         self._waiting.clear()
 
     def deliver_queue(self) -> None:
-        """Deliver the requests that were sent to a coordinator that stood still, unless their senders gave them up."""
+        """Deliver the requests sent to a paused coordinator, unless their senders have given them up."""
         queue, self._queue = self._queue, []
         for process, life, make, learn in queue:
             if process.life == life:
@@ -282,7 +282,7 @@ class World:
         self.send(make(request_id), process.motive or process.story, [process])
 
     def send(self, command: AnyCommand, story: Story | None, subjects: Sequence[Process] = ()) -> Any:
-        """Have the rules decide, see what became of the group, and carry the answers. An administrator's answer."""
+        """Apply the command, update the view, and send the responses. Returns the response to an administrator."""
         before, size = self.view.seen(), self.view.size()
         decision = self.rules.send(command)
         self.view.watch(before, size, command, story, subjects)
@@ -297,7 +297,7 @@ class World:
         return own
 
     def administer(self, story: Story, make: Callable[[Caller], AnyRequest], *, api_key: int = ALTER_CONFIGS) -> Any:
-        """Have an administrator ask for something; the outcome, which must be good."""
+        """Send an administrator's request; returns the outcome, which must be a success."""
         caller = Caller(
             request_id=next(self._request_ids),
             client_id="admin-1",
@@ -330,7 +330,7 @@ class World:
 
 
 class _Answer:
-    """An answer on its way; a process that is cut off does not get it."""
+    """A response in flight; a process that is cut off does not receive it."""
 
     def __init__(self, process: Process, learn: Callable[[Any], None], outcome: Any) -> None:
         self._process, self._learn, self._outcome = process, learn, outcome
