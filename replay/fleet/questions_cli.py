@@ -1,7 +1,7 @@
-"""`muster fleet top`, `causes`, `storms`, `incidents`, `group`, `report`: their options. A skin, as cli.py is.
+"""The options of `muster fleet top`, `causes`, `storms`, `incidents`, `group` and `report`; no logic of its own.
 
-What they share with `muster replay` is the same there: zones, patterns, forms of an answer. What all of them share is
-declared here once, by `_given`.
+Options shared with `muster replay` (zones, patterns, output formats) are declared there. Options that all of these
+commands share are declared once, by `_given`.
 """
 
 from collections.abc import Callable
@@ -44,14 +44,14 @@ def _given(
     tz: TzOption = None,
     form: FormatOption = Format.TABLE,
 ) -> "Given":
-    """Take the options of all questions."""
+    """Accept the options that all of these commands have."""
     from muster.replay.fleet.questions.commands import Given
 
     return Given(tables=tables, since=since, until=until, group=group, limit=limit, tz=tz, form=form)
 
 
 def _asking(command: Callable[..., None], *, but: tuple[str, ...] = ()) -> Callable[..., None]:
-    """Give a command those options, `but` for some; its own come before them, and replace one of the same name."""
+    """Give a command those options except `but`; its own options come first, and replace those of the same name."""
     own = {name: each for name, each in signature(command).parameters.items() if name != "given"}
     shared = {name: each for name, each in signature(_given).parameters.items() if name not in {*own, *but}}
 

@@ -1,9 +1,9 @@
-"""A group over days: it forms, is deployed, scaled, and loses processes, while its coordinator goes and comes back.
+"""A group over days: it forms, is deployed, scaled, and loses processes, while its coordinator fails and returns.
 
-What belongs here: which deed is done next, on a group that goes on living; and the truth of it as a line of JSON. Deeds
-are one after another, each QUIET_MS after the one before has come to rest; one that the group is not made for is left
-out. What was lost for good is replaced by the next deed, so that a group keeps its size, more or less. All is drawn
-from the seed and the group's name.
+Chooses the next scenario for a group that goes through all of them, and writes the ground truth as a line of JSON.
+Scenarios follow one another, each QUIET_MS after the group has come to rest; those that do not fit the group are left
+out. Processes that were lost for good are replaced before the next scenario, so that the group roughly keeps its size.
+Everything is drawn from the seed and the group's name.
 """
 
 from random import Random

@@ -1,4 +1,5 @@
-"""Changes of the group: subscriptions, assignors, partitions; rebalances, removals and deletion that are asked for."""
+"""Scenarios that change the group: subscriptions, assignors, partitions; requested rebalances, removals and
+deletion."""
 
 from functools import partial
 
@@ -27,12 +28,12 @@ REMOVED = "member was removed by an admin"
 
 
 def some_of_them(stage: Stage) -> list[Process]:
-    """One, a few, or all."""
+    """One process, a few, or all."""
     return stage.some(stage.random.choice((1, stage.random.randint(1, stage.size), stage.size)))
 
 
 def change(stage: Stage, process: Process, setup: Setup, story: Story, reason: str | None) -> None:
-    """Have it rejoin with another setup. Its join may be under way: then the coordinator never hears of it here."""
+    """Make a process rejoin with another setup. Does nothing if it is already rejoining."""
     if process.is_joining:
         stage.note(f"{process.name} is rejoining already, and stays as it was")
         return
@@ -44,7 +45,7 @@ def change(stage: Stage, process: Process, setup: Setup, story: Story, reason: s
 
 @scenario()
 def subscription_change(stage: Stage) -> None:
-    """Some subscribe other topics."""
+    """Some processes subscribe to other topics."""
     story = stage.world.story("subscription-change")
     stage.world.partitions["payments"] = 6
     topics = stage.random.choice((("orders", "payments"), ("payments",)))
@@ -58,7 +59,7 @@ def subscription_change(stage: Stage) -> None:
 
 @scenario()
 def partitions_changed(stage: Stage) -> None:
-    """The topic gets more partitions, and the leader finds out."""
+    """The topic gets more partitions, and the leader notices."""
     story = stage.world.story("partitions-changed", knowable=Knowable.INFERRED)
     stage.world.partitions["orders"] *= 2
     stage.note(f"orders has {stage.world.partitions['orders']} partitions")
@@ -98,7 +99,7 @@ def enforced_by_application(stage: Stage) -> None:
 
 @scenario()
 def enforced_by_administrator(stage: Stage) -> None:
-    """An administrator asks Muster for a rebalance."""
+    """An administrator requests a rebalance from Muster."""
     story = stage.world.story("enforced", culprits=None)
     stage.note("an administrator forces a rebalance")
     forced = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
@@ -112,7 +113,7 @@ def enforced_by_administrator(stage: Stage) -> None:
 
 
 def remove(stage: Stage, processes: list[Process]) -> Story:
-    """An administrator removes them; they come back as new members. Some clients cannot be told from others then."""
+    """An administrator removes them; they rejoin as new members. Some clients then cannot be told from others."""
     story = stage.world.story("removed-by-admin", culprits=[each.name for each in processes])
     stage.note(f"an administrator removes {', '.join(each.name for each in processes)}")
     leaving = tuple(
@@ -140,7 +141,7 @@ def remove(stage: Stage, processes: list[Process]) -> Story:
 
 @scenario()
 def removed_by_admin(stage: Stage) -> None:
-    """Some or all members of one sort are removed."""
+    """Some or all members, static or dynamic ones only, are removed."""
     among = stage.static if stage.static and (stage.random.random() < 0.5 or not stage.dynamic) else stage.dynamic
     remove(stage, stage.some(stage.random.randint(1, len(among)), among))
     stage.rest(silent_ms(stage))
@@ -148,7 +149,7 @@ def removed_by_admin(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, size_max=12))
 def group_deleted(stage: Stage) -> None:
-    """The empty group is deleted; later others form it anew."""
+    """The empty group is deleted; later other processes create it again."""
     shut_down(stage)
     emptied_ms = stage.world.wall_ms
     stage.run(QUIET_MS)

@@ -1,4 +1,5 @@
-"""Processes that are lost: crashes, restarts, loops of them, poll timeouts, freezes, network cuts, duels."""
+"""Scenarios in which processes are lost: crashes, restarts, crash loops, poll timeouts, freezes, network cuts,
+duels."""
 
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def crash_of(stage: Stage, process: Process, together: Story | None = None) -> Story:
-    """Kill it, for good. A static member looks as if it had been stopped, so two of them are one story: `together`."""
+    """Kill it, for good. A static member looks as if it had been stopped, so two of them share a story: `together`."""
     kinds = ("stopped", "crash") if process.is_static else ("crash",)
     if together is None or together.kinds != kinds or not process.is_static:
         together = stage.world.story(*kinds, culprits=[process.name], knowable=Knowable.INFERRED)
@@ -20,13 +21,13 @@ def crash_of(stage: Stage, process: Process, together: Story | None = None) -> S
 
 
 def silent_ms(stage: Stage) -> int:
-    """A while in which a session surely expires."""
+    """A time in which a session is sure to expire."""
     return stage.session_ms + 4 * SECOND
 
 
 @scenario()
 def crash(stage: Stage) -> None:
-    """One process dies, and nobody comes."""
+    """One process dies, and is not replaced."""
     crash_of(stage, stage.one())
     stage.rest(silent_ms(stage))
 
@@ -43,7 +44,7 @@ def two_crashes(stage: Stage) -> None:
 
 @scenario()
 def restart(stage: Stage) -> None:
-    """One process ends, and comes back later than its session."""
+    """One process ends, and is restarted after its session has expired."""
     process, is_crash = stage.one(), stage.random.random() < 0.5
     story = stage.world.story("restart", culprits=[process.name])
     down_ms = stage.random.randint(silent_ms(stage), 9 * MINUTE)
@@ -53,7 +54,7 @@ def restart(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0))
 def restart_at_once(stage: Stage) -> None:
-    """A dynamic process dies and is back before its session has expired, so that its former self holds the phase."""
+    """A dynamic process dies and is restarted before its session expires, so its old member delays the join phase."""
     process = stage.one()
     story = stage.world.story("restart", culprits=[process.name])
     down_ms = stage.random.randint(300, stage.session_ms - 3_500)
@@ -63,7 +64,7 @@ def restart_at_once(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0))
 def absorbed_restart(stage: Stage) -> None:
-    """A static process is back before its session expires."""
+    """A static process is restarted before its session expires."""
     process = stage.one()
     story = stage.world.story("restart", culprits=[process.name], is_optional=True)
     down_ms = stage.random.randint(300, stage.session_ms - 3_500)
@@ -73,7 +74,7 @@ def absorbed_restart(stage: Stage) -> None:
 
 @scenario()
 def crash_loop(stage: Stage) -> None:
-    """One process dies again and again."""
+    """One process dies repeatedly."""
     process = stage.one()
     story = stage.world.story("crash-loop", culprits=[process.name])
     for _ in range(stage.random.randint(3, 8)):
@@ -87,12 +88,12 @@ def crash_loop(stage: Stage) -> None:
 
 @scenario()
 def poll_timeout(stage: Stage) -> None:
-    """A process is busy for longer than its poll interval, and comes back."""
+    """A process is busy for longer than its poll interval, and rejoins."""
     late_poll(stage, stage.one())
 
 
 def late_poll(stage: Stage, process: Process, longest_ms: int = 8 * MINUTE) -> None:
-    """Have it be busy for longer than it may, by so much at most, and come back."""
+    """Make a process busy beyond its poll interval, by at most `longest_ms`, and then rejoin."""
     says_so = process.setup.tells_reasons and not process.is_static
     kinds = ("poll-timeout",) if says_so else ("poll-timeout", "restart")
     story = stage.world.story(*kinds, culprits=[process.name])
@@ -110,7 +111,7 @@ def late_poll(stage: Stage, process: Process, longest_ms: int = 8 * MINUTE) -> N
 
 
 def stand_still(stage: Stage, process: Process, *kinds: str) -> None:
-    """SIGSTOP, for longer than its session."""
+    """Pause a process (SIGSTOP) for longer than its session."""
     story = stage.world.story(*kinds, culprits=[process.name], knowable=Knowable.INFERRED)
     story.infer(stage.identity(process, returned=True))
     freeze_ms = stage.session_ms + stage.random.randint(4 * SECOND, 60 * SECOND)
@@ -124,13 +125,13 @@ def stand_still(stage: Stage, process: Process, *kinds: str) -> None:
 
 @scenario()
 def frozen(stage: Stage) -> None:
-    """A process stands still for longer than its session: the table has no word of its own for it but `restart`."""
+    """A process is paused for longer than its session: docs/incidents.md has no kind for it but `restart`."""
     stand_still(stage, stage.one(), "restart", "poll-timeout")
 
 
 @scenario()
 def short_freeze(stage: Stage) -> None:
-    """A process stands still (SIGSTOP) for less than its session."""
+    """A process is paused (SIGSTOP) for less than its session."""
     process = stage.one()
     freeze_ms = stage.random.randint(200, stage.session_ms - 4_000)
     stage.note(f"{process.name} stands still for {freeze_ms} ms")
@@ -141,7 +142,7 @@ def short_freeze(stage: Stage) -> None:
 
 @scenario(Wanted(size_min=4, styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
 def network_cut(stage: Stage) -> None:
-    """Some are cut off for longer than their sessions, and come back when the network does."""
+    """Some processes are cut off for longer than their sessions, and rejoin when the network is back."""
     number = stage.random.randint(2, stage.size - 1)
     processes = stage.some(number)
     story = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
@@ -160,7 +161,7 @@ def cut_for(stage: Stage, cut_ms: int, processes: Sequence[Process], story: Stor
 
 @scenario(Wanted(size_min=4))
 def network_cut_for_good(stage: Stage) -> None:
-    """Some are cut off, and never seen again."""
+    """Some processes are cut off, and never return."""
     processes = stage.some(stage.random.randint(2, stage.size - 1))
     story = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
     for each in processes:
@@ -170,7 +171,7 @@ def network_cut_for_good(stage: Stage) -> None:
 
 @scenario()
 def short_cut(stage: Stage) -> None:
-    """Some are cut off for less than their sessions, as far as they can be."""
+    """Some processes are cut off for less than their sessions, as far as possible."""
     processes = stage.some(stage.random.randint(1, stage.size))
     cut_ms = stage.random.randint(200, stage.session_ms - 5_000)
     stage.note(f"{len(processes)} are cut off for {cut_ms} ms")
@@ -181,7 +182,7 @@ def short_cut(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0))
 def overlapping_restart(stage: Stage) -> None:
-    """The new process starts before the old one has ended, which is fenced once: no duel."""
+    """The new process starts before the old one has ended; the old one is fenced once, which is not a duel."""
     old = stage.one()
     story = stage.world.story("restart", culprits=[old.name], is_optional=True)
     old.story = story
@@ -193,7 +194,7 @@ def overlapping_restart(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0, size_max=12))
 def duel(stage: Stage) -> None:
-    """Two supervised processes have one instance id, and fence each other in turn."""
+    """Two supervised processes share an instance id, and fence each other in turn."""
     first = stage.one()
     story = stage.world.story("duel", culprits=[first.name])
     begins: list[int] = []

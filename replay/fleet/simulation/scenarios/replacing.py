@@ -1,4 +1,4 @@
-"""Many processes that come, go or are replaced: deployments, scaling, start and shutdown."""
+"""Scenarios in which many processes start, stop or are replaced: deployments, scaling, start and shutdown."""
 
 from muster.replay.fleet.simulation.scenarios.losses import silent_ms
 from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, TELLING, Stage, Wanted, scenario
@@ -6,14 +6,14 @@ from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def third(size: int) -> int:
-    """The fewest that are a deployment."""
+    """The minimum number of replaced processes that counts as a deployment."""
     return max(2, -(-size // 3))
 
 
 def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], crash: bool) -> None:
-    """Replace so many of them one after another. Returns when the last has been ended."""
+    """Replace this many processes one after another. Returns when the last one has been ended."""
     chosen = stage.some(number)
-    # No more than the gaps bear are away at a time, so that the group is never without members.
+    # The gaps limit how many are down at a time, so that the group always has members.
     down_max_ms = max(2_500, min(60 * SECOND, gap_ms[0] * (stage.size - 1) * 3 // 4))
     for place, process in enumerate(chosen):
         assert story.culprits is not None
@@ -26,7 +26,7 @@ def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], cr
 
 @scenario()
 def rolling_deployment(stage: Stage) -> None:
-    """All are replaced, each when the one before is back and the group is at rest, as orchestrators do it."""
+    """All are replaced, each after the one before is back and the group is at rest, as orchestrators do it."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
     longest_ms = stage.random.choice((5 * SECOND, 20 * SECOND, 60 * SECOND))
     for each in stage.processes:
@@ -38,7 +38,7 @@ def rolling_deployment(stage: Stage) -> None:
 
 @scenario()
 def deployment(stage: Stage) -> None:
-    """A rolling deployment: stop, start, the next."""
+    """A rolling deployment that stops and starts one process after another, whatever the state of the group."""
     story = stage.world.story("deployment")
     shortest_ms = stage.random.choice((4 * SECOND, 20 * SECOND, 90 * SECOND))
     longest_ms = stage.random.choice((shortest_ms, 2 * shortest_ms, 270 * SECOND))
@@ -49,7 +49,7 @@ def deployment(stage: Stage) -> None:
 
 @scenario()
 def deployment_by_crashes(stage: Stage) -> None:
-    """A rolling deployment of processes that do not end in order."""
+    """A rolling deployment of processes that crash instead of shutting down."""
     story = stage.world.story("deployment")
     number = stage.random.randint(third(stage.size), stage.size)
     shortest_ms = stage.random.randint(8 * SECOND, 60 * SECOND)
@@ -59,7 +59,7 @@ def deployment_by_crashes(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, size_min=4))
 def deployment_at_once(stage: Stage) -> None:
-    """Some, but not all, are stopped at one moment and started again."""
+    """Some, but not all, are stopped at the same time and started again."""
     number = stage.random.randint(third(stage.size), stage.size - 1)
     story = stage.world.story("deployment")
     for each in stage.some(number):
@@ -71,7 +71,7 @@ def deployment_at_once(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0))
 def absorbed_deployment(stage: Stage) -> None:
-    """All static processes are replaced one after another, and none is missed."""
+    """All static processes are replaced one after another, each before its session expires."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes], is_optional=True)
     for each in stage.processes:
         down_ms = stage.random.randint(300, stage.session_ms - 3_500)
@@ -82,7 +82,7 @@ def absorbed_deployment(stage: Stage) -> None:
 
 @scenario(Wanted(size_min=5, size_max=16, styles=TELLING))
 def crash_in_deployment(stage: Stage) -> None:
-    """A process that was not due dies while others are still to be replaced."""
+    """A process whose turn has not come dies while others are still to be replaced."""
     due = stage.some(stage.random.randint(third(stage.size), stage.size - 2))
     other = stage.one([each for each in stage.processes if each not in due])
     dies_with = stage.random.randrange(len(due) - 1)
@@ -100,7 +100,7 @@ def crash_in_deployment(stage: Stage) -> None:
 
 @scenario(Wanted(size_min=3, styles=TELLING))
 def deployment_then_scale_up(stage: Stage) -> None:
-    """All are replaced, and then there are more."""
+    """All are replaced, and then more are added."""
     deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
     for each in stage.processes:
         stage.restart(each, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
@@ -114,7 +114,7 @@ def deployment_then_scale_up(stage: Stage) -> None:
 
 @scenario()
 def all_crash_and_restart(stage: Stage) -> None:
-    """All die at one moment, and come back."""
+    """All die at the same time, and are started again."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
     for each in stage.processes:
         stage.restart(each, story, stage.random.randint(SECOND, 60 * SECOND), crash=True)
@@ -123,7 +123,7 @@ def all_crash_and_restart(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, size_max=15))
 def blue_green(stage: Stage) -> None:
-    """As many new processes come as there are, then the old ones go."""
+    """As many new processes start as there are, then the old ones stop."""
     old = stage.processes
     story = stage.world.story("blue-green", culprits=[each.name for each in old], knowable=Knowable.INFERRED)
     stage.newcomers(story, len(old), lambda: stage.random.randint(50, 2_000), "green")
@@ -136,7 +136,7 @@ def blue_green(stage: Stage) -> None:
 
 @scenario()
 def scale_up(stage: Stage) -> None:
-    """New processes come."""
+    """New processes start."""
     story = stage.world.story("scale-up")
     longest_ms = stage.random.choice((SECOND, 20 * SECOND, 110 * SECOND))
     stage.newcomers(story, stage.random.randint(1, 6), lambda: stage.random.randint(0, longest_ms))
@@ -145,7 +145,7 @@ def scale_up(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0))
 def scale_down(stage: Stage) -> None:
-    """Some leave, and some stay."""
+    """Some processes leave, and some stay."""
     story = stage.world.story("scale-down")
     longest_ms = stage.random.choice((0, SECOND, 50 * SECOND))
     for each in stage.some(stage.random.randint(1, min(8, stage.size - 1))):
@@ -157,7 +157,7 @@ def scale_down(stage: Stage) -> None:
 
 
 def shut_down(stage: Stage) -> None:
-    """All leave."""
+    """All processes leave."""
     story = stage.world.story("shutdown", culprits=[each.name for each in stage.processes])
     for each in stage.processes:
         stage.stop(each, story)
@@ -167,7 +167,7 @@ def shut_down(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0))
 def shutdown_and_start(stage: Stage) -> None:
-    """All leave; much later others come to the empty group."""
+    """All processes leave; much later others join the empty group."""
     shut_down(stage)
     stage.run(QUIET_MS)
     story = stage.world.story("start")

@@ -1,7 +1,7 @@
-"""Assignors of a leader: range, roundrobin, sticky and cooperative-sticky, as simple as they can be.
+"""Assignors of a leader: range, roundrobin, sticky and cooperative-sticky, in their simplest form.
 
-Partitions are (topic, number). The sticky ones leave with a member what it had; cooperative-sticky gives a partition
-that somebody else still owns to nobody in this round (KIP-429).
+Partitions are (topic, number). The sticky assignors leave partitions with their owners; cooperative-sticky assigns a
+partition that another member still owns to no member in this round (KIP-429).
 """
 
 import io
@@ -23,7 +23,7 @@ _write = entity_writer(ConsumerProtocolSubscription)
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as the leader sees it; `rank`: sorted by it, the instance id or the member id."""
+    """A member as the leader sees it; `rank`: the sort key, its instance id or member id."""
 
     member_id: str
     rank: str
@@ -59,7 +59,7 @@ def _range(ordered: Sequence[Subscriber], partitions: Mapping[str, int]) -> dict
 
 
 def _balanced(ordered: Sequence[Subscriber], partitions: Mapping[str, int], *, sticky: bool) -> dict[str, Owned]:
-    """Each partition to the member with the fewest; if `sticky`, members keep theirs up to an even share."""
+    """Give each partition to the member with the fewest; if `sticky`, members first keep theirs up to an even share."""
     everything = [(topic, number) for topic, count in partitions.items() for number in range(count)]
     share_max = -(-len(everything) // max(1, len(ordered)))
     shares: dict[str, list[Partition]] = {each.member_id: [] for each in ordered}
@@ -80,7 +80,7 @@ def as_assignment(share: Owned) -> bytes:
 
 
 def as_subscription(topics: Iterable[str], owned: Owned | None) -> bytes:
-    """The subscription: v0, or with owned partitions v1, as cooperative clients send it."""
+    """The subscription: v0, or v1 with owned partitions, as cooperative clients send it."""
     if owned is None:
         return encode_subscription(topics)
     buffer = io.BytesIO()

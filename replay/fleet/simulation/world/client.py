@@ -120,12 +120,12 @@ def leave_group(
 
 
 def instance_of(setup: Setup) -> GroupInstanceId | None:
-    """The instance id; None: it is dynamic."""
+    """The instance id; None for a dynamic member."""
     return None if setup.instance is None else GroupInstanceId(setup.instance)
 
 
 def caller(setup: Setup, rules: Rules, api: tuple[int, int], request_id: int, connection: ConnectionRecord) -> Caller:
-    """Say who asks, and when it arrives: at once."""
+    """The caller of a request that arrives at once."""
     api_key, api_version = api
     connection.received_ms = rules.now_ms
     return Caller(

@@ -9,11 +9,11 @@ from muster.replay.fleet.simulation.world.truth import Story
 from muster.replay.fleet.simulation.world.world import World
 
 RECONNECT_MS = 1_500
-"""The longest that a process takes to find the coordinator again."""
+"""The longest time that a process takes to find the coordinator again."""
 
 
 def take_down(world: World, *, orderly: bool) -> None:
-    """The coordinator ends; what was asked of it is lost."""
+    """Stop the coordinator; requests in flight are lost."""
     if orderly:
         world.rules.stop()
     world.is_down = True
@@ -24,9 +24,9 @@ def take_down(world: World, *, orderly: bool) -> None:
 
 
 def bring_up(world: World, story: Story, *, seen_ms: int | None = None, settings: GroupSettings | None = None) -> None:
-    """The coordinator is back, or another one; the processes find it one after another.
+    """Start the coordinator, or another one; the processes find it one after another.
 
-    `seen_ms`: the last sign of life that the one before left, wall clock.
+    `seen_ms`: the former coordinator's last sign of life, wall clock.
     """
     world.is_down = False
     if settings is not None:
@@ -40,7 +40,7 @@ def bring_up(world: World, story: Story, *, seen_ms: int | None = None, settings
 
 
 def pause(world: World) -> None:
-    """The coordinator stands still (SIGSTOP); its sockets still take what is sent."""
+    """Pause the coordinator (SIGSTOP); its sockets still accept requests."""
     world.paused_since_ms = world.now_ms
     _watch_sessions(world, world.live)
 
@@ -56,7 +56,7 @@ def resume(world: World) -> None:
 
 
 def cut(world: World, processes: Iterable[Process]) -> None:
-    """These reach nobody any more, and nobody them."""
+    """Cut these processes off from the network."""
     for each in processes:
         each.cut = True
     _watch_sessions(world, processes)
