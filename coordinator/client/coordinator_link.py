@@ -205,7 +205,7 @@ class CoordinatorLink:
             ) from error
 
     async def list_groups(self, types: tuple[str, ...] = ()) -> Mapping[str, str]:
-        """List all groups, or those of these types: the type by id. Each broker lists its own.
+        """Return the type of each group by its id, for all groups or only these types. Each broker lists its own.
 
         Raises NoCoordinator and AuthenticationFailed.
         """

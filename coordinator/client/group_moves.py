@@ -144,7 +144,7 @@ def _members_of(configs: Mapping[str, str | None]) -> list[ListedMember]:
 
 
 async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
-    """Count the members that would have to join again, without those already on that side; None for an unknown group.
+    """Count the members that would have to join again, as they are on the other side; None for an unknown group.
 
     Raises AdminError.
     """

@@ -2,8 +2,8 @@
 
 `events/kafka/tls_files.py` reads the files; this module decides when, and logs the results.
 
-The files are checked in a thread, since a disk may hang; one check at a time, so a disk that hangs blocks only the next
-check.
+The files are checked in a thread, since a disk may hang; one check at a time, so further checks wait for a disk that
+hangs.
 """
 
 import asyncio

@@ -88,7 +88,7 @@ def _properties_of(value: Any, name: str, file: Path, problems: Problems) -> dic
 
 
 def _is_misused_switch(name: str, value: Any, file: Path, problems: Problems) -> bool:  # noqa: ANN401
-    """Return whether a setting that is no switch is true or false, since true would be read as 1; note that."""
+    """Return whether a setting other than a switch is true or false, and note it: true would be read as 1."""
     if not isinstance(value, bool) or Settings.model_fields[name].annotation is bool:
         return False
     told = next((kafkas for kafkas, field in KAFKA_SETTINGS.items() if field == name), name.replace("_", "-"))

@@ -43,7 +43,7 @@ class UpstreamCluster:
             raise CannotServe(f"{self._address}: {error}") from error
 
     async def reserved(self, event_log: EventLog) -> ReservedNames:
-        """Return the names refused to clients: the log's, if it may be in this cluster."""
+        """Return the names that clients may not use: the log's, if it may be in this cluster."""
         reserved = ReservedNames(event_log.location if isinstance(event_log, KafkaEventLog) else None)
         if reserved.topics:
             self._link.on_topic_ids(reserved.topics, reserved.update_ids)

@@ -84,7 +84,7 @@ class GroupCoordinators:
         self._broker_away[node_id] = self._now_away(before, self.heard[node_id].until_ms)
 
     def _now_away(self, before: Unheard | None, heard_until_ms: int) -> Unheard:
-        """Return the outage until now: since the broker was last heard, or since an earlier start without a break."""
+        """Return the outage up to now. It continues the previous one if the broker has not been heard in between."""
         goes_on = before is not None and heard_until_ms <= before.until_ms
         since_ms = before.since_ms if before is not None and goes_on else heard_until_ms
         return Unheard(since_ms, self._monotonic_ms())

@@ -51,7 +51,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 ANSWER_TIMEOUT_MS: Final = 2_000
 """A slower broker has not read the members' requests either. Counts only time in which our loop ran (`_TurnedTime`)."""
 ASKED_ANEW_MS: Final = 500
-"""The pause after a closed connection, or a stall of ours, before the question is sent again."""
+"""The pause after a closed connection, or a stall of our event loop, before the question is sent again."""
 KEPT_OPEN_MS: Final = 5_000
 """How often each broker gets a request about no groups, so that a connection is open when there is a question."""
 CONNECT_TIMEOUT_MS: Final = 500
@@ -95,7 +95,7 @@ class _Waiting(msgspec.Struct):
 
 
 class _Outage(msgspec.Struct, eq=False):
-    """An outage of one broker, or (None) of all that could say which one coordinates."""
+    """An outage of one broker; `node_id` None: no broker says which one is the coordinator."""
 
     node_id: int | None
     away: int = 0
@@ -108,7 +108,7 @@ _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """Checks upstream coordinators before members expire. `give_up` is called on a bug of ours."""
+    """Checks upstream coordinators before members expire. `give_up` is called on an internal error."""
 
     def __init__(
         self,
@@ -132,9 +132,9 @@ class Reachability:
         await self._tasks.close()
 
     def ask_about_silence(self, group_id: GroupId, explain: Callable[[Unheard | None], None]) -> None:
-        """Call `explain` once the group's coordinator answers, with the last time that members were unheard, or None.
+        """Call `explain` once the group's coordinator answers, with the last period in which members were not heard.
 
-        A second call for the same group replaces the callback.
+        None: there was no such period. A second call for the same group replaces the callback.
         """
         waiting = self._waiting.get(group_id)
         if waiting is not None:
@@ -287,7 +287,7 @@ class Reachability:
 
 
 class _TurnedTime:
-    """The time of a question in which our event loop ran; a stall of ours counts as two ticks."""
+    """The time of a question in which our event loop ran; a stall of the loop counts as two ticks."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

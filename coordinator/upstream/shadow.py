@@ -36,7 +36,7 @@ from muster.coordinator.upstream.group_requests import AsMember, GroupRequest, h
 PROTOCOL_TYPE: Final = "muster"
 """Not `consumer`: a direct member of the newer protocol (KIP-848) would convert such a group."""
 UNKNOWN_GENERATION: Final = -1
-"""Wanted for a group whose generation is not yet known."""
+"""The wanted generation of a group whose generation is not yet known."""
 
 
 class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ def is_bumped(shadow: Shadow, generation_id: int) -> bool:
 
 
 def want(shadow: Shadow, wanted: int | None) -> Shadow:
-    """Want the shadow for a generation of ours, or with None not any more. The last call counts."""
+    """Set the generation of ours that the shadow is wanted for; None: it is not needed. The last call counts."""
     if wanted is None:
         # A recreated group may begin with the same generation, and must not find the shadow bumped for it.
         return msgspec.structs.replace(shadow, wanted=None, bumped_for=None)

@@ -1,10 +1,10 @@
 """All shadows: takes groups, bumps their generations upstream, lets shadows leave, and retakes them after a restart.
 
 Keeps track of which groups have a shadow, who waits for it, and when its heartbeat is due. `shadow.py` decides which
-request is next and which refusals are final; `shadow_driver.py` sends the requests.
+request is next and which refusals are for good; `shadow_driver.py` sends the requests.
 
-A shadow has a task only while there is a request to send; the driver then runs until none is left. A group whose shadow
-upstream finally refuses is forgotten, and `lost` is called.
+A shadow has a task only while there is a request to send; the driver then runs until none is left. If upstream refuses
+a group's shadow for good, the group is forgotten and `lost` is called.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from muster.events.kafka.errors import LinkError
 __all__ = ["CommitIdentity", "OnLost", "ShadowName", "ShadowUnavailable", "Shadows"]
 
 OnLost = Callable[[GroupId, str], None]
-"""Called when upstream finally refuses a group's shadow, with the reason as a text: upstream coordinates the group."""
+"""Called with the reason when upstream refuses a group's shadow for good, since upstream coordinates the group."""
 
 SESSION_TIMEOUT_MS: Final = 1_800_000
 """Kafka's default for group.max.session.timeout.ms."""
@@ -55,7 +55,7 @@ class Shadows:
 
     `name` distinguishes our shadows from those of other services. It is known once the event log is open.
 
-    `give_up` is called on a bug of ours in a background task.
+    `give_up` is called on an internal error in a background task.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ _GROUP: Final = i8(0)  # the key_type of FindCoordinator
 
 
 class UpstreamLink(ClusterLink):
-    """Sends requests to the upstream cluster. `give_up` is called on a bug of ours that ends a background task."""
+    """Sends requests to the upstream cluster. `give_up` is called on an internal error that ends a background task."""
 
     def __init__(
         self,

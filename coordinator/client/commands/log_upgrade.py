@@ -4,8 +4,8 @@ Existing records stay unchanged: every version reads the levels before its own.
 
 Each partition is claimed and gets two records, CoordinatorElected with the new level and CoordinatorStopped, so that
 the history shows who upgraded it. From then on an older Muster is refused: in a file by the file's note, in a topic by
-the marks of these records, and as a mere reader by CoordinatorElected. An interrupted upgrade leaves a log of the new
-level; the next owners write these records in the partitions that lack them.
+the marks of these records, and where it only reads by CoordinatorElected. An interrupted upgrade leaves a log of the
+new level; the next owners write these records in the partitions that lack them.
 """
 
 import msgspec

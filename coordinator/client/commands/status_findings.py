@@ -1,4 +1,4 @@
-"""Finds problems in the status of processes, with the way out of each.
+"""Finds problems in the status of processes, and says what to do about each.
 
 Pure. A problem is something that members notice, or soon may; a note is something that an operator should know.
 Processes belong to one service if they have the same event log.

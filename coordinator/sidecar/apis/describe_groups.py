@@ -94,7 +94,7 @@ class DescribeGroupsApi:
     async def _non_classic(
         self, request: ClientRequest, described: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
     ) -> Mapping[GroupId, ErrorCode]:
-        """Return the known groups that are of another type upstream; those that may be, with an error."""
+        """Return the known groups of another type upstream, with NONE; with an error if their type is unknown."""
         asked = [
             group_id
             for group_id, outcome in known.items()

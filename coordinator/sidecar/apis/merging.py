@@ -81,7 +81,7 @@ async def ask_broker(request: ClientRequest, body: Body | None = None) -> Any:  
 
 
 async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) -> dict[GroupId, DescribedGroup]:
-    """Describe these groups upstream, with the operations that the client is allowed; no request for no groups.
+    """Describe these groups upstream, with the operations allowed to the client. Sends nothing if there are none.
 
     A group that does not exist is Dead, without an error. Raises ProtocolError.
     """

@@ -103,7 +103,7 @@ class OffsetCommitApi:
             self._judge(request, command, refusal)
 
     async def _is_theirs(self, group_id: GroupId) -> bool:
-        """Return whether the group has members upstream; for one whose partition is not loaded yet."""
+        """Return whether a group whose partition is not loaded yet has members upstream."""
         try:
             return await self._router.take(group_id, would_fail=lambda: True) is not None
         except ShadowUnavailable:

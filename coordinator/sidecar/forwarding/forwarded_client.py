@@ -117,7 +117,7 @@ class ForwardedClient:
             cancel = self._handler.handle(self, frame, member_uuid=member_uuid)
         except ProtocolError as error:
             self.answered(error)
-        except Exception as error:  # a bug of ours must affect this client only, as in Kafka (G24)
+        except Exception as error:  # an internal error must affect this client only, as in Kafka (G24)
             log.exception("a forwarded request failed", api_key=KEY_AND_VERSION.unpack_from(frame)[0])
             self.answered(ProtocolError(Fault.FAILED_REQUEST, f"it could not be worked on: {error!r}"))
         else:

@@ -33,7 +33,7 @@ HEARD_AT_ONCE: Final = 200
 """Members in one message: about a kilobyte at most, so it is sent whole and in order (see peer_connection.py)."""
 
 TOLD_AGAIN_S: Final = 30.0
-"""How long reports for an unreachable process are kept; after that, it has restarted the sessions."""
+"""How long reports for an unreachable process are kept; by then, the sessions have been restarted."""
 
 
 class GrantedGroup(msgspec.Struct, eq=False):

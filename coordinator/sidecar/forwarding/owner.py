@@ -56,7 +56,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LISTED_AT_ONCE: Final = 1_000
 LISTED_CHARACTERS: Final = 16_384
-"""Limits of one message, in groups and in characters of ids and types (one id may exceed it): so it is sent whole."""
+"""Limits of one message, so that it is sent whole and in order: groups, and characters of their ids and types."""
 
 
 _ENDS: Final = frozenset(ConnectionEnd)

@@ -49,7 +49,7 @@ class Adoption:
             self._unknown, self._listed_ms = None, now_ms
 
     def reason(self, now_ms: int) -> str:
-        """Return why members are still upstream when the adoption times out: no request, or the removal failed."""
+        """Return why members are still upstream at the timeout: they sent no request, or could not be removed."""
         if self._unknown is None:
             return f"these members have not joined again in time: {names(self._move.waits_for(now_ms))}"
         still = [self._move.members[each] for each in self.still_upstream]

@@ -7,7 +7,7 @@ from muster.coordinator.tasks import BackgroundTasks
 
 
 class GroupsLayer(DelegatingGroups):
-    """Delegates everything. `give_up` is called on a bug of ours in a background task."""
+    """Delegates everything. `give_up` is called on an internal error in a background task."""
 
     def __init__(self, groups: Groups, *, give_up: Callable[[Exception], None]) -> None:
         super().__init__(groups)

@@ -25,7 +25,7 @@ _REASONS: Final = {ForeignShadow: "another-muster", NotPermitted: "not-permitted
 
 
 class NotTaken:
-    """The groups that clients join here but that the cluster coordinates."""
+    """Groups that clients join here but that upstream coordinates."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms

@@ -22,7 +22,7 @@ class GroupRoute(Enum):
     UNDECIDED = auto()
     """The group may become Muster's: `take` it, or relay."""
     LOADING = auto()
-    """The log will soon show who coordinates the group; asking upstream about every such group would only delay."""
+    """The log will soon show who coordinates the group; asking upstream about each one would only delay that."""
     MOVING = auto()
     """The group is being moved: no member can join (see moves.py)."""
 

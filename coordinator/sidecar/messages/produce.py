@@ -33,7 +33,7 @@ Step = Callable[[bytes, int], int]
 PRODUCE = 0
 
 ENTRIES_MAX: Final = 100_000
-"""Limit of topics, partitions and tagged fields in one request: more than one broker leads."""
+"""Limit of topics, partitions and tagged fields in one request; no broker leads as many partitions."""
 REFUSED_PRODUCE_BYTES_MAX: Final = 2_097_152
 """Size limit of a request that is refused with a response and so buffered whole: twice as much as producers send."""
 
@@ -81,7 +81,7 @@ def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserv
 class ProduceScanner:
     """Reads the topics of a Produce as it passes; they begin `skip` bytes after its beginning.
 
-    It is always in one step, which waits for more bytes, or first has some bytes to skip.
+    It is always in one of its steps, which waits for more bytes or first has bytes to skip.
     """
 
     def __init__(self, api_version: int, topics: int, reserved: ReservedNames, *, skip: int) -> None:

@@ -185,9 +185,7 @@ def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
 
 
 def rewrite_of(response: Any, changed: Splice) -> Rewrite:  # noqa: ANN401 -- any of kio's
-    """Return a Rewrite that changes the body; `changed` gets the body's offset. A malformed response is the broker's
-    fault.
-    """
+    """Return a Rewrite that changes the body; `changed` gets its offset. Raises ProtocolError if malformed."""
     flexible = bool(response.__header_schema__.__flexible__)
 
     def rewrite(payload: bytes) -> Steps[bytes]:

@@ -226,7 +226,7 @@ class Answers:
 class AnswerScheduler:
     """Runs rewrites in slices and times delays.
 
-    `went_on` is called after a step, `rewritten` after a long rewrite, `failed` on a bad response or a bug of ours.
+    `went_on` is called after a step, `rewritten` after a long rewrite, `failed` on a bad response or an internal error.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ from muster.events.kafka.shortage import tell_shortage
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
-"""Timeout of a connect. A connect that waits in the queue times out when none ahead succeeds for as long."""
+"""Timeout of a connection attempt. An attempt that waits in the queue times out when no other succeeds for as long."""
 LINGER_S = 10.0
 """How long requests of a disconnected client are still handled, or sent to a broker that does not read."""
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -84,10 +84,10 @@ class BrokerEvents(Protocol):
     def on_answer_bytes(self, data: bytes) -> None: ...
 
     def on_broker_lost(self, error: Exception | None) -> None:
-        """The broker's connection is lost; not called after `close` or `abort`."""
+        """Called when the broker connection is lost, but not after `close` or `abort`."""
 
     def on_broker_writable(self) -> None:
-        """`BrokerSide.is_writable` has changed."""
+        """Called when `BrokerSide.is_writable` has changed."""
 
 
 class BrokerSide(asyncio.Protocol):
@@ -118,7 +118,7 @@ class BrokerSide(asyncio.Protocol):
     # ---- connecting and closing ------------------------------------------------------------------------
 
     def connect(self, failed: Callable[[Exception], None], now_ms: int) -> None:
-        """Connect when the queue allows it. `failed` is called on a bug of ours; `now_ms`: monotonic."""
+        """Connect when the queue allows it. `failed` is called on an internal error; `now_ms`: monotonic."""
         self.is_wanted = True
         self._wanted_ms = now_ms
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
@@ -242,7 +242,7 @@ class BrokerSide(asyncio.Protocol):
 
 
 class _Turn:
-    """A connect that waits in a queue."""
+    """A connection attempt that waits in a queue."""
 
     def __init__(self) -> None:
         self.came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -253,7 +253,7 @@ class _Turn:
 
 
 async def _come(turn: _Turn, queue: ConnectQueue) -> None:
-    """Wait until the connect may begin. Raises TimeoutError when the queue makes no progress."""
+    """Wait until the attempt may begin. Raises TimeoutError when the queue makes no progress."""
     connected = -1
     while queue.connected != connected:
         connected = queue.connected

@@ -117,7 +117,7 @@ class ClientSide(ClientSocket):
     # ---- the client's socket -------------------------------------------------------------------------
 
     def _failed(self, error: Exception) -> None:
-        """Abort this connection only: a bug of ours must not affect other clients, as in Kafka (G24)."""
+        """Abort this connection only: an internal error must not affect other clients, as in Kafka (G24)."""
         log.error("a connection failed", peer=self.peer.client_host, exc_info=error)
         self.abort()
 
@@ -149,7 +149,7 @@ class ClientSide(ClientSocket):
         self._close_broker()
 
     def _receive_early(self, data: bytes) -> None:
-        """Connect the broker as soon as there is a request to handle; read no more until it is connected."""
+        """Connect to the broker as soon as there is a request; read no more until the connection is open."""
         self._conversation.receive(data)
         if not self._broker.is_wanted:
             try:

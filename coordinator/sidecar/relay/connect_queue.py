@@ -1,8 +1,8 @@
-"""The queue of connects to each broker: a limited number is in progress, and the others wait, first come, first served.
+"""The queue of connection attempts to each broker: a limited number runs at a time, the others wait in order.
 
-Each connect costs the event loop some tenths of a millisecond, more with TLS, when it begins and when the broker
-responds. So connects to all brokers begin in shared turns, and few responses of one broker arrive at once, as they
-would after it had hung. A broker that does not respond delays no connect to another one.
+Each attempt costs the event loop some tenths of a millisecond, more with TLS, when it begins and when the broker
+responds. So attempts for all brokers begin in shared turns. And since their number is limited, only a few responses can
+arrive at once, even from a broker that had hung. A broker that does not respond delays no attempt for another one.
 """
 
 from collections import OrderedDict
@@ -13,11 +13,11 @@ from muster.coordinator.load.turns import Turns, Waits
 
 CONNECTS_AT_ONCE: Final = 128
 TLS_CONNECTS_AT_ONCE: Final = 16
-"""Limit of concurrent connects to one broker; a TLS handshake costs the event loop some milliseconds."""
+"""Limit of concurrent attempts for one broker; a TLS handshake costs the event loop some milliseconds."""
 
 
 class ConnectQueues:
-    """The queues by address; one exists only while a connect uses it. All share the same turns."""
+    """The queues by address; a queue exists only while it is in use. All share the same turns."""
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self._turns = turns
@@ -30,28 +30,28 @@ class ConnectQueues:
 
 
 class ConnectQueue:
-    """The queue of one address. `take_turn` of a connect is called when it may begin; `leave` frees its place."""
+    """The queue of one address. Calls `take_turn` of an attempt that may begin; `leave` frees the attempt's place."""
 
     def __init__(self, turns: Turns, *, at_once: int = CONNECTS_AT_ONCE) -> None:
         self.at_once = at_once
         self.connected = 0
-        """Counts successful connects."""
+        """The number of successful attempts."""
         self._turns = turns
         self._waiting: OrderedDict[Waits, None] = OrderedDict()
         self._under_way: set[Waits] = set()
 
     @property
     def is_full(self) -> bool:
-        """True if the next connect has to wait until another one ends."""
+        """True if the next attempt has to wait until another one ends."""
         return len(self._under_way) >= self.at_once
 
     def wait(self, connect: Waits) -> None:
-        """Begin the connect as soon as allowed, perhaps at once."""
+        """Begin the attempt as soon as allowed, perhaps at once."""
         self._waiting[connect] = None
         self._fill()
 
     def leave(self, connect: Waits) -> None:
-        """Remove a connect that has ended or is no longer needed."""
+        """Remove an attempt that has ended or is no longer needed."""
         self._waiting.pop(connect, None)
         self._turns.forget(connect)
         self._under_way.discard(connect)

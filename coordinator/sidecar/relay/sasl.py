@@ -87,7 +87,7 @@ def _plain(message: bytes) -> str | None:
 
 
 def _scram(message: bytes) -> str | None:
-    """Parse `n,[a=authzid],n=name,r=nonce`, with `,` as `=2C` and `=` as `=3D`. A token's id is no name (KIP-48)."""
+    """Parse `n,[a=authzid],n=name,r=nonce`, with `,` as `=2C` and `=` as `=3D`. A token id is not a name (KIP-48)."""
     fields = (_text(message) or "").split(",")
     if len(fields) < 4 or not fields[2].startswith("n=") or "tokenauth=true" in fields[4:]:
         return None
