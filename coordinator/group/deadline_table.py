@@ -48,7 +48,7 @@ class DeadlineTable(Table[MemberId, V]):
 
     def copy(self) -> Self:
         twin = super().copy()
-        twin._soon, twin._others_ms = self._soon, self._others_ms  # noqa: SLF001 -- one of its own kind
+        twin._soon, twin._others_ms = self._soon, self._others_ms  # noqa: SLF001 -- of the same class
         return twin
 
     def __setitem__(self, key: MemberId, value: V) -> None:

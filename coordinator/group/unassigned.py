@@ -5,7 +5,7 @@ restarted may not know that it leads (KIP-345), and then no member notices. A st
 topics keeps its old assignment. With `members.unassigned.rebalance.delay.ms` Muster makes the group rebalance in both
 cases.
 
-`RebalanceUnassigned` names topics with the numbers of their partitions in the cluster; everything else is looked up in
+`RebalanceUnassigned` names topics with their partition counts in the cluster; everything else is looked up in
 the group. The topics that the group was asked to rebalance for are kept in the log until they are assigned: if the
 leader still does not assign them, it is not asked again until a topic's number of partitions changes.
 

@@ -78,7 +78,7 @@ class KeptSockets:
         descriptor = os.environ.pop(VARIABLE, None)
         if descriptor is None:
             return cls()
-        os.set_inheritable(int(descriptor), False)  # noqa: FBT003 -- by position alone
+        os.set_inheritable(int(descriptor), False)  # noqa: FBT003 -- positional only
         return cls(socket.socket(fileno=int(descriptor)))
 
     def take(self, family: int, address: str, port: int) -> socket.socket | None:

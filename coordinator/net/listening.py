@@ -339,6 +339,6 @@ async def addresses_of(host: str) -> list[Address]:
     `::` is all addresses of both families, as in Kafka: one socket each, since Python's socket for `::` is IPv6 only.
     """
     if host == "::":
-        return [(socket.AF_INET6, host), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 -- it is what was asked for
+        return [(socket.AF_INET6, host), (socket.AF_INET, "0.0.0.0")]  # noqa: S104 -- as requested
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))

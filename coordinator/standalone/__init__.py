@@ -1,1 +1,1 @@
-"""The standalone server, where clients are connected to Muster alone."""
+"""The standalone server, whose clients connect only to Muster."""

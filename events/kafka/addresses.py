@@ -1,10 +1,10 @@
 """Parses HOST:PORT in bootstrap servers, URLs of logs and settings, and remembers the addresses of a cluster's brokers.
 
-Nothing else parses addresses. They are remembered for each cluster and security protocol, for when all brokers that it
-named last are down: metadata names the brokers that live at the moment. Where the one that a link knows ends just when
-the others have come back, the link would wait for that one alone. So all links of a process note here what they read,
-and a link to a cluster asks at the others' addresses last. A link that has found no cluster yet takes the one that has
-a broker at an address that it was given.
+All addresses are parsed here. They are remembered by cluster and security protocol, for the case that all brokers in
+the last Metadata are down: Metadata only names the live brokers. If a link knows just one broker, and that one goes
+down just when the others have come back, the link would wait for that one alone. So all links of a process note here
+what they learn, and a link to a cluster tries the others' addresses last. A link that has not found its cluster yet
+uses the one that has a broker at one of its bootstrap addresses.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 
 
 def read_address(text: str) -> BrokerAddress:
-    """Parse `kafka:9092` or `[::1]:9092`; port 0 is one to listen at. Raises ValueError, without the text in it."""
+    """Parse `kafka:9092` or `[::1]:9092`; port 0 is for listening. Raises ValueError, whose message omits the text."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()):
         raise ValueError("should be HOST:PORT, for example 127.0.0.1:9092")
@@ -37,7 +37,7 @@ def read_address(text: str) -> BrokerAddress:
 
 
 def read_servers(text: str) -> tuple[BrokerAddress, ...]:
-    """Parse as Kafka's bootstrap.servers: commas between, white space anywhere. Raises ValueError."""
+    """Parse like Kafka's bootstrap.servers: separated by commas, with optional white space. Raises ValueError."""
     return tuple(_read_server(server.strip()) for server in text.split(","))
 
 
@@ -52,10 +52,12 @@ def _read_server(text: str) -> BrokerAddress:
 
 
 ADDRESSES_MAX: Final = 16
-"""The addresses kept of a cluster, the latest: brokers may come back under new ones for ever, and each may hang."""
+"""How many addresses of a cluster are kept, the latest: brokers may keep returning under new ones, and each may
+hang.
+"""
 
 _Listeners = tuple[str, str]
-"""The id of a cluster, and the security protocol: a listener of another one would not understand."""
+"""The id of a cluster, and the security protocol: a listener of another protocol would not understand."""
 
 
 class KnownBrokers:
@@ -65,7 +67,7 @@ class KnownBrokers:
         self._known: defaultdict[_Listeners, dict[BrokerAddress, None]] = defaultdict(dict)
 
     def note(self, cluster_id: str, protocol: str, named: Iterable[BrokerAddress]) -> None:
-        """Note the addresses of a Metadata answer."""
+        """Note the addresses of a Metadata response."""
         known = self._known[cluster_id, protocol]
         for address in named:
             known.pop(address, None)
@@ -76,7 +78,7 @@ class KnownBrokers:
     def of(
         self, cluster_id: str | None, protocol: str, bootstrap: Collection[BrokerAddress] = ()
     ) -> Sequence[BrokerAddress]:
-        """Return the addresses of a cluster, the latest first. `bootstrap` tells which, while its id is not known."""
+        """Return the addresses of a cluster, the latest first. `bootstrap` identifies it while its id is unknown."""
         if cluster_id is not None:
             return list(reversed(self._known.get((cluster_id, protocol), {})))
         found = [

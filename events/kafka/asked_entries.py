@@ -1,7 +1,7 @@
 """Checks that a response has an entry for each group, topic or resource of its request, and no others.
 
-The sender of such a request looks for its own entries in the response, so a broker that answers about others would
-have an error of ours raised, or be believed about a group or a partition that it does not mean.
+The sender of such a request looks for its own entries in the response. If a broker answered about others, that would
+cause an error in our code, or be taken for the state of a group or a partition that the broker did not mean.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 
 class _Entries(NamedTuple):
-    """The array of the request, the one of the response, and the id in an entry; requests may have the ids alone."""
+    """The array of the request, that of the response, and the id in an entry; requests may have only the ids."""
 
     asked_in: str
     answered_in: str
@@ -53,7 +53,7 @@ _PARTITIONS: Final[Mapping[int, tuple[_Partitions, _Partitions]]] = {
 }
 """Produce, Fetch and ListOffsets: their requests, and their responses."""
 _ONCE_EACH: Final = frozenset({*_PARTITIONS, 19, 32})
-"""The APIs whose callers take the one entry that they asked for, so that none may come twice."""
+"""The APIs whose callers take the one entry that they asked for, so that none may be repeated."""
 
 
 class OtherEntries(ValueError):
@@ -66,7 +66,7 @@ def check_entries(request: Any, response: Any) -> None:  # noqa: ANN401 -- any o
     if key in _PARTITIONS:
         in_request, in_response = _PARTITIONS[key]
         answered = _partitions(response, in_response)
-        if answered or key != _FETCH:  # which is answered with nothing at all when a quota throttles it
+        if answered or key != _FETCH:  # a Fetch response is empty if a quota throttles it
             _compare(_partitions(request, in_request), answered, "partitions", once_each=True)
         return
     entries = _ENTRIES.get(key)
@@ -102,6 +102,6 @@ def _compare(asked: Collection[str], answered: Collection[str], kind: str, *, on
 
 
 def _such_as(ids: set[str]) -> str:
-    """One of them, cut, as it may be as long as a string may be; and how many more there are."""
+    """Quote one of them, truncated since it may be as long as any string, and count the others."""
     more = len(ids) - 1
     return f"{min(ids)[:100]!r}" + (f" and {more} more" if more else "")

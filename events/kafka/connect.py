@@ -1,12 +1,11 @@
 """Opens a connection to a broker: the only call of aiokafka's whose own bugs are handled here.
 
-What belongs here: that call, and a warning, once a process, of a password that is sent unencrypted. aiokafka's own
-warning comes with each connection and names neither broker nor setting, so it is suppressed. (Mechanisms other than
-PLAIN send no password.) What it must not know: the use of the connection.
+It also warns, once per process, about a password that is sent unencrypted. aiokafka's own warning is repeated for each
+connection and names neither broker nor setting, so it is suppressed. (Mechanisms other than PLAIN send no password.)
 
-While it connects, aiokafka reads the broker's versions, mechanisms and tokens, and an unexpected answer comes out as a
-KeyError or AssertionError, or closes the connection, as if the broker had. Such a broker cannot be used at the moment:
-another one is tried, and this one again.
+While it connects, aiokafka reads the broker's versions, mechanisms and tokens, and an unexpected response becomes a
+KeyError or AssertionError, or closes the connection, as if the broker had. Such a broker is currently unusable: another
+one is tried, and later this one again.
 """
 
 import logging
@@ -33,15 +32,15 @@ logging.getLogger("aiokafka.conn").addFilter(_is_not_its_own)
 _warned_of: set[str] = set()
 
 _OF_THE_SOCKET = (OSError, EOFError, type(None))
-"""The causes of a closed connection, other than an answer that cannot be read."""
+"""The causes of a closed connection other than an unreadable response."""
 
 
 class LibraryFailed(RuntimeError):
-    """aiokafka has met an unexpected answer; the cause is its own error."""
+    """aiokafka got an unexpected response; the cause is its own error."""
 
 
 async def connect(host: str, port: int, **arguments: Any) -> AIOKafkaConnection:  # noqa: ANN401 -- aiokafka's own
-    """Open and authenticate a connection of aiokafka's. Raises the errors in NOT_OPENED, LibraryFailed among them."""
+    """Open and authenticate a connection of aiokafka's. Raises the errors in NOT_OPENED, including LibraryFailed."""
     warn_unencrypted(host, port, arguments)
     try:
         return await create_conn(host, port, **arguments)

@@ -1,17 +1,17 @@
-"""Connections to the brokers of one cluster, opened when they are needed.
+"""Connections to the brokers of one cluster, opened on demand.
 
-What belongs here: sockets, lanes, limits, and the errors when a connection cannot be opened or is lost. What it must
-not know: partition leaders and coordinators, the requests, the wording of failures.
+This has sockets, lanes, limits, and the errors if a connection cannot be opened or is lost. It knows nothing of
+partition leaders and coordinators, the requests, or the wording of failures.
 
-How it works: aiokafka keeps each connection (security, correlation ids, versions); its client of a whole cluster is not
-used, since it opens one connection after another under one lock, lets metadata requests create topics, and keeps to
-itself why a broker cannot be reached. A *lane* names one connection to each broker: a broker answers the requests of
-one connection one after another, so requests that must not wait for each other go in different lanes. Each connection
-is opened in a task of its own, so a broker that hangs delays its own lanes and no others. The state of an address is
-dropped when nothing is open there and the cluster no longer names it: brokers may come back under new ones for ever.
+How it works: aiokafka handles each connection (security, correlation ids, versions). Its client for a whole cluster is
+not used, since it opens one connection after another under one lock, lets metadata requests create topics, and does not
+report why a broker cannot be reached. A *lane* names one connection to each broker: a broker answers the requests of
+one connection one after another, so requests that must not wait for each other use different lanes. Each connection is
+opened in its own task, so a broker that hangs delays only its own lanes. The state of an address is dropped when
+nothing is open there and the cluster no longer names it, since brokers may keep returning under new addresses.
 
-A request without an answer in time closes its connection, since later requests would wait behind it. So does an answer
-that cannot be read.
+A request without a response in time closes its connection, since later requests would wait behind it. So does an
+unreadable response.
 """
 
 import asyncio
@@ -34,16 +34,17 @@ from muster.events.kafka.shortage import tell_shortage
 
 CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000
-"""Kafka's clients' default: shorter than the ten minutes after which a broker closes an idle connection."""
+"""The default of Kafka's clients: shorter than the ten minutes after which a broker closes an idle connection."""
 OPENING_MAX: Final = 16
 """The limit of connections to one broker that are being opened."""
 CONNECTIONS_CLOSE_TIMEOUT_S: Final = 1.0
 RECONNECT_BACKOFF_S: Final = 0.1
-"""The pause after a failed connection to an address: thousands of lanes may ask at once."""
+"""The pause after a failed connection to an address, since thousands of lanes may ask at once."""
 
 Explain = Callable[[BrokerAddress, Exception], LinkError]
-"""Makes the user's error for a failure: one of NOT_OPENED but for time-outs, NotOffered, OtherCluster, or the
-AnswerLost of a broker that closes the connection before any answer but its versions, as to unauthenticated clients.
+"""Makes the user's error for a failure: one of NOT_OPENED except for timeouts, NotOffered, OtherCluster, or the
+AnswerLost of a broker that closes the connection after responding to nothing but ApiVersions, as it does for
+unauthenticated clients.
 """
 
 
@@ -56,8 +57,9 @@ _Lane = tuple[Hashable, int]
 
 
 class _Known(msgspec.Struct, kw_only=True, eq=False):
-    """The state of an address. `shut`: until when it is not tried again, and why. `unchecked`: those of `lanes` that
-    were opened before the cluster's id was known.
+    """The state of an address. `shut`: until when it is not tried again, and why.
+
+    `unchecked`: those of `lanes` that were opened before the cluster's id was known.
     """
 
     lanes: dict[_Lane, AIOKafkaConnection] = msgspec.field(default_factory=dict)
@@ -67,7 +69,7 @@ class _Known(msgspec.Struct, kw_only=True, eq=False):
     shut: tuple[float, LinkError] | None = None
 
     def is_in_use(self) -> bool:
-        """Whether a connection is open there, or being opened."""
+        """Return whether a connection is open there, or being opened."""
         return bool(self.opening) or any(connection.connected() for connection in self.lanes.values())
 
 
@@ -95,12 +97,12 @@ class Connections:
         self._known: dict[BrokerAddress, _Known] = {}
         self.is_closed = False
         self.was_answered = False
-        """Whether any broker has ever answered."""
+        """True if any broker has ever responded."""
         self.cluster_id: str | None = None
         """The cluster's id, None while unknown; connections to brokers of other clusters are closed."""
 
     async def close(self) -> None:
-        """Close all connections, for good: requests under way raise TryAgain."""
+        """Close all connections for good: requests in flight raise TryAgain."""
         self.is_closed = True
         known, self._known = self._known, {}
         opening = [task for each in known.values() for task in each.opening.values()]
@@ -109,7 +111,7 @@ class Connections:
         await asyncio.gather(*opening, return_exceptions=True)
         closing = [connection.close() for each in known.values() for connection in each.lanes.values()]
         if under_way := [closed for closed in closing if closed is not None]:
-            await asyncio.wait(under_way, timeout=CONNECTIONS_CLOSE_TIMEOUT_S)  # what is unsent may never be read
+            await asyncio.wait(under_way, timeout=CONNECTIONS_CLOSE_TIMEOUT_S)  # unsent data may never be read
 
     def forget_others(self, named: Collection[BrokerAddress]) -> None:
         """Drop the state of addresses that are not in use, and that the cluster no longer names."""
@@ -130,7 +132,7 @@ class Connections:
                 opening.cancel()
 
     async def open(self, address: BrokerAddress, *, lane: Hashable, timeout_ms: int) -> None:
-        """Open the lane, unless it is open, for a request that is not to wait for that. Raises as `ask`."""
+        """Open the lane, unless it is open, for a request that must not wait for it. Raises like `ask`."""
         await self._connection(address, (lane, timeout_ms))
 
     async def ask(
@@ -142,7 +144,7 @@ class Connections:
         timeout_ms: int,
         sent: Callable[[], None] = ignore,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request; `sent` is called when it has left. Raises TryAgain, and the errors that `explain` makes."""
+        """Send a request; `sent` is called once it is sent. Raises TryAgain, and the errors that `explain` makes."""
         connection = await self._connection(address, (lane, timeout_ms))
         question = Undecoded(request)
         try:
@@ -186,7 +188,7 @@ class Connections:
                 self._open(address, known, lane), name=f"connect-{address}"
             )
             opening.add_done_callback(lambda task: _ended(known, lane, task))
-        await asyncio.wait({opening})  # who waits may be cancelled, and leaves the task to the others
+        await asyncio.wait({opening})  # if a waiting caller is cancelled, the task continues for the others
         if opening.cancelled():
             raise TryAgain(f"{address}: our connection was closed before it was open")
         return opening.result()
@@ -227,7 +229,7 @@ class Connections:
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
             if (ours := tell_shortage(str(address), error)) is not None:
                 raise OwnShortage(f"{address}: {ours}") from error
-            if reuses and isinstance(error, NOT_OPENED):  # it has let us in before
+            if reuses and isinstance(error, NOT_OPENED):  # it has accepted us before
                 raise TryAgain(f"{address}: {describe_failure(error)}") from error
             raise self._explain(address, error) from error
 
@@ -244,7 +246,7 @@ class Connections:
         )
 
     async def _check_cluster(self, address: BrokerAddress, connection: AIOKafkaConnection, expected: str) -> None:
-        """Check the broker's cluster id. Raises OtherCluster, Unreadable, and aiokafka's errors."""
+        """Check the broker's cluster id. Raises OtherCluster, UnreadableAnswer, and aiokafka's errors."""
         question = Undecoded(MetadataQuestion(()))
         answer = await question.answer(connection.send(question))
         found = getattr(answer, "cluster_id", None) or expected
@@ -264,4 +266,4 @@ class Connections:
 def _ended(known: _Known, lane: _Lane, task: asyncio.Task[AIOKafkaConnection]) -> None:
     del known.opening[lane]
     if not task.cancelled():
-        task.exception()  # also when nobody waits for it any more
+        task.exception()  # mark it as retrieved, even if no caller waits any more

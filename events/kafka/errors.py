@@ -1,12 +1,12 @@
 """The errors of requests to brokers: retry, outcome unknown, refused.
 
     LinkError         one clear line
-      TryAgain        nothing was sent, or it changed nothing, or (below) nobody knows; a retry may succeed
-        AnswerLost    it was sent, and its outcome is not known
-        OwnShortage   this machine, or process, has nothing left to open a connection with (shortage.py)
+      TryAgain        nothing was sent, or it changed nothing, or (below) its outcome is unknown; a retry may succeed
+        AnswerLost    it was sent, and its outcome is unknown
+        OwnShortage   this machine or process has no resources left to open a connection (shortage.py)
       LinkRefused     waiting does not help: credentials, certificates, a broker that lacks the request
 
-The users of a link derive errors of their own from these, with the words that their readers need.
+The users of a link derive their own errors from these, with the wording that their readers need.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ COORDINATOR_MOVED: Final = frozenset(
 
 
 class LinkError(Exception):
-    """A request to a broker failed; the text is one line for people."""
+    """A request to a broker failed; the text is one line for the operator."""
 
 
 class TryAgain(LinkError):

@@ -1,14 +1,11 @@
 """Sends kio's requests over aiokafka's connections, and reads the responses.
 
-aiokafka keeps the connection (security, correlation ids, ApiVersions), kio has the messages. `Exchange` connects the
+aiokafka handles the connection (security, correlation ids, ApiVersions), kio has the messages. `Exchange` connects the
 two: to aiokafka it is both a request and its header.
 
 aiokafka decodes a response while it reads from the socket, and one that it cannot decode closes the connection, as if
 the broker had. So every request is sent as `Undecoded`: aiokafka returns the bytes of the response, the caller reads
 them in slices, and an unreadable response raises an error of its own.
-
-What belongs here: the interface that aiokafka expects, and the reading. What it must not know: connections, and the
-purpose of requests.
 """
 
 import asyncio
@@ -31,7 +28,7 @@ R = TypeVar("R")
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ENTRIES_AT_ONCE: Final = 500
-"""The entries of an answer that are read before others have their turns: some 5 ms of work at most."""
+"""The entries of a response that are read before other tasks run: at most about 5 ms of work."""
 _UNREADABLE: Final = (SerialError, ValueError, struct.error)
 
 
@@ -40,7 +37,7 @@ class NotOffered(Exception):
 
 
 class UnreadableAnswer(Exception):
-    """An answer cannot be read, or is about something else; the text names the API and its version."""
+    """A response cannot be read, or is about something else; the text names the API and its version."""
 
 
 class _Encoded(msgspec.Struct, frozen=True):
@@ -82,11 +79,11 @@ class Exchange(Generic[R]):
         return _encoded(self.request)
 
     def read(self, frame: bytes) -> Steps[R]:
-        """Read the answer; durations are ints, in ms. Raises the errors in `_UNREADABLE`."""
+        """Read the response; durations are ints, in ms. Raises the errors in `_UNREADABLE`."""
         at = _CORRELATION_ID.size
         if self._response.__header_schema__.__flexible__:
             at += tagged_fields_size(frame, at)
-        allowance = Allowance(len(frame))  # of what a broker says, its bytes are the bound
+        allowance = Allowance(len(frame))  # a broker's response is bounded only by its bytes
         answer: R
         answer, _ = yield from reader_in_steps(self._response)(frame, at, allowance)
         check_entries(self.request, answer)
@@ -94,7 +91,7 @@ class Exchange(Generic[R]):
 
 
 class SupportedApi(NamedTuple):
-    """An API of Kafka's: its name, its key, and kio's modules of the versions that are spoken here, newest first."""
+    """An API of Kafka's: its name, its key, and kio's modules of the versions that Muster uses, newest first."""
 
     name: str
     key: int
@@ -156,7 +153,7 @@ class Undecoded:
         return frame.getvalue()
 
     async def answer(self, answering: Awaitable[bytes]) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Wait for the broker's answer, and read it. Raises Unreadable, and the connection's errors."""
+        """Wait for the broker's response, and read it. Raises UnreadableAnswer, and the connection's errors."""
         try:
             return await _in_slices(self._prepared.read(await answering))
         except OtherEntries as error:

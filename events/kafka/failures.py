@@ -1,6 +1,6 @@
-"""Sorting the errors of aiokafka and of the event loop: not sent, not answered, refused.
+"""Sorts the errors of aiokafka and of the event loop: not sent, not answered, refused.
 
-What belongs here: kinds of errors, and their words. What it must not know: the connection's user, and retries.
+It has the kinds of errors and their wording, and knows nothing of the connection's user, or of retries.
 """
 
 import ssl
@@ -16,11 +16,11 @@ from aiokafka.errors import (
 )
 
 UNANSWERED: Final = (KafkaError, OSError)
-"""The errors of waiting for an answer; a TimeoutError is an OSError."""
+"""The errors of waiting for a response; a TimeoutError is an OSError."""
 NOT_SENT: Final = (*UNANSWERED, RuntimeError)
 """The errors of sending a request: uvloop raises RuntimeError for a closed transport."""
 NOT_OPENED: Final = (*NOT_SENT, ValueError)
-"""The errors of opening a connection: ValueError is SCRAM's, or that of an impossible host name."""
+"""The errors of opening a connection: ValueError is SCRAM's, or that of an invalid host name."""
 
 _REFUSED: Final = (
     AuthenticationFailedError,
@@ -28,17 +28,17 @@ _REFUSED: Final = (
     UnsupportedSaslMechanismError,
     IllegalSaslStateError,
     ssl.SSLCertVerificationError,
-    ValueError,  # SCRAM: whoever answers does not know our password either
+    ValueError,  # SCRAM: the server does not know our password either
 )
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the server refuses us, or we its certificate: waiting does not help."""
+    """Return whether the server refuses us, or we refuse its certificate: waiting does not help."""
     return isinstance(error, _REFUSED) or tls_failure(error) is not None
 
 
 def hung_up(error: BaseException) -> bool:
-    """Whether the broker closed the connection before it was open, as for a wrong security.protocol."""
+    """Return whether the broker closed the connection before it was open, as for a wrong security.protocol."""
     return isinstance(error, KafkaConnectionError | ConnectionResetError)
 
 
@@ -49,7 +49,7 @@ def tls_failure(error: BaseException) -> ssl.SSLError | None:
 
 
 def refusal(error: BaseException, *, user: str | None, presents_certificate: bool) -> str:
-    """Format an error of which `is_refusal` is true, with the properties to look at."""
+    """Format an error for which `is_refusal` is true, with the properties to check."""
     if isinstance(error, IllegalSaslStateError):
         return "it does not use SASL at this listener: see security.protocol"
     if isinstance(error, ValueError | AuthenticationFailedError | SaslAuthenticationFailed) and not isinstance(
@@ -67,7 +67,7 @@ def refusal(error: BaseException, *, user: str | None, presents_certificate: boo
 
 
 def where_trust_is_set(error: BaseException) -> str:
-    """Name the property to look at, in brackets, if the broker's certificate is not trusted; else return ""."""
+    """Name the property to check, in brackets, if the broker's certificate is not trusted; else return ""."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return ""
     is_other_name = error.verify_message.startswith(("Hostname mismatch", "IP address mismatch"))
@@ -75,8 +75,8 @@ def where_trust_is_set(error: BaseException) -> str:
 
 
 def describe_failure(error: BaseException) -> str:
-    """Format an error, with the cause: aiokafka says that a connection was closed, TLS's reason is in the cause."""
-    if isinstance(error, TimeoutError) and not error.errno:  # its cause is how asyncio ended the waiting
+    """Format an error with its cause: aiokafka reports only a closed connection, TLS's reason is in the cause."""
+    if isinstance(error, TimeoutError) and not error.errno:  # its cause is how asyncio ended the wait
         return "no answer in time"
     words = str(error) or type(error).__name__
     return f"{words}: {describe_failure(error.__cause__)}" if error.__cause__ is not None else words

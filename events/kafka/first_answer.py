@@ -1,6 +1,6 @@
-"""Hedges requests that any broker can answer: the next broker is asked when one is silent.
+"""Hedges requests that any broker can answer: the next broker is asked if one is silent.
 
-What belongs here: the order and the delays, and the choice of the answer. What it must not know: the request.
+It decides the order, the delays and which response is used, for any request.
 """
 
 import asyncio
@@ -16,7 +16,9 @@ HEDGE_DELAY_S: Final = 0.5
 
 
 class Round(NamedTuple, Generic[P, R, E]):
-    """The result. `answer`: the first, with its broker, or None if all have failed. `silent`: brokers asked before."""
+    """The result. `answer`: the first, with its broker, or None if all failed. `silent`: brokers asked before that
+    one.
+    """
 
     answer: tuple[P, R] | None
     failed: list[E]
@@ -28,16 +30,17 @@ class Round(NamedTuple, Generic[P, R, E]):
         return "; ".join(dict.fromkeys(map(str, self.failed)))
 
     def all_failed_as(self, failure: type[Exception]) -> bool:
-        """Whether each failure is one of this type."""
+        """Return whether each failure is of this type."""
         return all(isinstance(error, failure) for error in self.failed)
 
 
 async def first_answer(
     among: Iterable[P], ask: Callable[[P], Coroutine[Any, Any, R]], failures: tuple[type[E], ...]
 ) -> Round[P, R, E]:
-    """Ask one broker after another, the next when one has failed or is silent. Raises errors other than `failures`.
+    """Ask one broker after another, the next one if one has failed or is silent. Raises errors other than `failures`.
 
-    A broker that refuses our credentials has failed like one without an answer: its certificate alone may be wrong.
+    A broker that refuses our credentials counts as failed, like one without a response: only its certificate may be
+    wrong.
     """
     places = iter(among)
     failed: list[E] = []

@@ -1,16 +1,16 @@
 """The brokers of a cluster, and each request to the right one.
 
-What belongs here: refreshing Metadata, and requests that any broker can answer. What it must not know: the purpose of
-requests, and the wording of failures. Sockets are in connections.py; Metadata is read in metadata.py.
+This refreshes Metadata, and sends requests that any broker can answer. It knows nothing of the purpose of requests, or
+the wording of failures. Sockets are in connections.py; Metadata is read in metadata.py.
 
-How it works: one task sends Metadata: every few seconds, and at once when a request has failed or a connection was
+How it works: one task sends Metadata every few seconds, and immediately when a request has failed or a connection was
 lost. A request that any broker can answer is hedged (first_answer.py); connections to a silent broker are closed, and
-it is asked last from then on, so that a broker that hangs delays one request. Where all of them are silent or fail,
-those are asked that were named before, to this link or to another one of the process (addresses.py). Each user of a
-cluster has a subclass: for its topics, its requests and its errors.
+it is asked last from then on, so that a broker that hangs delays one request. If all of them are silent or fail,
+others are asked that this link or another one of the process has seen earlier (addresses.py). Each user of a
+cluster has a subclass with its topics, its requests and its errors.
 
-A Muster that answers where a Kafka cluster is wanted, a sidecar or a standalone one, is recognised: it describes a
-config of its own for every group, and a Kafka broker has none of that name.
+If a Muster, sidecar or standalone, responds where a Kafka cluster is expected, it is recognized: it describes a config
+of its own for every group, and a Kafka broker has none of that name.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from muster.events.kafka.security import KafkaSecurity
 QUESTIONS: Final = "questions"
 """The lane of requests that any broker can answer."""
 METADATA_RETRY_MS: Final = 1_000
-"""The pause before Metadata is sent again while no broker answers."""
+"""The pause before Metadata is sent again while no broker responds."""
 METADATA_BACKOFF_S: Final = 0.1
 
 Versions = dict[int, tuple[int, int]]
@@ -39,7 +39,7 @@ Versions = dict[int, tuple[int, int]]
 
 
 class ClusterLink:
-    """Sends requests to a cluster. They raise TryAgain when it cannot be reached, and the errors of `_explained`."""
+    """Sends requests to a cluster. They raise TryAgain if it cannot be reached, and the errors of `_explained`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ClusterLink:
         metadata_max_age_ms: int,
         known: KnownBrokers | None = None,
     ) -> None:
-        """`known`: what other links of the process have learned, and learn from this one."""
+        """`known`: addresses shared with other links of the process."""
         self._known = KnownBrokers() if known is None else known
         self._bootstrap = bootstrap
         self._security = security
@@ -63,7 +63,7 @@ class ClusterLink:
         self._metadata_wanted = asyncio.Event()
         self._refreshing: asyncio.Task[None] | None = None
         self._silent: set[BrokerAddress] = set()
-        """The brokers that did not answer while another one did."""
+        """The brokers that did not respond while another one did."""
         self._connections = self._new_connections()
 
     def _new_connections(self) -> Connections:
@@ -87,10 +87,10 @@ class ClusterLink:
         """The bootstrap addresses."""
         return ",".join(map(str, self._bootstrap))
 
-    # ---- what a user of the cluster says ---------------------------------------------------------------
+    # ---- for subclasses --------------------------------------------------------------------------------
 
     def _explained(self, address: BrokerAddress, error: Exception) -> LinkError:
-        """Make the error for a failure, as `connections.Explain`."""
+        """Build the error for a failure, like `connections.Explain`."""
         raise NotImplementedError
 
     def _topics(self) -> Collection[str]:
@@ -102,11 +102,11 @@ class ClusterLink:
         self._view.learn_brokers(answer)
 
     async def _periodic_refresh(self) -> None:
-        """Refresh the brokers at the interval. Raises as `ask_any` does."""
+        """Refresh the brokers periodically. Raises like `ask_any`."""
         await self._ask_metadata()
 
     def _refused_by_some(self, refusals: Sequence[LinkError]) -> None:
-        """Note the brokers that refused us before another one answered; perhaps none."""
+        """Note the brokers that refused us before another one responded; may be empty."""
 
     # ---- the brokers -----------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class ClusterLink:
         self._metadata_wanted.set()
 
     async def _ask_metadata(self) -> None:
-        """Refresh the brokers now. Raises as `ask_any` does."""
+        """Refresh the brokers now. Raises like `ask_any`."""
         self._apply_metadata(await self.ask_any(MetadataQuestion(self._topics())))
         self._connections.cluster_id = cluster_id = self._view.cluster_id
         if cluster_id is not None:
@@ -139,9 +139,9 @@ class ClusterLink:
             try:
                 await self._periodic_refresh()
                 again_after_ms = self._metadata_max_age_ms
-            except LinkError:  # whoever needs the brokers hears of it by an attempt of its own
+            except LinkError:  # callers that need the brokers get the error from their own attempt
                 again_after_ms = METADATA_RETRY_MS
-            await asyncio.sleep(METADATA_BACKOFF_S)  # whoever asks meanwhile is answered by the next round
+            await asyncio.sleep(METADATA_BACKOFF_S)  # requests made meanwhile are served by the next round
 
     # ---- asking ----------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class ClusterLink:
         timeout_ms: int | None = None,
         sent: Callable[[], None] = ignore,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request to one broker; `sent` is called when it has left. `timeout_ms`: other than the link's."""
+        """Send a request to one broker; `sent` is called once it is sent. `timeout_ms` overrides the link's."""
         address = self._view.brokers.get(node_id)
         if address is None:
             self.refresh_soon()
@@ -168,15 +168,15 @@ class ClusterLink:
             raise
 
     async def ask_any(self, request: Preparable) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request that may be made twice; return the answer of the broker that is first.
+        """Send a request that may be made twice; return the response of the fastest broker.
 
-        Raises errors other than TryAgain only when all brokers are there and fail so.
+        Raises errors other than TryAgain only if all brokers can be reached and fail that way.
         """
         known = list(self._view.brokers.values())
         random.shuffle(known)  # one may lag behind
         among = sorted(dict.fromkeys([*known, *self._bootstrap]), key=self._silent.__contains__)
         former = self._known.of(self._view.cluster_id, self._security.security_protocol, self._bootstrap)
-        failed: list[LinkError] = []  # of a former broker that is away nobody wants to know
+        failed: list[LinkError] = []  # former brokers that are unreachable are not reported
 
         async def ask(address: BrokerAddress) -> Any:  # noqa: ANN401 -- the response that belongs to it
             try:
@@ -212,10 +212,10 @@ _ANY_GROUP: Final = "muster"
 
 
 async def is_muster(link: ClusterLink) -> bool:
-    """Ask any broker. Raises as `link.ask_any`.
+    """Ask any broker whether it is a Muster. Raises like `link.ask_any`.
 
-    Brokers before Kafka 4.0, and those at which our principal may not describe configs of groups, answer an error, and
-    pass: so would a sidecar in front of them.
+    Brokers before Kafka 4.0, and those where our principal may not describe configs of groups, return an error, and
+    pass; so would a sidecar in front of them.
     """
     response = await link.ask_any(describe_configs(_GROUP, _ANY_GROUP, [CONFIG_OF_A_MUSTER]))
     return any(config.name == CONFIG_OF_A_MUSTER for result in response.results for config in result.configs)

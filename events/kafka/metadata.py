@@ -1,7 +1,6 @@
 """Metadata: a cluster's id and its brokers.
 
-What belongs here: the request, which never creates a topic, and the state that its responses build. Pure; it knows no
-connection and no clock.
+The request never creates a topic; its responses build the state here. Pure: no connection and no clock.
 """
 
 import base64
@@ -41,7 +40,7 @@ class MetadataQuestion:
             topics_v4 = tuple(v4.request.MetadataRequestTopic(name=name) for name in self._topics)
             request_v4 = v4.request.MetadataRequest(topics=topics_v4, allow_auto_topic_creation=False)
             return Exchange(request_v4, v4.response.MetadataResponse)
-        if first <= 1 <= last and not self._topics:  # before v4 it would create the topics it names
+        if first <= 1 <= last and not self._topics:  # before v4 it would create the topics that it names
             return Exchange(v1.request.MetadataRequest(topics=()), v1.response.MetadataResponse)
         raise NotOffered("Metadata v4")
 
@@ -54,7 +53,7 @@ class ClusterView:
         self.brokers: dict[int, BrokerAddress] = {}
 
     def learn_brokers(self, answer: Any) -> bool:  # noqa: ANN401 -- MetadataResponse, in a version
-        """Whether a response is of use: one without brokers comes from a broker that has just started."""
+        """Apply a response; return False for one without brokers, from a broker that has just started."""
         if not answer.brokers:
             return False
         self.cluster_id = self.cluster_id or getattr(answer, "cluster_id", None)

@@ -1,8 +1,7 @@
-"""The requests of Kafka that an event log needs, each in the versions that Muster speaks.
+"""The requests of Kafka that an event log needs, each in the versions that Muster uses.
 
-What belongs here: the messages, and plain values from their responses. What it must not know: connections, brokers,
-retries. A broker is sent the newest of these versions that it offers (`Question`); one that offers none cannot keep an
-event log (log/kafka/client/versions.py).
+It has the messages, and extracts plain values from their responses. A broker gets the newest of these versions that it
+offers (`Question`); one that offers none cannot have an event log (log/kafka/client/versions.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from muster.events.kafka.exchange import Exchange, Question, SupportedApi
 PRODUCE: Final = SupportedApi("Produce", 0, {7: produce_v7, 3: produce_v3})
 """v3: the first with a producer's epoch; v7: with zstd."""
 FETCH: Final = SupportedApi("Fetch", 1, {11: fetch_v11, 7: fetch_v7})
-"""v7: the first with an error of the whole response; v10: with zstd."""
+"""v7: the first with a top-level error; v10: with zstd."""
 LIST_OFFSETS: Final = SupportedApi("ListOffsets", 2, {3: list_offsets_v3, 1: list_offsets_v1})
 """v1: the first with one offset for a timestamp."""
 FIND_COORDINATOR: Final = SupportedApi("FindCoordinator", 10, {1: find_coordinator_v1})
@@ -41,7 +40,7 @@ INIT_PRODUCER_ID: Final = SupportedApi("InitProducerId", 22, {0: init_producer_i
 DESCRIBE_CONFIGS: Final = SupportedApi("DescribeConfigs", 32, {2: describe_configs_v2, 1: describe_configs_v1})
 
 _CONSUMER: Final = -1
-"""The replica id of a client that is no broker."""
+"""The replica id of a client that is not a broker."""
 _TRANSACTION: Final = 1
 """The key type of FindCoordinator for transactional ids."""
 
@@ -81,7 +80,7 @@ def produced(response: Any) -> dict[int, tuple[ErrorCode, int]]:  # noqa: ANN401
 
 
 def list_offsets(topic: str, partitions: Sequence[int], timestamp: int) -> Question:
-    """Ask for the offsets of these partitions at a timestamp, or at Kafka's marks of their ends."""
+    """Request the offsets of these partitions at a timestamp, or at Kafka's constants for earliest and latest."""
 
     def build(version: Any) -> Exchange[Any]:  # noqa: ANN401
         messages = version.request
@@ -89,7 +88,7 @@ def list_offsets(topic: str, partitions: Sequence[int], timestamp: int) -> Quest
             messages.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions
         )
         topics = (messages.ListOffsetsTopic(name=topic, partitions=wanted),)
-        of_version = {"isolation_level": 0} if version is list_offsets_v3 else {}  # records of open transactions, too
+        of_version = {"isolation_level": 0} if version is list_offsets_v3 else {}  # also open transactions' records
         request = messages.ListOffsetsRequest(replica_id=_CONSUMER, topics=topics, **of_version)
         return Exchange(request, version.response.ListOffsetsResponse)
 
@@ -106,7 +105,7 @@ def listed_offsets(response: Any) -> dict[int, tuple[ErrorCode, int]]:  # noqa: 
 
 
 def fetch(topic: str, partition: int, offset: int, *, bytes_max: int, wait_ms: int) -> Question:
-    """Read the batches of one partition from an offset on, those of open transactions too."""
+    """Read the batches of one partition from an offset on, including those of open transactions."""
 
     def build(version: Any) -> Exchange[Any]:  # noqa: ANN401
         messages = version.request
@@ -124,7 +123,7 @@ def fetch(topic: str, partition: int, offset: int, *, bytes_max: int, wait_ms: i
 
 
 def fetched_partition(response: Any) -> Fetched | None:  # noqa: ANN401 -- FetchResponse, in a version
-    """Return what a response has of its one partition; None if a quota throttled it."""
+    """Return the content of a response about its one partition; None if a quota throttled it."""
     for topic in response.responses:
         for partition in topic.partitions:
             return Fetched(
@@ -136,7 +135,7 @@ def fetched_partition(response: Any) -> Fetched | None:  # noqa: ANN401 -- Fetch
 
 
 def find_transaction_coordinator(transactional_id: str) -> Question:
-    """Ask for the coordinator of a transactional id."""
+    """Request the coordinator of a transactional id."""
 
     def build(version: Any) -> Exchange[Any]:  # noqa: ANN401
         request = version.request.FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION)
@@ -146,7 +145,7 @@ def find_transaction_coordinator(transactional_id: str) -> Question:
 
 
 def init_producer_id(transactional_id: str, *, transaction_timeout_ms: int) -> Question:
-    """Ask for the producer id of a transactional id, with its next epoch."""
+    """Request the producer id of a transactional id, with its next epoch."""
 
     def build(version: Any) -> Exchange[Any]:  # noqa: ANN401
         request = version.request.InitProducerIdRequest(
@@ -158,7 +157,7 @@ def init_producer_id(transactional_id: str, *, transaction_timeout_ms: int) -> Q
 
 
 def api_versions() -> Question:
-    """Ask for the versions that a broker offers."""
+    """Request the versions that a broker offers."""
 
     def build(version: Any) -> Exchange[Any]:  # noqa: ANN401
         return Exchange(version.request.ApiVersionsRequest(), version.response.ApiVersionsResponse)
@@ -187,7 +186,7 @@ def create_topic(
 
 
 def describe_configs(kind: int, name: str, keys: Sequence[str] | None = None) -> Question:
-    """Ask for the configs of a resource: all, or those with these keys; the response has one result."""
+    """Request the configs of a resource: all, or those with these keys; the response has one result."""
 
     def build(version: Any) -> Exchange[Any]:  # noqa: ANN401
         messages = version.request

@@ -1,17 +1,17 @@
 """The security settings of a cluster, by the names of Kafka's own client properties.
 
-What belongs here: checking the properties, and converting them to aiokafka's arguments. What it must not know: the
-option, variable or table that gave them (the callers' `where` names it). It imports no Kafka client.
+It checks the properties, and converts them to aiokafka's arguments. The callers' `where` names the option, variable or
+table that the properties came from. It imports no Kafka client.
 
-    security.protocol       PLAINTEXT (so without it), SSL, SASL_PLAINTEXT, SASL_SSL
+    security.protocol       PLAINTEXT (the default), SSL, SASL_PLAINTEXT, SASL_SSL
     sasl.mechanism          PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
     sasl.username, sasl.password
-    ssl.ca.location         a PEM file; the system's authorities without it
+    ssl.ca.location         a PEM file; by default the system's authorities
     ssl.certificate.location, ssl.key.location, ssl.key.password
-    ssl.endpoint.identification.algorithm    https (so without it), none
+    ssl.endpoint.identification.algorithm    https (the default), none
 
-Secrets can stand in the environment, as `<PREFIX>SASL_PASSWORD`, where no list of processes shows them. No message, no
-`repr` has the value of a secret.
+Secrets can be set in the environment, as `<PREFIX>SASL_PASSWORD`, where no process list shows them. No message and no
+`repr` contains the value of a secret.
 """
 
 import difflib
@@ -52,7 +52,7 @@ KAFKA_CONFIG_HELP = (
 
 
 class BadSecurity(Exception):
-    """Properties that cannot be used; the message names them, and the way out."""
+    """Properties that cannot be used; the message names them, and how to fix them."""
 
 
 class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,21 +64,21 @@ class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
     sasl_plain_username: str | None = None
     sasl_plain_password: str | None = None
     presents_certificate: bool = False
-    """Whether the `ssl_context` has a client certificate."""
+    """True if the `ssl_context` has a client certificate."""
 
     def client_arguments(self) -> dict[str, Any]:
-        """The keyword arguments of aiokafka's clients and connections."""
+        """Return the keyword arguments of aiokafka's clients and connections."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "presents_certificate"}
 
     @property
     def who(self) -> str:
-        """Our principal at the brokers, for people: that of a certificate is known to brokers alone."""
+        """Our principal at the brokers, for messages: only the brokers know that of a certificate."""
         if self.sasl_plain_username is not None:
             return f"user {self.sasl_plain_username} (sasl.username)"
         return "the principal of ssl.certificate.location" if self.presents_certificate else "User:ANONYMOUS"
 
     def wanted(self, setting: str = "security.protocol") -> str:
-        """Explain what a broker that disconnects may require, for people; `setting`: the name of the option."""
+        """Explain what a broker that disconnects may require; `setting`: the name of the option."""
         if self.security_protocol == "PLAINTEXT":
             return f"does it want credentials or TLS ({setting})?"
         return f"does it speak {self.security_protocol} (security.protocol)?"
@@ -95,7 +95,7 @@ NOT_SECURED = KafkaSecurity()
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a property must not be shown."""
+    """Return whether the value of a property must not be shown."""
     return name.endswith("password")
 
 
@@ -135,7 +135,7 @@ def check_names(properties: Iterable[str], where: str) -> None:
 def kafka_security(
     properties: Mapping[str, str], where: str, name_of: Callable[[str], str] | None = None
 ) -> KafkaSecurity:
-    """Convert the properties. Raises BadSecurity, for files that cannot be used too.
+    """Convert the properties. Raises BadSecurity, also for files that cannot be used.
 
     Errors name a property by `name_of`: it may come from elsewhere than the option, `where`.
     """
@@ -153,7 +153,7 @@ def security_given(
     option: str = KAFKA_CONFIG,
     variables: str = KAFKA_CONFIG_VARIABLES,
 ) -> KafkaSecurity:
-    """Read the settings from `--kafka-config KEY=VALUE`, and for others from the environment. Raises BadSecurity."""
+    """Read the settings from `--kafka-config KEY=VALUE`, and others from the environment. Raises BadSecurity."""
     given = split_properties(entries, option)
     of_environment = properties_of_environment(environment, variables)
 
@@ -203,7 +203,7 @@ def _one_of(properties: Mapping[str, str], name: str, known: tuple[str, ...], na
 
 
 def _tls_context(properties: Mapping[str, str], name_of: _NameOf) -> ssl.SSLContext:
-    """Make the TLS context for brokers: TLS 1.2 or newer; the broker's certificate is always checked."""
+    """Build the TLS context for brokers: TLS 1.2 or newer; the broker's certificate is always checked."""
     context = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     algorithm = "ssl.endpoint.identification.algorithm"

@@ -1,6 +1,6 @@
-"""Errors of ours when a connection is opened or accepted, ports or files that have run out: its peer has no part in it.
+"""Errors of ours when a connection is opened or accepted: ports or files have run out, and the peer is not at fault.
 
-What belongs here: which errors those are, their words with the way out, and one line of the log a minute for each.
+It knows which errors these are and how to fix each, and logs each at most once a minute.
 """
 
 import errno
@@ -25,13 +25,13 @@ _NUMBER: Final = re.compile(r"\[Errno (\d+)]")
 _INTERVAL_S: Final = 60.0
 
 _told_s: dict[tuple[str, str], float] = {}
-"""When the line was written the last time."""
+"""When each line was last logged."""
 
 
 def shortage(error: BaseException) -> str | None:
-    """Say what we have run out of, with the way out; None if the error is another one.
+    """Return what has run out, with how to fix it; None for any other error.
 
-    Of a host with several addresses the event loop tells all errors in one text.
+    For a host with several addresses the event loop reports all errors in one text.
     """
     if not isinstance(error, OSError):
         return None
@@ -41,12 +41,12 @@ def shortage(error: BaseException) -> str | None:
 
 
 def tell_shortage(address: str, error: BaseException) -> str | None:
-    """Say the same as `shortage`, after a line of the log if none was written for the last minute."""
+    """Return the same as `shortage`, after logging it if that was not done within the last minute."""
     return _tell(f"no connection to the broker at {address}", shortage(error), "brokers")
 
 
 def tell_not_accepted(error: BaseException) -> str | None:
-    """Say the same as `shortage` of an accept that failed, or would, after such a line."""
+    """Return the same as `shortage`, after logging it, for an accept that failed or would fail."""
     return _tell("cannot accept connections", shortage(error), "clients")
 
 

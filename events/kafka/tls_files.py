@@ -1,14 +1,13 @@
-"""Loading certificates and keys into an `ssl.SSLContext`; each fault is one line that names the file.
+"""Loads certificates and keys into an `ssl.SSLContext`; each error is one line that names the file.
 
-What belongs here: reading PEM files for either end of a connection. What it must not know: the options or properties
-that name the files (the caller's `name` does), and the purpose of the connection.
+It reads PEM files for either end of a connection. The caller's `name` is the option or property that names the file.
 
-OpenSSL names neither the file nor, often, the fault. So each file is checked before OpenSSL loads it, and never is a
-pass phrase asked for on the terminal.
+OpenSSL names neither the file nor, often, the problem. So each file is checked before OpenSSL loads it, and a pass
+phrase is never requested on the terminal.
 
 Certificates are renewed while a process runs. A `FilesContext` knows its files, and reloads them when they have
 changed, for connections that are opened from then on. An authority that was removed from its file stays trusted until
-the process ends, since a context forgets none.
+the process ends, since a context cannot forget one.
 """
 
 import ssl
@@ -18,15 +17,15 @@ from typing import Any
 from weakref import WeakSet
 
 NamedFile = tuple[str, Path]
-"""A file, behind the name of its setting."""
+"""The name of a setting, and the file that it gives."""
 
 
 class BadTlsFile(Exception):
-    """A file cannot be used; the message names it, and the setting that gave it."""
+    """A file cannot be used; the message names it, and the setting that it came from."""
 
 
 class _PassPhraseWanted(Exception):
-    """The key is encrypted, and nobody gave a pass phrase."""
+    """The key is encrypted, and no pass phrase was given."""
 
 
 class FilesContext(ssl.SSLContext):
@@ -39,7 +38,7 @@ class FilesContext(ssl.SSLContext):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it was made of."""
+        """The files that it was made from."""
         return tuple(map(str, self._contents))
 
     def make(self, step: Callable[[ssl.SSLContext], None], *files: Path) -> None:
@@ -49,7 +48,7 @@ class FilesContext(ssl.SSLContext):
         self._contents |= {file: file.read_bytes() for file in files}
 
     def changed(self) -> dict[Path, bytes] | None:
-        """Read the files; return their contents if these have changed. It may wait for a disk; it changes nothing.
+        """Read the files; return their contents if they have changed. May wait for a disk, but changes nothing.
 
         Raises BadTlsFile for files that cannot be used, such as one that is being written.
         """
@@ -65,9 +64,10 @@ class FilesContext(ssl.SSLContext):
         return contents
 
     def use(self, contents: dict[Path, bytes]) -> None:
-        """Load what `changed` returned; on the thread that opens connections, as no other may change a context.
+        """Load what `changed` returned. Call it on the thread that opens connections, since no other may change a
+        context.
 
-        OpenSSL reads the files by itself, once more. Raises BadTlsFile.
+        OpenSSL reads the files again itself. Raises BadTlsFile.
         """
         for step in self._steps:
             step(self)
@@ -78,7 +78,7 @@ _CONTEXTS: WeakSet[FilesContext] = WeakSet()
 
 
 def contexts_of_files() -> tuple[FilesContext, ...]:
-    """All contexts of this process that are in use."""
+    """Return all contexts of this process that are in use."""
     return tuple(_CONTEXTS)
 
 
@@ -150,7 +150,7 @@ def _present(
 
 
 def is_same_certificate(one: Path, other: Path) -> bool:
-    """Whether two files, which were read before, begin with the same certificate."""
+    """Return whether two files, which were read before, begin with the same certificate."""
     begins, ends = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     first, second = (
         "".join(file.read_text(encoding="utf-8").partition(begins)[2].partition(ends)[0].split())

@@ -12,7 +12,7 @@ Errors, by what is at fault:
       LogUnavailable  the log cannot be reached, or an append's outcome stayed unknown until the limit
         LogDenied     our own principal lacks a permission: refuse to start; if it was revoked later, wait for it
         OddAnswer     a broker's response does not match the request
-      Deposed         another writer has claimed the partition: give it up at once
+      Deposed         another writer has claimed the partition: give it up immediately
 
 A transition that is refused for good (too large) raises nothing, since the others in the same append are fine: it is
 the `AppendRefused` in the append's verdicts.

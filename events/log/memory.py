@@ -168,7 +168,7 @@ class MemoryEventLog:
     async def prepare_claim(self, partition: int) -> None:
         """See FollowedLog: a claim waits for nothing."""
 
-    async def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:  # noqa: ARG002 -- asks nobody
+    async def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:  # noqa: ARG002 -- asks no broker
         """See FollowedLog."""
         await asyncio.sleep(0)
         yield {number: self.storage.end_offset(number) for number in partitions}
@@ -204,7 +204,7 @@ class MemoryEventLog:
             raise LogUnavailable("the acknowledgement was lost, as asked for")
         return verdicts
 
-    async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- asks nobody
+    async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- asks no broker
         """See EventLog."""
         await asyncio.sleep(0)
         yield {writer.partition: self._repeated(writer.partition, writer.epoch) for writer in writers}

@@ -36,7 +36,7 @@ _VARINT_BYTES_MAX: Final = 5
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
-    """An unsigned varint: seven bits a byte, the lowest first."""
+    """Append an unsigned varint: seven bits per byte, lowest first."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -53,7 +53,7 @@ def uvarint(value: int) -> bytes:
 
 
 def varint_at(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint, and the offset behind it. Raises IndexError."""
+    """Return an unsigned varint, and the offset behind it. Raises IndexError."""
     byte = data[at]
     value, length = byte & 0x7F, 1
     while byte & 0x80:

@@ -1,18 +1,17 @@
-"""Readers of requests and answers that trust no length in a message, and skip unknown tagged fields.
+"""Readers of requests and responses that trust no length in a message, and skip unknown tagged fields.
 
-kio's own reader trusts the length of an array and allocates that much memory at once; for a length that only a broken
-or hostile client would send, that ends the whole process. It also refuses unknown tagged fields, which have to be
-skipped (KIP-482). So a struct that has arrays is read field by field here, and kio reads the fields. A struct without
-arrays kio reads whole, in a fifth of the time; where that fails at something unknown, it is read again, field by field.
+kio's own reader trusts the length of an array and allocates that much memory at once; with a length that only a broken
+or hostile client would send, that kills the process. It also refuses unknown tagged fields, which must be skipped
+(KIP-482). So a struct that has arrays is read field by field here, and kio reads the fields. kio reads a struct without
+arrays as a whole, in a fifth of the time; if that fails at something unknown, it is read again, field by field. Each
+array's length is compared with the remaining bytes, as in Kafka's own readers. Durations and times are read as ms,
+since a timedelta cannot hold every int64; an unknown error code is read as UNKNOWN_SERVER_ERROR, as in clients.
 
-Each array's length is compared with the bytes that are left, as Kafka's own readers do. Durations and times are read
-as ms, since a timedelta cannot hold every int64; an unknown error code is read as UNKNOWN_SERVER_ERROR, as clients do.
+A sender can fill a message with as many entries as its bytes can hold, so an array's entries are counted before the
+first one is read; and a message that may have many is read in steps (see events/steps.py).
 
-A sender can make a message of as many entries as its bytes can hold, so they are counted while it is read, before the
-first of an array is; and a message that may have many is read in steps (see events/steps.py).
-
-A reader is called with the buffer and an offset, and gives the value and how many bytes it took, as in kio. It raises
-kio's DecodeError or ValueError.
+A reader takes the buffer and an offset, and returns the value and the number of bytes that it took, as in kio. It
+raises kio's DecodeError or ValueError.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,8 +32,9 @@ ReadField = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
 
 STRING_BYTES_MAX = 32_767
-"""The limit of any string in a request, as in Kafka's readers; the compact form allows more. A group that a broker
-cannot be asked about, since it ends the connection, is none here either. Answers may have longer ones, as `members`."""
+"""The limit of any string in a request, as in Kafka's readers; the compact form allows more. A group id that a broker
+would refuse by closing the connection is thus invalid here, too. Responses may have longer strings, such as `members`.
+"""
 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 
@@ -91,7 +91,7 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], ReadField] = {  # by kind, flexible
 
 @cache
 def reader_in_steps(entity: Entity) -> ReadInSteps:
-    """Make a reader of this kio class that counts entries; it raises TooManyEntries, too."""
+    """Make a reader of this kio class that counts entries; it also raises TooManyEntries."""
     reader = make_for(entity, _Readers(has_bound=entity.__type__ is EntityType.request))
     if isinstance(reader, InSteps):
         return reader.call
@@ -157,7 +157,7 @@ class _Readers:
                 if field.is_nullable:
                     return None, size
                 raise UnexpectedNull(f"{field.name} was null")
-            if not 0 <= length <= len(buffer) - at:  # every item takes a byte at least
+            if not 0 <= length <= len(buffer) - at:  # every item takes at least one byte
                 raise BufferUnderflow(f"{field.name} announces {length} items, with {len(buffer) - at} bytes left")
             allowance.take(length)
             items, at = yield from read_items(buffer, at, length, allowance)
@@ -169,14 +169,15 @@ class _Readers:
 def _kios_or(
     read_otherwise: ReadField, read_as_kio: ReadField, of_bytes: tuple[str, ...], bytes_max: float
 ) -> ReadField:
-    """Read with kio, or else where kio fails or a string may be longer than `bytes_max`; `of_bytes`: fields without
-    that limit.
+    """Read with kio, or with `read_otherwise` if kio fails or a string may be longer than `bytes_max`.
+
+    `of_bytes`: fields without that limit.
     """
 
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         try:
             result = read_as_kio(buffer, offset)
-        except (KeyError, ValueError):  # a tagged field, or an error, that kio does not know
+        except (KeyError, ValueError):  # a tagged field or an error that kio does not know
             return read_otherwise(buffer, offset)
         if result[1] <= bytes_max:
             return result
@@ -228,7 +229,7 @@ def _items_at_once(read_item: ReadField) -> _ReadItems:
                 items.append(item)
                 at += size
                 if at > long:
-                    count = ENTRIES_PER_STEP  # long ones are as many
+                    count = ENTRIES_PER_STEP  # a long one counts as many
                     break
             yield count
         return items, at

@@ -1,9 +1,8 @@
 """Finds the end of each field of a message, by kio's schemas, without decoding it.
 
-What belongs here: sizes. What it must not know: the use of the fields (splicing.py). A skipper is called with the bytes
-and an offset, and returns the offset behind the field: at once, or in steps (events/steps.py) for arrays whose items
-have to be skipped one by one. Bytes that end too early raise IndexError, struct.error or SerialError, or give an offset
-behind their end.
+A skipper takes the bytes and an offset, and returns the offset behind the field: at once, or in steps (events/steps.py)
+for arrays whose items have to be skipped one by one. Bytes that end too early raise IndexError, struct.error or
+SerialError, or give an offset behind their end.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ def skip_field(field: Field) -> Skip:
 
 
 def skip_fields(fields: Sequence[Field]) -> Skip:
-    """Make the skipper of neighbours, one behind the other."""
+    """Make the skipper of consecutive fields."""
     return _in_turn([skip_field(field) for field in fields])
 
 
@@ -61,7 +60,7 @@ class _Skips:
 
 
 class _Fixed:
-    """Skips fields of fixed size; neighbours are taken together."""
+    """Skips fields of fixed size; consecutive ones are merged."""
 
     def __init__(self, size: int) -> None:
         self.size = size

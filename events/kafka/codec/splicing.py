@@ -1,10 +1,9 @@
-"""Cuts a message at its fields, by kio's schemas, so that some can be replaced and all others stay as they are.
+"""Cuts a message at its fields, by kio's schemas, so that some can be replaced and all others stay unchanged.
 
-What belongs here: replacing fields, and joining the pieces; skipping.py finds the ends of fields. What it must not
-know: the meaning of fields. Nothing is decoded, so additions of newer brokers to a known version (error codes, tagged
-fields, KIP-482) are passed on with the rest, and bytes behind the requested fields are not read. Bytes that end too
-early raise IndexError, struct.error or SerialError. Arrays are gone through in steps (events/steps.py): an answer may
-have as many entries as a client has asked for.
+This replaces fields and joins the pieces; skipping.py finds the ends of fields. Nothing is decoded, so additions of
+newer brokers to a known version (error codes, tagged fields, KIP-482) are passed on with the rest, and bytes behind the
+requested fields are not read. Bytes that end too early raise IndexError, struct.error or SerialError. Arrays are
+processed in steps (events/steps.py): a response may have as many entries as a client has requested.
 """
 
 from collections.abc import Callable
@@ -19,13 +18,13 @@ Splice = Callable[[bytes, int], Steps[bytes]]
 """Takes bytes and an offset; returns all bytes from the offset on, changed."""
 
 Pieces = dict[str, bytes]
-"""The fields of a struct in their order, by kio's names, each as its bytes; behind them the tagged ones as one."""
+"""The fields of a struct in their order, by kio's names, each as its bytes; then the tagged ones as one piece."""
 
 CutMessage = Callable[[bytes, int], Steps[tuple[Pieces, int]]]
 """Takes bytes and an offset; returns the struct's pieces there, and the offset behind it."""
 
 FieldChange = Callable[[Pieces], Pieces | None]
-"""Takes an item; returns its replacement, perhaps the same item, changed; None drops the item."""
+"""Takes an item; returns its replacement, which may be the same item, changed; None drops the item."""
 
 _ChangeInSteps = Callable[[Pieces], Steps[Pieces | None]]
 
@@ -133,7 +132,7 @@ class _Array:
             if changed is not None:
                 kept.append(b"".join(changed.values()))
         if not count:
-            return data[begins:at], at  # null, or none
+            return data[begins:at], at  # null or empty
         length = uvarint(len(kept) + 1) if self._flexible else INT32.pack(len(kept))
         return b"".join((length, *kept)), at
 

@@ -1,18 +1,18 @@
 """Walks kio's schemas: makes something for each field of a class, and from those something for the class.
 
-What belongs here: how kio says what a version has (annotations and metadata of dataclasses). What it must not know:
-bytes. What is made is the business of a `Maker`: a reader (reading.py), a writer (writing.py) or something that tells
-how far a field reaches (skipping.py). It is asked from the inside out, once, when a version is first spoken:
+It interprets kio's description of a version (annotations and metadata of dataclasses), and knows nothing of bytes. A
+`Maker` makes a reader (reading.py), a writer (writing.py) or something that finds the end of a field (skipping.py). Its
+methods are called from the inside out, once, when a version is first used:
 
     plain     for a number, a string, bytes                 by Kafka's name of the type
     struct    for a struct, from what was made of its fields
     optional  for a struct that may be null (KIP-893), from what was made of the struct
     array     for an array, from what was made of its items
 
-Tagged fields (KIP-482) are described with the others and handed to no maker: nothing that is read or written here is
-in one, so they are stepped over, known or not.
+Tagged fields (KIP-482) are described with the others but not passed to a maker: Muster reads and writes none of them,
+so they are skipped, known or not.
 
-What has arrays is worked on in steps (events/steps.py), all else at once: `AtOnce` and `InSteps` say which it is.
+Anything with arrays is processed in steps (events/steps.py), all else at once: `AtOnce` and `InSteps` say which it is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 Entity = Any
-"""One of kio's classes: told apart by attributes, since kio's own types say too little."""
+"""One of kio's classes: recognized by attributes, since kio's own types are too general."""
 
 
 class AtOnce(msgspec.Struct, Generic[T], frozen=True):
@@ -37,19 +37,21 @@ class AtOnce(msgspec.Struct, Generic[T], frozen=True):
 
 
 class InSteps(msgspec.Struct, Generic[T], frozen=True):
-    """`call` gives steps."""
+    """`call` returns steps."""
 
     call: T
 
 
 def flatten_parts(parts: Iterable[tuple[K, AtOnce[Any] | InSteps[Any]]]) -> tuple[tuple[K, Any, bool], ...]:
-    """Pair each field with its call, and say if the call works in steps."""
+    """Pair each field with its call, and with whether the call works in steps."""
     return tuple((key, part.call, isinstance(part, InSteps)) for key, part in parts)
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """A field of a version. `kafka_type`: Kafka's name of a type that is plain, also in an array; "" for structs, whose
-    class is `struct`. `default`: MISSING where there is none.
+    """A field of a version.
+
+    `kafka_type`: Kafka's name of a plain type, also in an array; "" for structs, whose class is `struct`. `default`:
+    MISSING if there is none.
     """
 
     name: str
@@ -63,7 +65,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Maker(Protocol[T]):
-    """Makes one thing for each part of a schema. What is made for a field is passed on together with the field."""
+    """Makes one thing for each part of a schema. The product for a field is passed on together with the field."""
 
     def plain(self, field: Field) -> T: ...
 
@@ -106,7 +108,7 @@ def field_named(entity: Entity, name: str) -> Field:
 
 
 def _described(field: Any, *, is_flexible: bool) -> Field:  # noqa: ANN401 -- one of dataclasses
-    """Arrays are tuples, and what may be null is a union with None."""
+    """Describe a field: arrays are tuples, and nullable types are unions with None."""
     union = () if get_origin(field.type) is tuple else get_args(field.type)
     (kind,) = (each for each in union if each is not NoneType) if union else (field.type,)
     is_array = get_origin(kind) is tuple

@@ -1,10 +1,10 @@
-"""Writers for responses: from a mapping of fields straight to bytes, in steps where there are arrays.
+"""Writers for responses: from a mapping of fields straight to bytes, in steps if there are arrays.
 
-What belongs here: Kafka's primitive types and arrays, in both their forms (KIP-482). kio's classes say which fields a
-version has, in which order and of which type; its own writer, in Python, takes five times as long. Fields that a
-version lacks are left out; one that is missing from the mapping has its default. Times and durations are ints, in
-ms, and throttling is never asked for. Tagged fields are never written, since none says anything that is told here.
-An array is whatever has a length and can be gone through once; `Each` makes its items on the way.
+This writes Kafka's primitive types and arrays, in both their forms (KIP-482). kio's classes give a version's fields,
+their order and types; kio's own writer, in Python, takes five times as long. Fields that a version lacks are left out;
+one that is missing from the mapping has its default. Times and durations are ints, in ms, and no response throttles a
+client. Tagged fields are never written, since Muster has nothing to report in them. An array is any iterable with a
+length, which is iterated once; `Each` makes its items on the fly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,9 @@ WriteField = Callable[[bytearray, Any], None]
 
 
 class SharedMemory(Protocol):
-    """The memory that answers share while they are written: see `AnswerMemory` in coordinator/load/answer_memory.py."""
+    """The memory that responses share while they are written: see `AnswerMemory` in
+    coordinator/load/answer_memory.py.
+    """
 
     def take(self, size: int) -> None: ...
 
@@ -31,9 +33,10 @@ class SharedMemory(Protocol):
 
 
 class Output:
-    """The output of a writer: whole chunks, and the one that is being written, so that nothing large is ever copied.
+    """The output of a writer: complete chunks, and the current one, so that nothing large is ever copied.
 
-    `answer_bytes_max` bounds all of it; `answer_memory` is shared with others until it is closed; None: with nobody.
+    `answer_bytes_max` bounds all of it; `answer_memory` is shared with other responses until it is closed; None: not
+    shared.
     """
 
     def __init__(self, start: bytes = b"", *, answer_bytes_max: int, answer_memory: SharedMemory | None = None) -> None:
@@ -44,7 +47,7 @@ class Output:
         self._answer_memory = answer_memory
 
     def cut(self) -> Steps[None]:
-        """Begin a new chunk, if this one is long enough, and wait until there is room. Raises AnswerTooLarge."""
+        """Begin a new chunk if the current one is long enough, and wait until there is room. Raises AnswerTooLarge."""
         if len(self.chunk) < CHUNK_BYTES:
             return
         self._size += len(self.chunk)
@@ -62,12 +65,12 @@ class Output:
             yield WAIT
 
     def close(self) -> None:
-        """Give the memory back: the answer is written, or no longer wanted."""
+        """Release the memory: the response is written, or no longer needed."""
         if self._answer_memory is not None:
             self._answer_memory.give_back(self, self._size)
 
     def chunks(self) -> list[bytes]:
-        """Return all chunks, in order; one at least."""
+        """Return all chunks, in order; at least one."""
         return [*self._chunks, bytes(self.chunk)] if self.chunk or not self._chunks else self._chunks
 
 
@@ -86,7 +89,7 @@ class Unwritable(ValueError):
 
 
 class AnswerTooLarge(Unwritable):
-    """The answer is over the limit of all answers."""
+    """The response exceeds the limit for all responses."""
 
 
 class _LongAtOnce(AtOnce[WriteField], frozen=True):
@@ -283,7 +286,7 @@ def _items_at_once(item_writer: AtOnce[WriteField]) -> WriteInSteps:
             uncounted += 1
             if uncounted == ENTRIES_PER_STEP or len(output.chunk) >= CHUNK_BYTES:
                 yield from output.cut()
-                yield ENTRIES_PER_STEP  # a long one is as many
+                yield ENTRIES_PER_STEP  # a long one counts as many
                 uncounted = 0
         yield from output.cut()
         yield uncounted

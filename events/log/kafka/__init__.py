@@ -3,14 +3,15 @@
 client/        the link to the Kafka cluster that has the log
 batches.py     Transitions as Kafka's record batches (message format 2).
 decoding.py    Decodes fetched bytes into records, in pieces, and marks foreign records.
-decompress.py  Decompressing a batch up to a limit: a few KiB may stand for many GiB.
+decompress.py  Decompresses a batch up to a limit: a few KiB may expand to many GiB.
 log.py         The Kafka event log: one compacted topic, whose broker refuses deposed writers.
-marks.py       Tells owners' records from foreign ones: the header `muster`, and the offset from which it counts.
-names.py       The names that an event log takes in its cluster: topics, and the transactional ids of its owners.
+marks.py       Distinguishes owners' records from foreign ones by the header `muster` and where it became mandatory.
+names.py       The names that an event log uses in its cluster: topics, transactional ids of its owners, and their
+group.
 origin.py      An existing topic: whose records it has, its cluster, format level and number of partitions.
-producer.py    The writer of one partition: Kafka's own fence, without transactions.
-reader.py      Reading a partition of the event topic: offsets, the records between two of them, and who wrote last.
-resent_batches.py   Last batches sent again, those of one broker in one request: the proof of many writers.
+producer.py    The writer of one partition: Kafka's own fencing, without transactions.
+reader.py      Reads a partition of the event topic: offsets, the records between two of them, and who wrote last.
+resent_batches.py   Sends last batches again, one request per broker, to prove that no writer was deposed.
 signs.py       Signs of life of owners: plain records in the topic of the fencing probe, beside the events.
-topic.py       The event topic itself: found, made when it is missing, its settings read.
+topic.py       The event topic itself: finding it, creating it if it is missing, reading its configs.
 """

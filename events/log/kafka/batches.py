@@ -1,11 +1,11 @@
 """Transitions as Kafka's record batches (message format 2).
 
-What belongs here: packing transitions into batches, encoding a batch, the headers of records. What it must not know:
-connections, topics, brokers, and how batches are read (decoding.py). Pure, but for the clock that the caller
-reads.
+This packs transitions into batches, and encodes batches and the headers of records; decoding.py reads them. Pure,
+except for the clock that the caller reads.
 
-A batch is appended whole or not at all, so a transition never spans two. The limit is on the batch as it is sent,
-compressed; what fits uncompressed is packed together, and a transition that may only fit compressed stands alone.
+A batch is appended completely or not at all, so a transition never spans two. The limit applies to the batch as it is
+sent, compressed; transitions that fit uncompressed are packed together, and a transition that may only fit compressed
+gets a batch of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _COMPRESSED_FROM_BYTES = 4096
 BATCH_OVERHEAD_BYTES = 61 + 40 + 40 + 30
 """The header of the batch, and the headers `marked_from`, `native_from` and `partitions` of its last record."""
 _RECORD_OVERHEAD_BYTES = 130
-"""At most seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
+"""At most seven variable-length numbers of 5 to 10 bytes, the mark, and the header of `epoch_base`."""
 
 UNCOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 """The limit on the records of one batch: an owner writes no more, a reader decompresses no more."""
@@ -32,12 +32,12 @@ UNCOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 _ANY_SIZE = 2**31 - 1
 
 MARK = "muster"
-"""The header that every record of an owner carries, first of all. Its value: the format level in decimal, a space, the
-id of the cluster that it was written on, a space, and the producer id that it was written with, in decimal.
+"""The first header of every record of an owner. Its value: the format level in decimal, a space, the id of the cluster
+that it was written on, a space, and the producer id that it was written with, in decimal.
 """
 EPOCH_BASE = "muster.epoch-base"
 ORIGIN = "muster.origin"
-"""The header of a batch's last record in which earlier versions noted the mark's value of today."""
+"""The header of a batch's last record in which earlier versions stored what is now in the mark's value."""
 MARKED_FROM = "muster.marked-from"
 NATIVE_FROM = "muster.native-from"
 PARTITIONS = "muster.partitions"
@@ -50,17 +50,17 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: int
     epoch_base: int
     origin: bytes = b""
-    """The cluster and the version that the batch was written on and by (`Origin` in marks.py)."""
+    """The cluster that the batch was written on, and the format level of its writer (`Origin` in marks.py)."""
     marked_from: int | None = None
-    """The first offset of the partition from which all owners mark; None: not known, it may be this batch's own."""
+    """The first offset of the partition from which on all owners mark; None: unknown, may be this batch's own."""
     native_from: int | None = None
-    """The first offset from which an owner's record stands where it was written; None: as for `marked_from`."""
+    """The first offset from which on owners' records must be native (marks.py); None: as for `marked_from`."""
     partitions: int | None = None
     """The topic's number of partitions; None: not noted, by an earlier version."""
 
     @property
     def is_marked(self) -> bool:
-        """Whether the batch's owner marks its records, or a former one did."""
+        """True if the batch's owner marks its records, or a former one did."""
         return self.marked_from is not None
 
 
@@ -70,7 +70,7 @@ def uncompressed_bytes(transition: Transition) -> int:
 
 
 def pack(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[range]:
-    """Pack neighbours into as few batches as the limit allows; yields ranges of indices, in order."""
+    """Pack neighbours into as few batches as the limit allows; yield ranges of indices, in order."""
     first, size = 0, BATCH_OVERHEAD_BYTES
     for index, transition in enumerate(transitions):
         added = uncompressed_bytes(transition)
@@ -88,7 +88,7 @@ def mark_of(origin: bytes, producer_id: int) -> bytes:
 
 
 def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequence: int, timestamp_ms: int) -> bytes:
-    """Encode one record batch: idempotent, not transactional, compressed if it is large enough to gain by it."""
+    """Encode one record batch: idempotent, not transactional, compressed if it is large enough to benefit."""
     large = sum(map(uncompressed_bytes, transitions)) >= _COMPRESSED_FROM_BYTES
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,

@@ -1,11 +1,10 @@
-"""Decodes fetched bytes into records, in pieces, and marks foreign records.
+"""Decodes fetched bytes into records, in pieces, and marks foreign records. Pure.
 
-What belongs here: the batches in fetched bytes, their records and headers. What it must not know: connections, topics,
-brokers. Pure. The rule that makes a record a stranger's is in `marks.py`.
+It knows batches, records and headers. The rule that makes a record foreign is in `marks.py`.
 
-A broker checks little of what it is sent, and anybody may write into a topic. So a batch is decompressed up to a limit
-(decompress.py), its records come in pieces, and a batch that cannot be read is skipped if a stranger wrote it; if it
-may be an owner's, it is a BrokenBatch, which names it.
+A broker checks little of what it receives, and other clients may write to the topic. So a batch is decompressed up to a
+limit (decompress.py), its records are decoded in pieces, and an unreadable batch is skipped if it is foreign; if it may
+be an owner's, it raises BrokenBatch, which names it.
 """
 
 from collections.abc import Iterator
@@ -45,10 +44,10 @@ _MAGIC_AT = 16
 _MAGIC = 2
 
 _NOTES = frozenset({MARK, ORIGIN, EPOCH_BASE, MARKED_FROM, NATIVE_FROM, PARTITIONS})
-"""The headers by which a batch tells of its writer."""
+"""The headers by which a batch describes its writer."""
 
 _STRANGERS_KEY_BYTES_MAX = 128 * 1024
-"""The limit of our keys: a group id and a member id have 32 KiB each at most."""
+"""The limit of our keys: a group id and a member id have at most 32 KiB each."""
 
 _CANNOT_BE_READ = (CannotDecompress, KafkaError, ValueError, IndexError)
 """The errors of reading a broken batch."""
@@ -69,7 +68,7 @@ class _Batch:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the checksum is right."""
+        """True if the checksum is correct."""
         return self._head is None or self._head.validate_crc()
 
     @property
@@ -82,7 +81,7 @@ class _Batch:
 
     @property
     def producer(self) -> tuple[int, int]:
-        """Kafka's id and epoch, of a batch whose records can be read."""
+        """Kafka's producer id and epoch, of a batch whose records can be read."""
         assert self._head is not None
         return self._head.producer_id, self._head.producer_epoch
 
@@ -92,7 +91,7 @@ class _Batch:
             raise CannotDecompress("its message format is older than 2")
         plain = decompress(self._data, self._head.compression_type)
         records = iter(self._head if plain is None else DefaultRecordBatch(plain))
-        return iter(records.__next__, None)  # it can be gone through once, and refuses even to be asked again
+        return iter(records.__next__, None)  # it supports only one iteration, and raises on a second iter()
 
 
 def decode_batches(
@@ -100,9 +99,9 @@ def decode_batches(
 ) -> Iterator[tuple[list[StoredRecord], int]]:
     """Decode the records at offsets from `start` up to `end` (exclusive), in pieces, each with the next offset.
 
-    A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of
-    the fetch: it is left for the next one. `marks` is written when the first mark is met. Raises BrokenBatch for a
-    batch whose checksum is wrong, and for an owner's that cannot be read.
+    A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of the
+    fetch: it is left for the next one. `marks` is updated when the first mark is found. Raises BrokenBatch for a batch
+    whose checksum is wrong, and for an owner's that cannot be read.
     """
     position = start
     for batch in _batches(fetched):
@@ -119,7 +118,7 @@ def decode_batches(
 
 
 def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -> Iterator[_Piece]:
-    """Decode a batch, at most CHUNK_RECORDS_MAX records at a time; unreadable ones become a stranger's record."""
+    """Decode a batch, at most CHUNK_RECORDS_MAX records at a time; unreadable ones become one foreign record."""
     is_owners, after = False, batch.base_offset
     try:
         records = batch.records()
@@ -127,7 +126,7 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
             after = some[-1].offset + 1
             if some[0].offset < start or after > end:
                 some = [record for record in some if start <= record.offset < end]
-            # Nearly always all are ours, and native, and then it is done at once: a takeover waits for it.
+            # Nearly always all are ours, and native; then they are converted at once, since a takeover waits for it.
             if not batch.is_transactional and some and _are_all_native(some, batch.producer[0], marks.home):
                 marks.meet(some[0].offset)
                 piece = [StoredRecord(partition, r.offset, r.timestamp, r.key or b"", r.value) for r in some]
@@ -145,9 +144,9 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
 def decode_raw(
     fetched: bytes, partition: int, *, start: int, end: int, marks: Marks
 ) -> Iterator[tuple[list[RawRecord], int]]:
-    """Decode as `decode_batches`, but every record byte by byte; strangers' unreadable ones are left out.
+    """Decode like `decode_batches`, but every record byte by byte; unreadable foreign batches are left out.
 
-    Raises BrokenBatch as it does.
+    Raises BrokenBatch like `decode_batches`.
     """
     for batch in _batches(fetched):
         if batch.base_offset >= end:
@@ -177,7 +176,7 @@ def _raw(records: list[DefaultRecord], partition: int, batch: _Batch) -> list[Ra
 
 
 def _are_all_native(records: list[DefaultRecord], producer_id: int, home: str | None) -> bool:
-    """Whether all of them begin with one and the same mark, that of an owner here who wrote the batch."""
+    """Return whether all of them begin with the same mark, that of an owner on this cluster who wrote the batch."""
     mark = records[0].headers[:1]
     if not is_native(mark, producer_id) or is_elsewhere(noted_origin(mark), home):
         return False
@@ -196,8 +195,8 @@ def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) 
 def writers_of(fetched: bytes, *, end: int, home: str | None = None) -> Iterator[tuple[Written | None, int]]:
     """Yield the writer of each whole batch that begins before `end`, and the offset after it.
 
-    None for one that says nothing: a transactional one, one that cannot be read, or one of owners that does not note
-    `home` as their cluster, if that is known.
+    The writer is None if it is unknown: for a transactional or unreadable batch, or for one whose owners do not
+    note `home` as their cluster, if that is known.
     """
     for batch in _batches(fetched):
         if batch.base_offset >= end:
@@ -206,7 +205,7 @@ def writers_of(fetched: bytes, *, end: int, home: str | None = None) -> Iterator
 
 
 def records_of(fetched: bytes) -> Iterator[DefaultRecord | None]:
-    """Yield each record of the whole batches, strangers' too; None for unreadable ones."""
+    """Yield each record of the whole batches, including foreign ones; None for unreadable ones."""
     for batch in _batches(fetched):
         try:
             yield from () if batch.is_control else batch.records()
@@ -225,7 +224,7 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
         for record in records:
             by_key = by_key or (record.key or b"").startswith(KEY_PREFIXES)
             headers = record.headers
-            if headers != before:  # those of nearly all records are the same
+            if headers != before:  # nearly all records have the same
                 before = headers
                 noted |= {name: value or b"" for name, value in headers if name in _NOTES}
                 origin = noted_origin(headers) or origin
@@ -255,7 +254,7 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
 
 
 def _number(noted: bytes | None) -> int | None:
-    """Decode a number from a header; None if we have not written it."""
+    """Decode a number from a header; None if we cannot have written it."""
     return int(noted) if noted is not None and noted.isdigit() and len(noted) < 20 else None
 
 

@@ -1,10 +1,10 @@
-"""Decompressing a batch up to a limit: a few KiB may stand for many GiB.
+"""Decompresses a batch up to a limit: a few KiB may expand to many GiB.
 
-What belongs here: decompressing each of Kafka's codecs into at most `UNCOMPRESSED_BYTES_MAX`, and the limit of headers
-of a record. What it must not know: the writer of a batch, and the meaning of its records.
+Each of Kafka's codecs is decompressed into at most `UNCOMPRESSED_BYTES_MAX`, and the headers of a record are limited.
+Knows nothing of the writer of a batch, or of what its records mean.
 
-Owners write zstd alone, but a broker compresses anew where its or the topic's `compression.type` says so, and so do
-mirrors. So all four codecs are read.
+Owners write only zstd, but a broker recompresses if its or the topic's `compression.type` says so, and mirrors do, too.
+So all four codecs are read.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _VARINT_BITS_MAX = 63
 
 _HEADERS_MAX = 1_000
 _HEADERS_COUNTED_FROM_BYTES = 4 * 1024 * 1024
-"""The size from which headers are counted: two bytes become an object of some seventy, so less is harmless."""
+"""The size from which headers are counted: two bytes become an object of about seventy, so less is harmless."""
 _RECORD_BYTES_UNCOUNTED_MAX = _HEADERS_COUNTED_FROM_BYTES // CHUNK_RECORDS_MAX
 """The size up to which the headers of a record are not counted: a chunk of such records is no larger than that."""
 
@@ -75,7 +75,7 @@ def _count(batch: memoryview) -> int:
 
 
 def _with_room_for_head(compressed: bytes, codec: int) -> memoryview:
-    """Decompress records into a buffer, behind as many bytes as the head of their batch has."""
+    """Decompress records into a buffer, leaving room for the head of their batch in front."""
     if codec == _SNAPPY:
         if len(compressed) * _SNAPPY_TIMES_MAX > UNCOMPRESSED_BYTES_MAX:
             raise CannotDecompress(f"{len(compressed)} bytes of snappy may be too many")
@@ -89,9 +89,9 @@ def _with_room_for_head(compressed: bytes, codec: int) -> memoryview:
 
 
 def _into_buffer(compressed: bytes, decompress_into: _DecompressInto) -> memoryview:
-    """Decompress into a small buffer, or else into one of the limit: the stated size need not be true.
+    """Decompress into a small buffer, or else into one as large as the limit, since the stated size may be wrong.
 
-    The large one is mapped, so that it takes as much memory as is written into it.
+    The large one is memory-mapped, so that it takes only as much memory as is written to it.
     """
     first_try = _FIRST_TRY_TIMES * len(compressed) + 4096
     if first_try <= _FIRST_TRY_BYTES_MAX:
@@ -108,7 +108,9 @@ def _filled(buffer: memoryview, compressed: bytes, decompress_into: _DecompressI
 
 
 def _check_headers(records: memoryview, count: int) -> None:
-    """Check the number of headers of each record that is not small, without making objects. Raises CannotDecompress."""
+    """Check the number of headers of each record that is not small, without creating objects. Raises
+    CannotDecompress.
+    """
     if len(records) + _HEAD_BYTES < _HEADERS_COUNTED_FROM_BYTES:
         return
     position = 0

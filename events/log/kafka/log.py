@@ -1,9 +1,9 @@
 """The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 
-What belongs here: opening and closing the log, and its partitions' methods. The parts are beside it (see the package).
+This opens and closes the log, and has its partitions' methods. The parts are beside it (see the package).
 
-Brokers refuse a stale epoch, but their documentation does not promise it. So each opening for writing proves it on this
-cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
+Brokers refuse a stale epoch, but their documentation does not promise it. So each opening for writing verifies it on
+this cluster, in a few milliseconds, on the scratch topic `<topic>_fencing_probe`.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ DEFAULT_TIMEOUTS = Timeouts()
 
 
 class KafkaEventLog:
-    """An EventLog in a Kafka topic. Opened for reading only, it makes no topic, checks no settings, claims nothing."""
+    """An EventLog in a Kafka topic. Opened for reading, it creates no topic, checks no settings, claims nothing."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class KafkaEventLog:
         keeps_times: bool = False,
         known_brokers: KnownBrokers | None = None,
     ) -> None:
-        """`new_format_level`: of a log that has no records yet. `keeps_times`: records have those of `wall_ms`.
+        """`new_format_level`: that of a log without records. `keeps_times`: records have the times of `wall_ms`.
 
         `known_brokers`: shared with other links of the process.
         """
@@ -116,9 +116,9 @@ class KafkaEventLog:
         self._deletion_warning: str | None = None
         self._is_new = False
         self.created: list[str] = []
-        """The topics that were missing, and made at the opening."""
+        """The topics that were missing, and were created when the log was opened."""
         self._history_is_gone = False
-        """Whether a log of this name existed before, and its topic had to be recreated."""
+        """True if a log of this name existed before, and its topic had to be recreated."""
 
     @property
     def location(self) -> str:
@@ -137,12 +137,12 @@ class KafkaEventLog:
 
     @property
     def format_level(self) -> int:
-        """See EventLog: as the last owners have noted it."""
+        """See EventLog: as noted by the last owners."""
         return self._origin.format_level
 
     @property
     def cluster_id(self) -> str | None:
-        """The id of the topic's cluster; None before the log is open, and where brokers do not tell."""
+        """The id of the topic's cluster; None before the log is open, and if brokers do not report it."""
         return self._facts.cluster_id
 
     @property
@@ -153,19 +153,19 @@ class KafkaEventLog:
 
     @property
     def trouble(self) -> str | None:
-        """Why appends fail: the topic is gone, or was replaced. Appends without an answer end by themselves."""
+        """Why appends fail: the topic is gone, or was replaced. Unanswered appends end on their own."""
         refusal = self._link.refusal(self._plan.name)
         return None if refusal is None else str(refusal)
 
     async def check_in_place(self) -> None:
-        """See ReplaceableLog: the brokers are asked for the topic's id. Raises LogReplaced."""
+        """See ReplaceableLog: asks the brokers for the topic's id. Raises LogReplaced."""
         await retry(self._link.refresh, timeout_ms=self._timeout_ms)
         refusal = self._link.refusal(self._plan.name)
         if refusal is not None:
             raise copy(refusal)
 
     def stored_by(self, partition: int) -> str:
-        """The partition leader, as far as it is known."""
+        """Return the partition leader, as far as it is known."""
         return self._link.leader_said(self._plan.name, partition)
 
     @property
@@ -174,11 +174,11 @@ class KafkaEventLog:
 
     @property
     def claim_renewal_ms(self) -> int | None:
-        """See EventLog; None too when the brokers do not say how long they keep a producer id."""
+        """See EventLog; also None if the brokers do not report how long they keep a producer id."""
         return self._guarantees.claim_renewal_ms if self._guarantees else None
 
     async def open(self) -> None:
-        """See EventLog. What was opened before an error is closed again."""
+        """See EventLog. After an error, everything is closed again."""
         self._follows_signs = False
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
@@ -194,10 +194,10 @@ class KafkaEventLog:
         await self._link.close()
 
     async def flaws(self) -> Sequence[str]:
-        """See WatchedLog: the configs are read anew, and where the partitions begin."""
+        """See WatchedLog: reads the configs again, and the first offsets of the partitions."""
         facts = await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms)
         if facts is None:
-            return []  # which is `trouble`
+            return []  # this is `trouble`
         found = await topic_flaws(self._link, self._plan, facts, timeout_ms=self._timeout_ms)
         return [*filter(None, (await self._deleted_beginning(),)), *found]
 
@@ -220,7 +220,7 @@ class KafkaEventLog:
         return writer
 
     async def prepare_claim(self, partition: int) -> None:
-        """See FollowedLog: a claim would open a connection, and look a coordinator up."""
+        """See FollowedLog: a claim would open a connection and look up a coordinator."""
         with contextlib.suppress(LinkError, LogError):
             await prepare_claim(self._link, self._writer_config(self._plan.name, partition))
 
@@ -252,7 +252,7 @@ class KafkaEventLog:
 
     @property
     def deletions_kept_ms(self) -> int | None:
-        """See FollowedLog; None where the brokers do not tell."""
+        """See FollowedLog; None if the brokers do not report it."""
         return self._guarantees.deletions_kept_ms if self._guarantees else None
 
     def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
@@ -261,8 +261,8 @@ class KafkaEventLog:
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """See EventLog. The default end is the end when the first chunk is asked for. Raises LogUnavailable."""
-        # An end that is given was told before: a leader that does not know of it yet will.
+        """See EventLog. The default end is the end when the first chunk is requested. Raises LogUnavailable."""
+        # A given end was reported by a broker before; a leader that does not know it yet will.
         until, marks = await self.end_offset(partition) if end is None else end, await self._marks(partition)
         link, topic, timeout_ms = self._link, self._plan.name, self._timeout_ms
         async for chunk in read(link, topic, partition, start=start, end=until, timeout_ms=timeout_ms, marks=marks):
@@ -283,7 +283,7 @@ class KafkaEventLog:
         return OwnersMarks(since=marks.since, native_from=marks.native_from, home=marks.home)
 
     async def _marks(self, partition: int) -> Marks:
-        """The offsets from which on records without a mark, or not native, are strangers', as far as noted."""
+        """Return the offsets from which on records without a mark, or not native, are foreign, as far as noted."""
         unknown = Marks(home=self._home)
         if self._home != self._facts.cluster_id:
             return unknown
@@ -326,16 +326,17 @@ class KafkaEventLog:
         return facts
 
     async def _look_into(self, facts: TopicFacts) -> Contents:
-        """Check the contents of an existing topic. Raises LogMismatch when they are somebody else's."""
+        """Check the contents of an existing topic. Raises LogMismatch if they are not Muster's."""
         await self._follow(name := self._plan.name)
         return await refuse_somebody_elses(
             self._link, name, facts.partitions, was_opened=self._was_opened, timeout_ms=self._timeout_ms
         )
 
     async def _check_was_opened(self) -> None:
-        """Check that an empty topic is a log: an owner has opened it, and made the probe's topic.
+        """Check that an empty topic is a log: an owner has opened it, and created the probe's topic.
 
-        A reader without a right to that topic goes by the policy, which may not be known either. Raises LogMissing.
+        A reader without access to that topic checks the cleanup policy, which may not be known either. Raises
+        LogMissing.
         """
         name, link, timeout_ms = self._plan.name, self._link, self._timeout_ms
         try:
@@ -352,14 +353,14 @@ class KafkaEventLog:
             )
 
     async def _was_opened(self) -> bool:
-        """Whether a log of this name was opened before: then the probe's topic exists."""
+        """Return whether a log of this name was opened before: then the probe's topic exists."""
         try:
             return await topic_facts(self._link, self._probe, timeout_ms=self._timeout_ms) is not None
-        except LogMismatch:  # a reader needs no right to know
+        except LogMismatch:  # readers do not need access to it
             return False
 
     async def _is_lost(self) -> bool:
-        """Whether the missing topic existed before; checked anew, as another process may create it now."""
+        """Return whether the missing topic existed before; checked twice, as another process may be creating it now."""
         return (
             await topic_facts(self._link, self._probe, timeout_ms=self._timeout_ms) is not None
             and await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms) is None
@@ -404,7 +405,7 @@ class KafkaEventLog:
         return await created_topic_facts(link, name, timeout_ms=timeout_ms)
 
     async def _prove_fencing(self, config: WriterConfig) -> None:
-        # A transactional.id of its own, or two processes that start at the same time would depose each other.
+        # A separate transactional.id, or two processes that start at the same time would depose each other.
         transactional_id = f"{config.transactional_id}-{uuid.uuid4()}"
         stale = await claim(self._link, config, transactional_id=transactional_id)
         newer = await claim(self._link, config, transactional_id=transactional_id)

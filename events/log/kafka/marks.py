@@ -1,34 +1,33 @@
-"""Tells owners' records from foreign ones: the header `muster`, and the offset from which it counts.
+"""Distinguishes owners' records from foreign ones by the header `muster` and where it became mandatory.
 
-What belongs here: the rule, and finding its facts in a partition. Pure. Batches are read in decoding.py, and written in
+This is the rule, and the search for its facts in a partition. Pure. Batches are read in decoding.py, and written in
 batches.py.
 
-Anybody with the right to write into the topic can append to it: a console producer, a mirror that was set up the wrong
-way round, a test. Such a *stranger's* record must stop nothing. A producer id does not tell it apart: Kafka hands out
-new ones, and a copy of a topic has others. So every record of an owner carries the header `muster`, which
-compaction, mirrors and exports keep. Its value is the format level, the cluster that the record was written on, since
-a mirror may also bring in what owners elsewhere wrote, and the producer id, since what we wrote ourselves may be played
-again: an export that is restored, a mirror there and back. A record is *native* if its batch has the producer id that
-its mark names. The broker hands out an id once, that of an owner to the partition's owner alone, and compaction keeps
-it in the batch; a tool that copies records writes them with another one. The rule:
+Any client with write access to the topic can append to it: a console producer, a mirror in the wrong direction, a test.
+Such a *foreign* record must not stop anything. A producer id cannot identify it: Kafka hands out new ones, and a copy
+of a topic has others. So every record of an owner carries the header `muster`, which compaction, mirrors and exports
+preserve. Its value is the format level, the cluster that the record was written on, since a mirror may bring in records
+of owners elsewhere, and the producer id, since our own records may be replayed: a restored export, or a mirror there
+and back. A record is *native* if its batch has the producer id that its mark names. The broker hands out an id once, an
+owner's only to the partition's owner, and compaction keeps it in the batch; a tool that copies records writes them with
+another one. The rule:
 
-    marked on another cluster                      a stranger's: skipped
+    marked on another cluster                      foreign: skipped
     marked and native, or before native records    an owner's, unless its batch is transactional
-    marked and not native, after the first such    a stranger's: an owner's that was played again
-    without the mark, before owners began to mark  an owner's, of an earlier version; read as it always was
-    without the mark, after that                   a stranger's
-    in a transaction, after that                   a stranger's, whatever it carries: owners write none, and it may
-                                                   have been aborted
+    marked and not native, after the first such    foreign: a replayed record of an owner
+    unmarked, before owners began to mark          an owner's, of an earlier version; read as always
+    unmarked, after that                           foreign
+    in a transaction, after that                   foreign in any case: owners write none, and it may have been aborted
 
-Owners began to mark at the lowest marked offset. Compaction may have removed that record, and what a stranger wrote
-right behind it would count as an owner's again. So each batch notes that offset in a header of its last record, the
-fence record (CoordinatorElected, a batch of its own, and never compacted away without a newer one) among them. An
-older version cannot go on with such a topic, since it would not mark: the format level turns it away (origin.py).
-From which offset on records must be native is noted likewise. What stands before that is a topic that was restored, or
-is of a version whose marks named no producer.
+Owners began to mark at the lowest marked offset. If compaction removed that record, foreign records right behind it
+would count as an owner's again. So each batch notes that offset in a header of its last record; this includes the fence
+record (CoordinatorElected, in a batch of its own), which is never compacted away without a newer one. An older version
+cannot continue such a topic, since it would not mark: the format level prevents that (origin.py). The offset from which
+on records must be native is noted likewise. Records before it are from a restored topic, or from a version whose marks
+named no producer.
 
-A topic in which nothing was marked on its own cluster is a copy of another one's, and is read as that one's.
-Offsets and producers differ there, so the notes are not believed: the first marked record counts, and none is native.
+A topic in which nothing was marked on its own cluster is a copy of another cluster's, and is read as such. Offsets and
+producers differ there, so the notes are not used: the first marked record counts, and none is native.
 """
 
 from collections.abc import Sequence
@@ -42,31 +41,31 @@ from muster.events.records import FORMAT_LEVEL
 Headers = Sequence[tuple[str, bytes | None]]
 
 KEY_PREFIXES = (KEY_HEADER, b'{"version":1,"group":"', b'{"version":1,"owner":')
-"""The beginnings of keys in the event topic and the offsets topic, by which records without headers are known."""
+"""The prefixes of keys in the event topic and the offsets topic, by which records without headers are recognized."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The origin of a record. `cluster_id`: as Kafka has it; empty when the brokers tell none."""
+    """The origin of a record. `cluster_id`: Kafka's; empty if the brokers report none."""
 
     cluster_id: str
     format_level: int
 
     def encode(self) -> bytes:
-        """`LEVEL CLUSTER`, in ASCII letters."""
+        """Return `LEVEL CLUSTER`, in ASCII."""
         return f"{self.format_level} {self.cluster_id}".encode()
 
     def is_elsewhere(self, cluster_id: str | None) -> bool:
-        """Whether it is another cluster than that, as far as both are known."""
+        """Return whether it is another cluster than this one, as far as both are known."""
         return bool(self.cluster_id and cluster_id and self.cluster_id != cluster_id)
 
 
 def origin_of(cluster_id: str | None, format_level: int = FORMAT_LEVEL) -> Origin:
-    """Make the origin of our own records on that cluster, in a log of that level."""
+    """Return the origin of our own records on that cluster, in a log of that level."""
     return Origin(cluster_id=cluster_id or "", format_level=format_level)
 
 
 def decode_origin(noted: bytes) -> Origin | None:
-    """Decode an origin; None if we have not written it."""
+    """Decode an origin; None if we cannot have written it."""
     level, space, rest = noted.decode(errors="replace").partition(" ")
     cluster_id = rest.partition(" ")[0]
     if not space or not (level.isascii() and level.isdecimal()):
@@ -75,29 +74,29 @@ def decode_origin(noted: bytes) -> Origin | None:
 
 
 def noted_origin(headers: Headers) -> bytes:
-    """Return the origin in a record's headers; empty where there is none."""
+    """Return the origin in a record's headers; empty if there is none."""
     found = dict(headers)
     mark = found.get(MARK) or b""
     return b" ".join(mark.split(b" ")[:2]) if b" " in mark else found.get(ORIGIN) or b""
 
 
 def is_native(headers: Headers, producer_id: int) -> bool:
-    """Whether the record stands where an owner wrote it, in a batch of that producer."""
+    """Return whether the record is in the batch that its owner wrote: one with the producer id of its mark."""
     origin = noted_origin(headers)
     return bool(origin) and dict(headers).get(MARK) == mark_of(origin, producer_id)
 
 
 def is_elsewhere(noted: bytes, cluster_id: str | None) -> bool:
-    """Whether a record with this origin was written on another cluster, as far as both are known."""
+    """Return whether a record with this origin was written on another cluster, as far as both are known."""
     origin = decode_origin(noted)
     return origin is not None and origin.is_elsewhere(cluster_id)
 
 
 class Marks(msgspec.Struct, kw_only=True):
-    """The offset from which on owners mark, as far as a reader knows; None: it has met no mark yet.
+    """The offset from which on owners mark, as far as a reader knows; None: it has found no mark yet.
 
-    `native_from`: from which one on what is marked must be native; None: nowhere. `home`: the cluster whose owners they
-    are; None: not known, so that every mark is an owner's.
+    `native_from`: the offset from which on marked records must be native; None: nowhere. `home`: the cluster of the
+    owners; None: unknown, so every mark counts as an owner's.
     """
 
     since: int | None = None
@@ -111,9 +110,9 @@ class Marks(msgspec.Struct, kw_only=True):
 
 
 def is_strangers(offset: int, headers: Headers, marks: Marks, *, producer_id: int | None, transactional: bool) -> bool:
-    """Whether the record is a stranger's, by the rule above; writes `marks` when it meets a mark.
+    """Return whether the record is foreign, by the rule above; updates `marks` when it finds a mark.
 
-    `producer_id`: None where the batch is not known: then every mark counts as native.
+    `producer_id`: None if the batch is unknown: then every mark counts as native.
     """
     is_foreign = is_elsewhere(noted_origin(headers), marks.home)
     is_marked = not is_foreign and not transactional and any(name == MARK for name, _ in headers)
@@ -128,8 +127,8 @@ def is_strangers(offset: int, headers: Headers, marks: Marks, *, producer_id: in
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that is not transactional, and its writer.
 
-    `marked`: an owner's, perhaps played again, unless it is `native`. `by_unmarked_owner`: as an owner wrote it whose
-    version did not mark yet, but noted the origin, or is known by its keys.
+    `marked`: an owner's, perhaps replayed unless it is `native`. `by_unmarked_owner`: written by an owner whose version
+    did not mark yet, but noted the origin, or is recognized by its keys.
     """
 
     base_offset: int
@@ -140,9 +139,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LastOwnerSearch:
-    """The search for the last owner's notes, from the end of a partition backwards, past strangers' records.
+    """Searches for the last owner's notes, backwards from the end of a partition, past foreign records.
 
-    Batches that are marked and not native count only where none is native, or if that is not asked for.
+    Batches that are marked but not native count only if none is native, or if `asks_native` is False.
     """
 
     def __init__(self, *, asks_native: bool = True) -> None:
@@ -158,12 +157,12 @@ class LastOwnerSearch:
         self.found = False
 
     def look_back(self, batches: Sequence[Written]) -> None:
-        """Take in the batches before those that were seen already, in offset order."""
+        """Process the batches before those that were seen already; they are in offset order."""
         for batch in reversed(batches):
             if self.found:
                 return
             if not batch.marked:
-                # An owner's of a version that did not mark, unless there is a mark further back: a stranger's then.
+                # An owner's of a version that did not mark, or foreign if there is a mark further back.
                 if batch.by_unmarked_owner and self._owner is None:
                     self._unmarked = self._unmarked or batch.stamp
                 continue
@@ -174,7 +173,7 @@ class LastOwnerSearch:
             self.found = self._is_noted and (self._is_native or not self._asks_native)
 
     def _look_at_native(self, batch: Written) -> None:
-        if not self._is_native:  # what stands behind it was played again
+        if not self._is_native:  # the batches behind it were replayed
             self._is_native, self._is_noted = True, False
             self._owner, self._origin, self._partitions = None, b"", None
         noted = batch.stamp.native_from
@@ -191,7 +190,7 @@ class LastOwnerSearch:
 
     @property
     def stamp(self) -> Stamp | None:
-        """The stamp of the last owner; None: no writer was one."""
+        """The stamp of the last owner; None if no owner was found."""
         stamp = self._owner or self._unmarked
         if stamp is None:
             return None

@@ -1,10 +1,10 @@
-"""The names that an event log takes in its cluster: topics, transactional ids of its owners, and their group.
+"""The names that an event log uses in its cluster: topics, transactional ids of its owners, and their group.
 
-What belongs here: making the names, for their users and for the sidecar, which keeps clients from them. No requests.
+The sidecar needs them, too, to keep clients away from them.
 
     TOPIC                        the events
     TOPIC_offsets                committed offsets, of a standalone coordinator
-    TOPIC_fencing_probe          the scratch topic on which each opening proves that deposed writers are refused, and
+    TOPIC_fencing_probe          the scratch topic on which each opening verifies that deposed writers are refused, and
                                  where owners leave signs of life
     muster-TOPIC-PARTITION       the transactional id of the partition's owner
     muster-TOPIC-owners          the consumer group through which several processes share the partitions
@@ -39,14 +39,14 @@ def owner_id_prefix(topic: str) -> str:
 
 
 def owner_ids_of(topics: Iterable[str]) -> Callable[[bytes], bool]:
-    """Return a test whether something is a transactional id of an owner of any partition of these topics."""
+    """Return a predicate for transactional ids of owners of any partition of these topics."""
     names = "|".join(map(re.escape, topics))
     pattern = re.compile(rf"muster-(?:{names})-(?:0|[1-9][0-9]*)".encode())
     return lambda encoded: bool(names) and pattern.fullmatch(encoded) is not None
 
 
 def warning_of_new_topic(topic: str) -> str:
-    """Say that the topic of a log that existed before had to be made anew."""
+    """Return the warning that the topic of a log that existed before had to be recreated."""
     return (
         f"there was no topic {topic}, though a log of this name was opened before ({topic}{PROBE_SUFFIX} is there):"
         " it was made anew, and the history before is not in it. If it was not deleted on purpose, stop all processes"

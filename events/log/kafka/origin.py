@@ -1,25 +1,25 @@
 """An existing topic, before anything is claimed or written: whose records it has, and the origin of its events.
 
-What belongs here: telling Muster's records from others, and the refusal of a topic that has only others, so that a
-mistyped `--log` leaves another team's topic, and the cluster around it, as they were; reading the origin (its cluster,
-the format level of its last writer, its number of partitions), and refusing another one.
+This distinguishes Muster's records from others, and refuses a topic that has only others, so that a mistyped `--log`
+does not touch another team's topic and cluster. It also reads the origin (the cluster, the format level of its last
+writer, its number of partitions), and refuses a different one.
 
-How it works: a few records of each partition are read, its newest and its oldest. One of Muster's is enough: strangers
-may append to an event topic, and are skipped there. Every owner has marked its records by a header whose name begins
-with `muster`; what was written before there were headers is known by its key, whose form never changes. Strangers may
-have written before the first owner, and a lot since. So where a log of this name was opened before, as the topic for
-the probe of the fences tells, owners are looked for in all of it.
+How it works: a few records of each partition are read, the newest and the oldest. One of Muster's is enough: foreign
+records may be appended to an event topic, and are skipped there. Every owner has marked its records by a header whose
+name begins with `muster`; records from before there were headers are recognized by their key, whose form never changes.
+There may be foreign records before the first owner's, and many since. So if a log of this name was opened before, which
+the fencing probe's topic shows, the whole topic is searched for owners.
 
 A topic that was mirrored to another cluster has the same name and events there, but its writers are not fenced against
-those of the first one, and its epochs mean nothing: an owner of it would make a second truth. An owner of an older
-version must not depose one of a newer version, only to find out that it cannot read that one's records. And in a topic
-that was given partitions, most groups would be searched in the wrong ones. So the origin stands in headers, which
-copies of the topic have too: the number of partitions in each batch's last record, the rest in the mark of each record
-(marks.py). Records of strangers behind it are passed over, those of mirrors too.
+those of the first one, and its epochs mean nothing: an owner of it would create a second truth. An owner of an older
+version must not depose one of a newer version, only to find that it cannot read that one's records. And in a topic
+whose partitions were increased, most groups would be searched in the wrong ones. So the origin is in headers, which
+copies of the topic also have: the number of partitions in each batch's last record, the rest in the mark of each record
+(marks.py). Foreign records behind it are skipped, including those of mirrors.
 
-What is not ideal: a topic that is empty for the moment seems to belong to nobody. A reader goes by whether an owner has
-ever opened it (log.py), an owner by its settings (client/settings.py). A topic that was written before origins were
-noted is taken as ours.
+The drawback: a topic that is currently empty seems to belong to no one. A reader checks whether an owner has ever
+opened it (log.py), an owner checks its settings (client/settings.py). A topic from before origins were noted is assumed
+to be ours.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -62,7 +62,7 @@ async def refuse_somebody_elses(
 ) -> Contents:
     """Return the topic's contents. `was_opened`: whether a log of this name was opened before.
 
-    Raises LogMismatch when they are somebody else's, and LogUnavailable.
+    Raises LogMismatch if they are not Muster's, and LogUnavailable.
     """
     contents = await contents_of(link, topic, partitions, timeout_ms=timeout_ms)
     if contents is Contents.SOMEBODY_ELSES:
@@ -98,14 +98,14 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def format_level(self) -> int:
-        """The level at which the log is gone on with."""
+        """The level at which the log is continued."""
         return max(FORMAT_LEVEL_WRITTEN_MIN, self.origin.format_level if self.origin else 0)
 
 
 async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, timeout_ms: int) -> Notes:
-    """Check the topic's origin, without writing; `link` follows it. `ours`: with the highest level that we know.
+    """Check the topic's origin, without writing; `link` follows it. `ours` has the highest level that we know.
 
-    Returns what is noted. Raises LogMismatch, LogTooNew, LogUnavailable.
+    Returns the notes. Raises LogMismatch, LogTooNew, LogUnavailable.
     """
     notes = await notes_of(link, topic, partitions, ours.cluster_id, timeout_ms=timeout_ms)
     if notes.origin is not None:

@@ -1,29 +1,29 @@
-"""The writer of one partition: Kafka's own fence, without transactions.
+"""The writer of one partition: Kafka's own fencing, without transactions.
 
-What belongs here: claiming a partition with InitProducerId, and appending record batches under that producer id and
-epoch. What it must not know: the meaning of records, the making of topics.
+It claims a partition with InitProducerId, and appends record batches under that producer id and epoch. Knows nothing of
+the meaning of records, or of creating topics.
 
-How it works: the transactional.id names the partition, so each claim of the partition is handed the next epoch of one
+How it works: the transactional.id names the partition, so each claim of the partition gets the next epoch of one
 producer id. The batches are plain idempotent ones, written with that id, that epoch and sequence numbers of our own:
 
-  * the broker refuses a batch of an older epoch (INVALID_PRODUCER_EPOCH) as soon as *one batch* of a newer epoch has
-    reached the partition. Until then it accepts it: so a claimer appends a fence record before it trusts what it reads;
-  * a batch sent again with its sequence is answered as the first time and not appended twice. So an append whose
-    outcome is not known is made again, the same bytes, until it is known.
+* the broker refuses a batch of an older epoch (INVALID_PRODUCER_EPOCH) as soon as *one batch* of a newer epoch has
+  reached the partition. Until then it accepts it, so a new owner appends a fence record before it trusts what it reads;
+* a batch that is sent again with its sequence number gets the same response and is not appended twice. So an append
+  with an unknown outcome is repeated, with the same bytes, until the outcome is known.
 
-One batch is in flight at a time, so the broker's memory of the last five batches is always long enough.
+One batch is in flight at a time, so the broker's memory of the last five batches is always sufficient.
 
-The epoch that the coordinator sees must grow with each claim. Kafka's is 16 bits wide, and begins again at 0, with
-another producer id, when it is used up or when `transactional.id.expiration.ms` has passed without a claim. So ours is
-counted from a base: 0 at first, and after each such turn the epoch after the last one in the partition. A base other
-than 0 is written as a header of every record, where the next claimer finds it.
+The epoch that the coordinator sees must grow with each claim. Kafka's has 16 bits, and restarts at 0 with another
+producer id when it is used up or when `transactional.id.expiration.ms` has passed without a claim. So ours is counted
+from a base: 0 at first, and after each such restart the epoch after the last one in the partition. A base other than 0
+is written as a header of every record, where the next claim finds it.
 
-Strangers may append between two batches (marks.py); `next_offset` tells where the last one stands, so that a gap
-is noticed.
+Foreign records may be appended between two batches (marks.py); `next_offset` is the end of the last batch, so that a
+gap is noticed.
 
-What is not ideal: the broker forgets a producer id, and with it the fence, `producer.id.expiration.ms` after its last
-batch, and after a turn to another id the fence does not hold against the old one. An owner claims anew well inside
-both times (`claim_renewal_ms` of the log); a deposed owner that slept longer is not fenced.
+The drawback: the broker forgets a producer id, and with it the fence, `producer.id.expiration.ms` after its last batch,
+and after a change to another id the fence does not apply to the old one. An owner renews its claim well within both
+times (`claim_renewal_ms` of the log); a deposed owner that slept longer is not fenced.
 """
 
 import asyncio
@@ -53,10 +53,10 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 """The transaction timeout in InitProducerId; no transaction is ever begun."""
 
 _ENCODED_AT_ONCE_BYTES = 256 * 1024
-"""The size above which batches are encoded in a thread: some 10 ms for each MB, and 64 MB may come in one go."""
+"""The size above which batches are encoded in a thread: about 10 ms per MB, and 64 MB may arrive at once."""
 
 _REPEATED_BYTES_MAX = 16 * 1024
-"""The size up to which a batch is kept, to be sent again while nothing else is."""
+"""The size up to which a batch is kept, to be sent again while there is nothing else to send."""
 
 _SEQUENCES = 2**31
 ALL_IN_SYNC = -1
@@ -76,7 +76,7 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | None = None
     """The topic's number of partitions, which each batch notes."""
     is_new: bool = False
-    """Whether the topic was empty when it was opened: then no earlier version has written what has no mark."""
+    """True if the topic was empty when it was opened: then no earlier version has written unmarked records."""
     wall_ms: Callable[[], int] = wall_clock_ms
     """The clock of records' timestamps."""
 
@@ -96,9 +96,9 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str | None = None) -> "KafkaWriter":
-    """Claim the partition: make a writer with its next epoch. Raises LogUnavailable.
+    """Claim the partition: create a writer with its next epoch. Raises LogUnavailable.
 
-    Raises LogMismatch if the log was upgraded since it was opened; until something is appended the claim means nothing.
+    Raises LogMismatch if the log was upgraded since it was opened; the claim has no effect until something is appended.
     """
     producer_id, producer_epoch = await _next_producer_epoch(link, config, transactional_id or config.transactional_id)
     end = await end_offset(link, config.topic, config.partition, timeout_ms=config.delivery_timeout_ms)
@@ -109,7 +109,7 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
         producer_epoch=producer_epoch,
         epoch_base=_epoch_base(producer_id, newest),
         origin=config.origin,
-        # Where no owner ever wrote, all that has no mark is a stranger's.
+        # If no owner ever wrote, all unmarked records are foreign.
         marked_from=0 if newest is None else newest.marked_from,
         native_from=0 if newest is None else newest.native_from,
         partitions=config.partitions,
@@ -118,9 +118,9 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
 
 
 async def prepare_claim(link: KafkaLink, config: WriterConfig) -> None:
-    """Open what `claim`, and the first append after it, send their requests on, and look their coordinator up.
+    """Open the connections that `claim` and the first append use, and look up the coordinator.
 
-    What is there already costs nothing. Raises TryAgain and LogError.
+    What is open already costs nothing. Raises TryAgain and LogError.
     """
     topic, partition, timeouts = config.topic, config.partition, link.timeouts
     coordinator = await link.find_transaction_coordinator(config.transactional_id, prefix=owner_id_prefix(topic))
@@ -203,7 +203,7 @@ class KafkaWriter:
 
     @property
     def marks(self) -> Marks | None:
-        """The marks that owners before it have noted; None: they are known when it has appended."""
+        """The marks that owners before it have noted; None: they are known once it has appended."""
         stamp = self._stamp
         if stamp.marked_from is None or stamp.native_from is None:
             return None
@@ -213,8 +213,8 @@ class KafkaWriter:
         """See LogWriter. After Deposed or LogUnavailable, or an append that was cancelled, every append raises."""
         if self._fate is not None:
             raise self._fate
-        # A sequence number is used for one batch only, ever. Whatever ends this append early leaves it open whether
-        # the batch is there, so the writer stays dead unless the end is reached.
+        # A sequence number is used for one batch only. If this append ends early, for whatever reason, it is unknown
+        # whether the batch was stored, so the writer stays unusable unless the append completes.
         self._fate = LogUnavailable(f"{self._named()}: an append before this one did not end; its outcome is not known")
         verdicts: list[AppendRefused | None] = []
         try:
@@ -249,7 +249,7 @@ class KafkaWriter:
             self._note_position(base_offset, records)
             return [None] * len(transitions)
         if len(transitions) == 1:
-            # When the broker refused it, its limit was lowered after the log was opened.
+            # If the broker refused it, its limit was lowered after the log was opened.
             limit_bytes = min(self._config.limit_bytes, len(batch) - 1)
             return [AppendRefused(size_bytes=len(batch), limit_bytes=limit_bytes)]
         middle = len(transitions) // 2
@@ -259,7 +259,7 @@ class KafkaWriter:
         ]
 
     def _note_position(self, base_offset: int, records: int) -> None:
-        """Note the offset of a batch; -1: the broker does not tell. Strangers' records may stand before it."""
+        """Note the offset of a batch; -1: the broker does not report it. Foreign records may precede it."""
         if base_offset >= 0 and None in {self._stamp.marked_from, self._stamp.native_from}:
             marked_from, native_from = (
                 base_offset if noted is None else noted for noted in (self._stamp.marked_from, self._stamp.native_from)
@@ -277,7 +277,9 @@ class KafkaWriter:
         )
 
     async def _send(self, batch: bytes) -> int | None:
-        """Send a batch; returns its first offset, -1 if the broker does not tell it, None if the batch is too large."""
+        """Send a batch; return its first offset, -1 if the broker does not report it, None if the batch is too
+        large.
+        """
         sent_before = False
 
         async def attempt() -> int | None:
@@ -293,7 +295,7 @@ class KafkaWriter:
 
     async def _produce(self, batch: bytes) -> tuple[ErrorCode, int]:
         config, timeout_ms = self._config, self._link.timeouts.produce_timeout_ms
-        # Half of our own limit, so that the broker's REQUEST_TIMED_OUT is heard before the connection is closed.
+        # Half of our own limit, so that the broker's REQUEST_TIMED_OUT arrives before the connection is closed.
         request = produce(config.topic, [(config.partition, batch)], acks=ALL_IN_SYNC, timeout_ms=timeout_ms // 2)
         response = await self._link.ask_leader(
             config.topic, config.partition, request, lane=self._lane, timeout_ms=timeout_ms
@@ -308,7 +310,7 @@ class KafkaWriter:
                 raise Deposed(self.partition, self.epoch)
             case ErrorCode.message_too_large | ErrorCode.record_list_too_large if not again:
                 return None
-            case ErrorCode.invalid_topic_exception:  # which a broker says of its own internal topics alone
+            case ErrorCode.invalid_topic_exception:  # which a broker returns only for its own internal topics
                 raise LogMismatch(
                     f"{self._named()}: nobody may write there through a sidecar of Muster, and the server refuses it:"
                     f" {self._link.asked_at} is a sidecar of Muster, not a broker. Name the brokers behind it"
@@ -316,13 +318,13 @@ class KafkaWriter:
             case ErrorCode.invalid_timestamp:
                 raise LogUnavailable(self._clock_is_off())
             case error:
-                # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
+                # Including OUT_OF_ORDER_SEQUENCE_NUMBER: the partition does not end with our last append.
                 raise refusal_error(
                     "the broker refuses the batch", error, "WRITE", self._config.topic, who=self._link.who
                 )
 
     def _clock_is_off(self) -> str:
-        """Explain INVALID_TIMESTAMP; the answer does not say by how much."""
+        """Explain INVALID_TIMESTAMP; the response does not say by how much."""
         topic = self._config.topic
         return (
             "the broker refuses the batch: INVALID_TIMESTAMP: by the clock of this machine it is"

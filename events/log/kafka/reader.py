@@ -1,11 +1,11 @@
-"""Reading a partition of the event topic: its end, the records between two offsets, its last writer.
+"""Reads a partition of the event topic: its end, the records between two offsets, its last writer.
 
-What belongs here: ListOffsets and Fetch. What it must not know: the meaning of records.
+It uses ListOffsets and Fetch, and knows nothing of the meaning of records.
 
 How it works: no consumer and no group, just Fetch requests to the partition's leader, one after another, up to an end
-that is known before. aiokafka's own consumer makes every record a Python object of its own, three times slower. A
-fetch returns the first batch whole however large it is (KIP-74), so no batch is too large to be read. The end may lie
-behind a gap that compaction left: an empty answer from a leader that knows of the end says there is no more.
+that is known before. aiokafka's own consumer creates a Python object per record and is three times slower. A
+fetch returns the first batch whole however large it is (KIP-74), so no batch is too large to be read. The end may be
+behind a gap that compaction left: an empty response from a leader that knows the end means that there is no more.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ _LATEST = -1
 _LOOK_AGAIN_AFTER_MS = 200
 _ENDS_LANE = "ends"
 _DECODED_WITHIN_S = 0.004
-"""How long decoding may hold the loop."""
+"""How long decoding may block the loop."""
 
 FETCH_BYTES = 1024 * 1024
-"""The size of one fetch: large enough that the cost of requests does not count."""
+"""The size of one fetch: large enough to make the overhead of requests negligible."""
 
 _LOOK_BACK_TIMES = 8
 _LOOK_BACK_OFFSETS_MAX = 50_000
@@ -59,7 +59,7 @@ async def begin_offset(link: KafkaLink, topic: str, partition: int, *, timeout_m
 
 
 async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
-    """See FollowedLog: one request for each broker, asked once."""
+    """See FollowedLog: one request for each broker, sent once."""
     by_leader: dict[int, list[int]] = {}
     for partition in partitions:
         leader = link.leader(topic, partition)
@@ -89,14 +89,16 @@ async def _ends(
         return {}
     ends = {}
     for partition, (error, offset) in listed_offsets(response).items():
-        with contextlib.suppress(TryAgain):  # such as a leader that has moved: it is asked for its address then
+        with contextlib.suppress(TryAgain):  # such as a leader that has moved; `settled` refreshes the metadata then
             if link.settled(error, "ListOffsets") is ErrorCode.none:
                 ends[partition] = offset
     return ends
 
 
 async def open_for_reading(link: KafkaLink, topic: str, partition: int) -> None:
-    """Open the connections of the requests here to the partition's leader, for those that are not to wait for that."""
+    """Open the connections to the partition's leader that requests here use, for callers that must not wait for it
+    later.
+    """
     lane = _lane(topic, partition)
     await link.open_lane_of_leader(topic, partition, lane=lane)
     await link.open_lane_of_leader(topic, partition, lane=lane, timeout_ms=link.timeouts.fetch_timeout_ms)
@@ -107,8 +109,8 @@ async def read(
 ) -> AsyncIterator[Sequence[StoredRecord]]:
     """Read chunks of the records at offsets from `start` up to `end` (exclusive).
 
-    `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
-    `timeout_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read, behind all before it.
+    `marks`: the offset from which on owners mark, if known. Raises LogUnavailable if the leader cannot be reached for
+    `timeout_ms`, or its log is shorter than `end`; BrokenBatch for an unreadable batch, after everything before it.
     """
     known = marks or Marks()
 
@@ -122,7 +124,7 @@ async def read(
 async def read_raw(
     link: KafkaLink, topic: str, partition: int, *, start: int, end: int, timeout_ms: int, marks: Marks
 ) -> AsyncIterator[Sequence[RawRecord]]:
-    """Read chunks as `read`, of records byte by byte. Raises as it does."""
+    """Read chunks like `read`, of records byte by byte. Raises the same errors."""
 
     def decode(fetched: bytes, position: int) -> Iterator[tuple[list[RawRecord], int]]:
         return decode_raw(fetched, partition, start=position, end=end, marks=marks)
@@ -156,7 +158,7 @@ async def _read(
                     yield chunk
                     chunk = []
                 if time.perf_counter() - held_since_s >= _DECODED_WITHIN_S:
-                    # Decoding waits for nothing, so an owner that follows partitions would answer nobody meanwhile.
+                    # Decoding never waits, so an owner that follows partitions would not respond to clients meanwhile.
                     await asyncio.sleep(0)
                     held_since_s = time.perf_counter()
         except BrokenBatch as error:
@@ -172,7 +174,7 @@ async def _read(
 async def newest_stamp(
     link: KafkaLink, topic: str, partition: int, *, home: str | None, timeout_ms: int, end: int | None = None
 ) -> Stamp | None:
-    """Return the stamp of the last owner's batch before `end` (default: of the partition), past strangers', or None.
+    """Return the stamp of the last owner's batch before `end` (default: of the partition), past foreign ones, or None.
 
     `home`: the cluster that owners have noted; None: any.
     """
@@ -225,7 +227,7 @@ async def sample_batches(link: KafkaLink, topic: str, partition: int, *, timeout
 
 
 async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, timeout_ms: int) -> int:
-    """Return the position to go on from after OFFSET_OUT_OF_RANGE: the log start offset, if that was passed."""
+    """Return the position to continue from after OFFSET_OUT_OF_RANGE: the log start offset, if it has moved past."""
     earliest = await begin_offset(link, topic, partition, timeout_ms=timeout_ms)
     if earliest <= position:
         raise LogUnavailable(f"partition {partition} of {topic} ends before offset {position}")
@@ -245,8 +247,8 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
 
 
 async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end: int) -> Fetched:
-    # What is asked for is there and comes at once, or compaction has removed it: then the broker waits, looks a second
-    # time, and answers with nothing.
+    # If compaction removed the offset, the broker waits for wait_ms, looks again and returns an empty response;
+    # otherwise it responds immediately.
     request = fetch(topic, partition, position, bytes_max=FETCH_BYTES, wait_ms=_LOOK_AGAIN_AFTER_MS)
     response = await link.ask_leader(
         topic, partition, request, lane=_lane(topic, partition), timeout_ms=link.timeouts.fetch_timeout_ms
@@ -255,7 +257,7 @@ async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
         raise refusal_error(f"reading partition {partition} of {topic}", fetched.error, "READ", topic, who=link.who)
     if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
-        # A new leader learns the high watermark shortly after it was elected; or records were lost.
+        # A new leader learns the high watermark shortly after its election; or records were lost.
         raise TryAgain(f"partition {partition} of {topic} ends at {fetched.high_watermark}, before {end}")
     return fetched
 

@@ -1,11 +1,9 @@
-"""Sends the last batches of many writers again, one request a broker, to prove that nobody has deposed them.
+"""Sends the last batches of many writers again, one request per broker, to prove that no writer was deposed.
 
-What belongs here: the request, and what its answers mean. What it must not know: when it is sent.
-
-A batch that a writer has appended is answered as the first time, from the partition leader's memory of the producer's
-last five; once a newer epoch has appended, it is refused. Meanwhile the writer may append: a repeated batch that comes
-behind more than five newer ones is out of order, which tells nothing. One attempt is made; a caller that has to know
-appends.
+A batch that a writer has appended gets the same response as the first time, from the partition leader's memory of the
+producer's last five; once a newer epoch has appended, it is refused. Meanwhile the writer may append: a repeated batch
+that arrives behind more than five newer ones is out of order, which proves nothing. One attempt is made; a caller that
+needs certainty appends.
 """
 
 import asyncio
@@ -51,7 +49,7 @@ async def _ask(
     request = produce(topic, batches, acks=ALL_IN_SYNC, timeout_ms=timeout_ms)
     try:
         response = await link.ask(leader, request, lane=_LANE, timeout_ms=timeout_ms)
-    except (LinkError, LogError):  # an append tells what is wrong
+    except (LinkError, LogError):  # an append will show what is wrong
         return dict.fromkeys((writer.partition for writer in writers), False)
     answered = produced(response)
     return {writer.partition: _outcome(link, writer, answered[writer.partition][0]) for writer in writers}

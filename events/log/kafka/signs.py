@@ -1,9 +1,9 @@
 """Signs of life of owners: plain records in the topic of the fencing probe, beside the events.
 
-What belongs here: leaving one, and reading the last ones. The topic is there already, with the rights that it needs;
-and nothing that is in it counts for the state of a group, so nothing has to be fenced: each names its owner.
+The topic exists already, with the necessary permissions; and nothing in it affects the state of a group, so no fencing
+is needed: each sign names its owner.
 
-A topic that an earlier version has made deletes its records after an hour. Others are compacted, which keeps the last.
+A topic that an earlier version created deletes its records after an hour. Others are compacted, which keeps the last.
 """
 
 from typing import Final
@@ -22,20 +22,20 @@ from muster.events.records import Record
 
 KEY: Final = b"sign-of-life"
 LOOK_BACK_OFFSETS: Final = 500
-"""The records that are looked at: 40 minutes of two owners, of whom one does not know that it was deposed."""
+"""The number of records that are read: 40 minutes of two owners, one of which does not know that it was deposed."""
 
 PROBE_CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000", **CLOCK_CONFIGS}
 
 _NOBODY: Final = -1
 _LEADER: Final = 1
-"""The acknowledgement that is waited for: the partition leader's. One sign that is lost with it is not missed."""
+"""The acknowledgement that is waited for: the partition leader's. A sign that is lost with it does not matter."""
 
 
 async def leave(
     link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, timestamp_ms: int, timeout_ms: int
 ) -> None:
     """Append a sign of life; `link` follows the topic. Raises LogUnavailable and LogMismatch."""
-    # It notes from where owners mark, or each claim of the probe's partition would look for that before all signs.
+    # It notes from where owners mark; otherwise each claim of the probe's partition would search before all signs.
     stamp = Stamp(
         producer_id=_NOBODY, producer_epoch=_NOBODY, epoch_base=0, origin=origin, marked_from=0, native_from=0
     )
@@ -53,7 +53,7 @@ async def leave(
 
 
 async def read_last(link: KafkaLink, topic: str, *, timeout_ms: int) -> dict[str, int]:
-    """Read when owners gave their last signs (wall clock ms), of the latest records. Raises as `reader.read`."""
+    """Read the owners' last signs (wall clock ms) from the latest records. Raises like `reader.read`."""
     end = await end_offset(link, topic, 0, timeout_ms=timeout_ms)
     signs: dict[str, int] = {}
     async for chunk in read(link, topic, 0, start=max(0, end - LOOK_BACK_OFFSETS), end=end, timeout_ms=timeout_ms):
@@ -64,7 +64,7 @@ async def read_last(link: KafkaLink, topic: str, *, timeout_ms: int) -> dict[str
 
 
 def _decoded(value: bytes) -> dict[str, int]:
-    """The sign in a record; none if somebody else wrote it."""
+    """Decode the sign in a record; empty if it is foreign."""
     try:
         sign = msgspec.json.decode(value, type=SignOfLife)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -73,7 +73,7 @@ def _decoded(value: bytes) -> dict[str, int]:
 
 
 def warning_of(topic: str, cleanup_policy: str | None, bootstrap: str) -> str | None:
-    """Warn of a topic that an earlier version has made. `cleanup_policy`: None if it is not known."""
+    """Return a warning about a topic that an earlier version created. `cleanup_policy`: None if unknown."""
     if cleanup_policy is None or "compact" in cleanup_policy:
         return None
     command = alter_command(topic, bootstrap, {"cleanup.policy": "compact"})

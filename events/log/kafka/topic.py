@@ -1,7 +1,6 @@
-"""The event topic itself: finding it, creating it when it is missing, reading its configs.
+"""The event topic itself: finding it, creating it if it is missing, reading its configs.
 
-What belongs here: the requests about topics and configs. What it must not know: which configs are right
-(client/settings.py), records, writers, readers.
+client/settings.py decides which configs are right.
 """
 
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ _NOT_FOR_US = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.topic
 
 
 async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFacts | None:
-    """Describe the topic, without creating it; None when it does not exist. Raises LogUnavailable."""
+    """Describe the topic, without creating it; None if it does not exist. Raises LogUnavailable."""
 
     async def attempt() -> TopicFacts | None:
         topic = _only(response := await link.metadata([name]), "topics", f"Metadata of topic {name}")
@@ -62,7 +61,7 @@ async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFa
 async def create_topic(
     link: KafkaLink, name: str, configs: Configs, *, partitions: int | None, replication: int | None, timeout_ms: int
 ) -> bool:
-    """Create the topic; returns False if another process has. Raises LogMismatch, LogUnavailable."""
+    """Create the topic; return False if another process has. Raises LogMismatch, LogUnavailable."""
     replication = replication or min(REPLICATION_DEFAULT, len(link.brokers()))
     configs = {"min.insync.replicas": str(max(1, replication - 1)), **configs}
     request = requests.create_topic(
@@ -106,9 +105,10 @@ async def check_topic(
 
 
 async def topic_flaws(link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, timeout_ms: int) -> list[str]:
-    """Read the configs of the topic in use again, and say what is wrong with them. Raises LogMismatch, LogUnavailable.
+    """Read the configs of the topic again while it is in use, and return the problems. Raises LogMismatch,
+    LogUnavailable.
 
-    `facts`: how it is now.
+    `facts`: the topic's current state.
     """
     topic, brokers = await _all_configs(link, plan.name, timeout_ms)
     return flaws(plan, facts, topic, brokers, bootstrap=link.asked_at, who=link.who)
@@ -121,7 +121,7 @@ async def _all_configs(link: KafkaLink, name: str, timeout_ms: int) -> tuple[dic
 
 
 def _only(response: Any, field: str, what: str) -> Any:  # noqa: ANN401 -- a response of kio's
-    """The one element of an answer to one question. Raises OddAnswer for more, or none."""
+    """Return the only element of a response to a single question. Raises OddAnswer for more, or none."""
     found: Sequence[Any] = getattr(response, field) or ()
     if len(found) != 1:
         raise OddAnswer(f"{what} was answered with {len(found)} {field} instead of one")
@@ -134,7 +134,7 @@ async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str 
 
 
 async def _topic_configs(link: KafkaLink, name: str, timeout_ms: int) -> dict[str, str]:
-    """Any broker has them, so one that hangs delays nothing."""
+    """Ask any broker, so that one that hangs delays nothing."""
     request = requests.describe_configs(_TOPIC, name, None)
 
     async def attempt() -> dict[str, str]:
@@ -144,7 +144,7 @@ async def _topic_configs(link: KafkaLink, name: str, timeout_ms: int) -> dict[st
 
 
 async def _broker_configs(link: KafkaLink, node_id: int, timeout_ms: int) -> dict[str, str] | None:
-    """Each broker has its own; None for one that the cluster no longer names."""
+    """Read a broker's own configs; None for one that the cluster no longer names."""
     name = str(node_id)
     request = requests.describe_configs(_BROKER, name, list(BROKER_CONFIGS))
 

@@ -1,11 +1,10 @@
-"""A thread for calls that wait for a disk, and may wait for ever.
+"""A thread for calls that wait for a disk, and may wait forever.
 
-What belongs here: running calls one after another, and knowing for how long the one under way has been running. What it
-must not know: what the calls do.
+It runs calls one after another, and knows how long the current one has been running.
 
-The threads of asyncio's executors are joined when the interpreter ends, so a hung fsync would keep the process from
-ending. This one is a daemon: a caller of close waits for as long as it likes, and the process ends whatever the disk
-does.
+The threads of asyncio's executors are joined when the interpreter exits, so a hung fsync would keep the process from
+exiting. This one is a daemon: a caller of close waits as long as it likes, and the process exits regardless of the
+disk.
 """
 
 import asyncio
@@ -30,7 +29,9 @@ class DiskThread:
         self._since_s: float | None = None
 
     def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Have the call made. Cancelled before it has begun, it is not made; what has begun goes on unheard."""
+        """Submit a call. If it is cancelled before it has begun, it is not run; after that, it runs on and the result
+        is lost.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(self._calls,), name=self._name, daemon=True)
             self._thread.start()
@@ -40,12 +41,12 @@ class DiskThread:
 
     @property
     def busy_s(self) -> float:
-        """The duration of the call under way so far; 0 when there is none. Any thread may ask."""
+        """How long the current call has been running; 0 if there is none. Any thread may read it."""
         since_s = self._since_s
         return 0.0 if since_s is None else time.monotonic() - since_s
 
     def end(self) -> None:
-        """Make no call after those that were submitted. Waits for nothing."""
+        """Run no call after those already submitted. Waits for nothing."""
         self._calls.put(None)
         self._calls, self._thread = SimpleQueue(), None
 

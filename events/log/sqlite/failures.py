@@ -1,7 +1,7 @@
-"""SQLite's errors as the log's: the disk may recover, another program has the file, it is damaged.
+"""Converts SQLite's errors to the log's: the disk may recover, another program has the file, it is damaged.
 
-A reader of a damaged file reads around the damage (`read_around`). A page of the file has some tens of records, and a
-damaged one takes these along, or all below it.
+A reader of a damaged file reads around the damage (`read_around`). A page of the file has some tens of records; if it
+is damaged, these are lost, or all in the pages below it.
 """
 
 import sqlite3
@@ -12,40 +12,40 @@ from muster.events.log.base import LogDamaged, LogError, LogUnavailable
 from muster.events.records import StoredRecord
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_NO_TEXT = "Could not decode to UTF-8"  # the module's own error, without a code
+_NO_TEXT = "Could not decode to UTF-8"  # the sqlite3 module's own error, without a code
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file's content is wrong, so that the same would fail again."""
+    """Return whether the file's content is wrong, so that a retry would fail again."""
     return code_of(error) in _DAMAGED or str(error).startswith(_NO_TEXT)
 
 
 def corruption_error(what: str) -> sqlite3.DatabaseError:
-    """Make the error for content that SQLite gave and we cannot have written, of a page that is partly overwritten."""
+    """Build the error for content that we cannot have written, as of a partly overwritten page."""
     error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
 
 
 def is_locked(error: sqlite3.Error) -> bool:
-    """Whether another process holds one of SQLite's own locks, so that the disk is well."""
+    """Return whether another process holds one of SQLite's own locks, so that the disk is fine."""
     return code_of(error) in _LOCKED
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """Whether the disk is full, which somebody may change."""
+    """Return whether the disk is full, which may change."""
     return code_of(error) == sqlite3.SQLITE_FULL
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """Return the primary code, without what an extended one says beyond it. Errors of the module itself have none."""
+    """Return the primary code without the extended part. Errors of the sqlite3 module itself have none."""
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF
 
 
 def damage_error(error: object, path: Path) -> LogDamaged:
-    """Make the error for a damaged file, with the way out."""
+    """Build the error for a damaged file, with how to fix it."""
     return LogDamaged(
         f"the event log {path} is damaged ({error}). Keep a copy of it"
         f" and of {path.name}-wal; then restore a backup, or start with --log sqlite:///recovered.db after"
@@ -73,7 +73,7 @@ ReadRange = Callable[[int, int], Awaitable[Sequence[StoredRecord]]]
 
 
 async def read_around(read_range: ReadRange, start: int, end: int) -> AsyncIterator[Sequence[StoredRecord]]:
-    """Read chunks of the readable records, in order; a range that fails is halved and tried again."""
+    """Read chunks of the readable records, in order; a range that fails is reduced and retried."""
     size, skipped, step = end, 0, 1
     while start < end:
         until = min(start + size, end)

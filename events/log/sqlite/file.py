@@ -1,23 +1,23 @@
-"""One SQLite file, one thread that writes it: what the event log and the offset store of standalone mode share.
+"""One SQLite file with one writing thread, shared by the event log and the offset store of standalone mode.
 
-What belongs here: threads, connections, transactions. What it must not know: the contents of tables.
+This has threads, connections and transactions, and knows nothing of the contents of tables.
 
-*Group commit.* A write is a function that is given the connection. While one transaction is being made durable, the
-writes that come in wait, and all of them together become the next transaction, so many partitions, groups and
-offset commits share one sync of the disk. Each write stands in a savepoint of its own: one that raises a LogError
-is undone alone, and only its caller gets the error. Anything else that a write raises undoes the whole
-transaction, and all callers in it get it.
+*Group commit.* A write is a function that is given the connection. While one transaction is being made durable,
+incoming writes wait, and all of them together become the next transaction, so many partitions, groups and offset
+commits share one sync of the disk. Each write has its own savepoint: if it raises a LogError, only this write is
+undone, and only its caller gets the error. Any other exception undoes the whole transaction, and all callers in it get
+it.
 
-*Reading* has a thread and a read-only connection of its own. The file is in WAL mode, so a reader sees whole
-transactions and neither waits for the writer nor holds it up, as long as its own transactions are short: a long
-one would keep the write-ahead log from being folded back into the file.
+*Reading* has its own thread and read-only connection. The file is in WAL mode, so a reader sees whole transactions and
+neither waits for the writer nor blocks it, as long as its own transactions are short: a long one would prevent
+checkpoints of the write-ahead log.
 
-*A disk that does not answer* blocks a thread, never the process: calls raise LogUnavailable after a limit, and the
-write under way may or may not be there, as after any failure. Once the disk answers, new calls work at once. Closing
-waits for a few seconds.
+*A disk that does not respond* blocks a thread, never the process: calls raise LogUnavailable after a timeout, and the
+write in flight may or may not be stored, as after any failure. Once the disk responds, new calls work immediately.
+Closing waits for a few seconds.
 
-*A file that is damaged, gone, or another one than was opened* is never written again: every write raises the same
-LogMismatch. A log that keeps the file open calls `check_in_place` now and then.
+*A file that is damaged, gone, or not the one that was opened* is never written again: every write raises the same
+LogMismatch. A log that keeps the file open calls `check_in_place` periodically.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ CALL_TIMEOUT_S = 30.0
 """The timeout of a write or a read, like that of an append to a Kafka log."""
 
 SLOW_DISK_S = 5.0
-"""The time after which a disk is reported not to answer."""
+"""The time after which a disk is reported as not responding."""
 
 FILE_CLOSE_TIMEOUT_S = 5.0
 _LOOK_TIMEOUT_S = 1.0
@@ -80,7 +80,7 @@ class _Write(Generic[T]):
         connection.execute("RELEASE one")
 
     def tell(self, failure: BaseException | None) -> None:
-        """Pass on the outcome; `failure` is that of the whole transaction."""
+        """Set the outcome; `failure` is that of the whole transaction."""
         error = failure or self.error
         if self.done.done():
             return  # the caller was cancelled
@@ -93,7 +93,7 @@ class _Write(Generic[T]):
 class SqliteFile:
     """A SQLite file, opened by at most one writing process at a time, and by any number of reading ones.
 
-    `exclusive` False leaves out the lock between processes; the caller has another way to tell writers apart.
+    `exclusive` False omits the lock between processes; the caller has another way to tell writers apart.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class SqliteFile:
     async def open(
         self, prepare: Callable[[sqlite3.Connection], T], *, look: Callable[[sqlite3.Connection], None] | None = None
     ) -> T:
-        """Open the file, or make it, and run `prepare` on it, outside of any transaction, before anything else.
+        """Open or create the file, and run `prepare` on it first, outside of any transaction.
 
-        `look` sees a file that is there already before so much as its lock is made. Raises LogMismatch when the file
-        cannot be opened or another process has it, and what `look` and `prepare` raise.
+        `look` runs on an existing file before anything is created, even the lock. Raises LogMismatch if the file cannot
+        be opened or another process has it, and the errors of `look` and `prepare`.
         """
         path = self._path
         async with AsyncExitStack() as on_failure:
@@ -163,14 +163,15 @@ class SqliteFile:
 
     @property
     def trouble(self) -> str | None:
-        """Return since when the disk does not answer, for people; None: it does. Any thread may ask."""
+        """How long the disk has not responded, for messages; None if it responds. Any thread may read it."""
         busy_s = max(thread.busy_s for thread in (self._writer, self._reader, self._looker))
         return None if busy_s < self._slow_after_s else f"the disk of {self._path} has not answered for {busy_s:.0f} s"
 
     async def check_in_place(self) -> None:
-        """Check that the path still names the file that was opened. Raises LogMismatch; then it is written no more.
+        """Check that the path still names the file that was opened. Raises LogMismatch; then it is not written any
+        more.
 
-        A disk that does not answer says neither: `trouble` tells of it.
+        If the disk does not respond, nothing is raised: `trouble` reports it.
         """
         if not self._place:
             return
@@ -180,10 +181,10 @@ class SqliteFile:
                 await self._giving_up(self._looker.submit(look))
 
     async def close(self, last: Callable[[sqlite3.Connection], None] | None = None) -> None:
-        """Close after the waiting writes. Closing twice is no error.
+        """Close after the waiting writes. Idempotent.
 
-        `last` is run on a file that was opened for writing, and may still be written, before it is closed.
-        A disk that does not answer is waited for no longer than `close_timeout_s`; then the lock ends with the process.
+        `last` is run before closing on a file that was opened for writing and may still be written. A disk that does
+        not respond is waited for at most `close_timeout_s`; then the lock ends with the process.
         """
         reading, self._reading = self._reading, None
         writing, self._writing = self._writing, None
@@ -193,7 +194,7 @@ class SqliteFile:
             async with asyncio.timeout(self._close_timeout_s):
                 while self._committing is not None:
                     await asyncio.wait([self._committing])
-                # The writer goes last: the last connection folds the write-ahead log into the file, no reader may.
+                # The writer goes last: the last connection checkpoints the write-ahead log, which a reader may not.
                 if reading is not None:
                     await self._reader.submit(reading.close)
                 if writing is not None:
@@ -209,12 +210,12 @@ class SqliteFile:
             self._overdue.cancel()
 
     async def write(self, change: Callable[[sqlite3.Connection], T], *, note: Callable[[T], bytes] | None = None) -> T:
-        """Run the change in a transaction; return what it returned when that is durable.
+        """Run the change in a transaction; return its result once it is durable.
 
-        `note` makes of it what is noted beside the file then; it is called on the writer's thread.
+        `note` turns the result into what is then noted beside the file; it is called on the writer's thread.
 
-        Raises LogUnavailable when the disk fails or does not answer (the change may or may not be there), LogMismatch
-        when the file is damaged or not in its place, or what LogError the change itself raised (it is not there).
+        Raises LogUnavailable if the disk fails or does not respond (the change may or may not be stored), LogMismatch
+        if the file is damaged or not in its place, or the LogError that the change itself raised (it is not stored).
         """
         if self._writing is None:
             raise LogUnavailable(f"the event log {self._path} is not open for writing")
@@ -227,7 +228,7 @@ class SqliteFile:
         return await done
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Run the query on the reader's connection. It is to be short, and to fetch all that it asks for.
+        """Run the query on the reader's connection. It must be short, and fetch all its results.
 
         Raises LogUnavailable and LogDamaged.
         """
@@ -240,7 +241,7 @@ class SqliteFile:
             raise self._unanswered() from error
 
     async def _giving_up(self, asked: "asyncio.Future[T]") -> T:
-        """Return the outcome of a call; errors that do not pass end all writing."""
+        """Return the outcome of a call; permanent errors end all writing."""
         try:
             return await asked
         except LogMismatch as error:
@@ -255,13 +256,13 @@ class SqliteFile:
         self._overdue = asyncio.get_running_loop().call_later(self._call_timeout_s, self._fail_overdue)
 
     def _fail_all(self) -> None:
-        """Fail the writes that wait for a disk that does not answer."""
+        """Fail the writes that wait for a disk that does not respond."""
         for write in [*self._in_flight, *self._waiting]:
             write.tell(self._unanswered())
         self._waiting.clear()
 
     def _fail_overdue(self) -> None:
-        """Fail those that wait, and later ones after the same timeout."""
+        """Fail the waiting writes, and later ones after the same timeout."""
         self._fail_all()
         self._overdue = asyncio.get_running_loop().call_later(self._call_timeout_s, self._fail_overdue)
 

@@ -1,13 +1,12 @@
 """The event log in one SQLite file: the embedded default, without any server.
 
-What belongs here: the contract of `base.py` on the tables of `schema.py`. Threads and transactions are
-`file.py`'s.
+It implements the contract of `base.py` on the tables of `schema.py`. Threads and transactions are in `file.py`.
 
-*Atomic*: an append is one transaction, so of a process that was killed in the middle of it nothing is there.
-*Fenced*: claiming raises the partition's epoch in the table `owners`; an append compares it in its own transaction,
-so a deposed writer finds out before anything of it is there. A second process is kept out before that by the file's
-lock, with one clear message, instead of the two deposing each other.
-*Offsets* are counted by partition, without gaps, and never used again: trimming leaves the last record alone.
+*Atomic*: an append is one transaction, so if the process is killed in the middle of it nothing is stored. *Fenced*:
+claiming raises the partition's epoch in the table `owners`; an append compares it in its own transaction, so a deposed
+writer fails before anything is stored. Before that, the file's lock keeps a second process out, with one clear message,
+instead of the two deposing each other. *Offsets* are counted by partition, without gaps, and never reused: trimming
+keeps the last record.
 """
 
 import asyncio
@@ -51,14 +50,14 @@ from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, Stored
 T = TypeVar("T")
 
 _SEARCHED_OFFSETS = 50_000
-"""The offsets that one read looks through for wanted keys: some 20 ms."""
+"""The offsets that one read searches for wanted keys: about 20 ms."""
 
 
 class SqliteEventLog:
     """An `EventLog` in a file. `file` is for the other tables that standalone mode keeps beside the log.
 
-    `partitions` counts when the file is made (default 8), and is compared when it is there already. A given
-    `audit_window_ms` is stored; without one the file's own holds (7 days in a new file).
+    `partitions` is used when the file is created (default 8), and compared if it exists already. A given
+    `audit_window_ms` is stored; otherwise the file's own applies (7 days in a new file).
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class SqliteEventLog:
         """The offsets up to which gaps were looked for."""
         self._missing: str | None = None
         self._ends = PartitionEnds(log_id="", offsets={})
-        """The ends of a log that is open for writing, as its note has them; changed on the writer's thread alone."""
+        """The ends of a log that is open for writing, as in its note; changed only on the writer's thread."""
         self._exclusive = exclusive
 
     @property
@@ -94,7 +93,7 @@ class SqliteEventLog:
 
     @property
     def identity(self) -> str:
-        """The id that was made with the file; a copy of the file has it, too."""
+        """The id that was created with the file; a copy of the file has it, too."""
         return self.meta.log_id
 
     @property
@@ -107,7 +106,7 @@ class SqliteEventLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The last records are missing; and the damage of a file that is opened for reading, once it was read."""
+        """Missing last records; and, once it was read, the damage of a file that is opened for reading."""
         found = [] if self._missing is None else [self._missing]
         if self._damage:
             partitions = " and ".join(map(str, sorted(self._damage)))
@@ -123,7 +122,7 @@ class SqliteEventLog:
 
     @property
     def trouble(self) -> str | None:
-        return self.file.trouble  # the disk does not answer
+        return self.file.trouble  # the disk does not respond
 
     def stored_by(self, _partition: int) -> str:
         return f"the disk of {self.location}"
@@ -149,7 +148,7 @@ class SqliteEventLog:
         self._meta, self._missing = await self.file.open(self._prepare, look=look)
 
     def _prepare(self, connection: sqlite3.Connection) -> tuple[Meta, str | None]:
-        """Return the settings, and what is missing: nothing is changed before that was looked at."""
+        """Return the settings, and what is missing; the check comes before any change."""
         location, partitions = self.location, self._partitions_asked_for
         if self._read_only:
             meta = sqlite_schema.check(connection, location, partitions=partitions)
@@ -160,7 +159,7 @@ class SqliteEventLog:
             missing = self._lacks(meta, connection)
         meta = sqlite_schema.prepare(connection, location, partitions=partitions, audit_window_ms=self._audit_window_ms)
         self._ends = read_ends(connection, meta)
-        if self._exclusive:  # else another owner may have it open when this one closes it
+        if self._exclusive:  # otherwise another owner may have it open when this one closes it
             note_in_use(connection)
         return meta, missing
 
@@ -196,23 +195,23 @@ class SqliteEventLog:
         return encode_note(self._ends)
 
     async def restore(self, records: Sequence[StoredRecord]) -> None:
-        """Store records with the offsets and times that they have already. Of a log that no owner has claimed."""
+        """Store records with their existing offsets and times. Only for a log that no owner has claimed."""
         await self.file.write(partial(statements.restore, records))
 
-    async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- asks nobody
-        """See EventLog: a lock keeps others out, so there is nothing to be proven."""
+    async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- asks no broker
+        """See EventLog: a lock keeps other writers out, so there is nothing to prove."""
         yield dict.fromkeys((writer.partition for writer in writers), False)
 
     async def has_owners_record(self, partition: int) -> bool:
-        """Whether the partition has any record: no stranger writes into the file."""
+        """Return whether the partition has any record: the file has no foreign ones."""
         return await self.end_offset(partition) > 0
 
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
-        """See EventLog: a row, in a transaction with the appends of the moment."""
+        """See EventLog: a row, in a transaction with the current appends."""
         await self._in_time(self.file.write(lambda connection: statements.leave_sign(sign, connection)), timeout_ms)
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
-        """See EventLog: of the last owner alone."""
+        """See EventLog: only of the last owner."""
         return await self._in_time(self.file.read(statements.last_sign), timeout_ms)
 
     async def _in_time(self, asked: Awaitable[T], timeout_ms: int) -> T:
@@ -233,9 +232,9 @@ class SqliteEventLog:
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Read as the contract says; each chunk is a read transaction of its own.
+        """Read as the contract says; each chunk is a separate read transaction.
 
-        Opened for reading, a damaged file is read as far as that can be done; `warnings` tells of it afterwards.
+        When opened for reading, a damaged file is read as far as possible; `warnings` reports the damage afterwards.
         """
         stop = await self.end_offset(partition)
         if end is not None:
@@ -277,9 +276,9 @@ class SqliteEventLog:
         return await self.file.read(partial(statements.read_chunk, partition, wanted, start, end))
 
     async def _look_for_gap(self, partition: int, start: int, end: int, found: int = -1) -> None:
-        """Note, when opened for reading, that not all records between two offsets are there. Raises LogDamaged.
+        """When opened for reading, note if not all records between two offsets exist. Raises LogDamaged.
 
-        An owner takes a file as it is: it may be what could be recovered of one that was damaged.
+        An owner accepts a file as it is: it may be what was recovered from a damaged one.
         """
         if not self._read_only or found == end - start or end <= self._looked_to.get(partition, 0):
             return
@@ -289,7 +288,9 @@ class SqliteEventLog:
             self._gaps.setdefault(partition, f"{lacking:,} of the records between offsets {start} and {end}")
 
     def _note(self, partition: int, damage: LogDamaged) -> None:
-        """Note damage when opened for reading, else raise it: an owner must not go on with a part of the records."""
+        """Note damage when opened for reading, else raise it: an owner must not continue with only some of the
+        records.
+        """
         if not self._read_only:
             raise damage
         self._damage.setdefault(partition, damage)
@@ -297,7 +298,7 @@ class SqliteEventLog:
     async def trim(self, now_ms: int) -> Trimmed:
         """Compact a bounded number of records older than the audit window; see `trim.py`. `now_ms`: wall clock.
 
-        Call it now and then, and again at once while the result says that there is more.
+        Call it periodically, and again immediately while the result says that there is more.
         """
         return await sqlite_trim.trim(self.file, self.meta, now_ms)
 
@@ -307,7 +308,7 @@ class SqliteEventLog:
 
 
 class SqliteLogWriter:
-    """A `LogWriter`: the epoch that it was given, compared with the file's at each append."""
+    """A `LogWriter`: its epoch is compared with the file's at each append."""
 
     def __init__(
         self,

@@ -1,18 +1,18 @@
-"""Finds out what a SQLite file lacks, which SQLite itself takes for a whole and older one.
+"""Finds out what is missing from a SQLite file that SQLite itself accepts as complete, but that is in an older state.
 
-*The write-ahead log is missing, or cut off within a frame.* SQLite folds it (`NAME-wal`) into the file now and then,
-and deletes it when the file is closed. So the owner notes in the table `meta` that the file is in use, folds that note
-in, and deletes it when it closes the file. A file that has the note but no write-ahead log lacks its last transactions.
-The note is the number of changes to the schema (`schema_version`): a copy made by SQLite itself, as by `.backup`, is
-whole, has the note too, and counts its own changes, so the note says nothing there.
+*The write-ahead log is missing, or cut off within a frame.* SQLite checkpoints it (`NAME-wal`) into the file from time
+to time, and deletes it when the file is closed. So the owner notes in the table `meta` that the file is in use,
+checkpoints that note, and deletes it when it closes the file. A file that has the note but no write-ahead log lacks its
+last transactions. The note is the number of schema changes (`schema_version`): a copy made by SQLite itself, such as by
+`.backup`, is complete, has the note too, but counts its own changes, so the note does not count there.
 
 *The write-ahead log was cut off between two transactions or overwritten, or the last rows are gone.* After each append
-the owner writes the ends of the partitions into the file of its lock, `NAME.lock`, behind the process id. It does not
-sync that: after a loss of power the note may be older than what is durable, and is never newer. An owner that opens the
-file takes it as it is, and its first append writes the ends anew.
+the owner writes the ends of the partitions into its lock file, `NAME.lock`, after the process id. It does not sync
+that: after a power failure the note may be older than what is durable, but never newer. An owner that opens the file
+accepts it as it is, and its first append writes new ends.
 
-What cannot be known: what a copy lacks that was made without these files, and that nothing is missing where another
-program has folded the write-ahead log in after the owner was killed.
+Limits: nothing can be detected in a copy that was made without these files, and there is a false alarm if another
+program has checkpointed the write-ahead log after the owner was killed.
 """
 
 import sqlite3
@@ -42,7 +42,7 @@ _MODE_AT: Final = 18
 _HEADER_BYTES: Final = 32
 _FRAME_HEADER_BYTES: Final = 24
 _WRITE_TIMEOUT_S: Final = 0.1
-"""A frame that is being written is whole, or has grown, after this time."""
+"""A frame that is being written is complete, or has grown, after this time."""
 
 
 def note_in_use(connection: sqlite3.Connection) -> None:
@@ -52,20 +52,20 @@ def note_in_use(connection: sqlite3.Connection) -> None:
 
 
 def note_closed(connection: sqlite3.Connection) -> None:
-    """Take the note back, as the last thing before the connection is closed."""
+    """Remove the note, as the last step before the connection is closed."""
     connection.execute(_TAKE_BACK)
 
 
 def say_missing(connection: sqlite3.Connection, meta: Meta, path: Path) -> str | None:
-    """Say what may be missing from the file, for people; None: nothing is known to be."""
+    """Describe what may be missing from the file, for a message; None: nothing, as far as is known."""
     note = read_note(path)  # first, as an owner may be appending
     return say_missing_wal(connection, path) or say_missing_records(path, note, read_ends(connection, meta))
 
 
 def say_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
-    """Say what may be missing from the file, for people; None: nothing is known to be.
+    """Describe what may be missing from the file, for a message; None: nothing, as far as is known.
 
-    The connection keeps an owner that ends meanwhile from deleting its write-ahead log.
+    The connection prevents an owner that ends meanwhile from deleting its write-ahead log.
     """
     if connection.execute(_HAS_NOTE).fetchone() is None or not _is_in_wal_mode(connection, path):
         return None
@@ -85,10 +85,10 @@ def say_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
 
 
 def _is_in_wal_mode(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has a write-ahead log; a connection to the file alone is told of none.
+    """Return whether the file has a write-ahead log; a connection to only the file reports none.
 
-    Closing the file takes SQLite's locks on it from this whole process (sqlite.org/howtocorrupt.html, 2.2), and another
-    program that closes it would delete the write-ahead log. So it is opened only where the connection has no locks.
+    Closing the file releases all of this process's SQLite locks on it (sqlite.org/howtocorrupt.html, 2.2), and another
+    program that closes it would delete the write-ahead log. So it is only opened if the connection has no locks.
     """
     if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
         return True
@@ -105,7 +105,7 @@ def _size_of(wal: Path) -> int:
 
 
 def _is_cut_off(wal: Path, connection: sqlite3.Connection) -> bool:
-    """Whether it ends within a frame, and goes on doing so."""
+    """Return whether it ends within a frame, and still does after a short time."""
     frame = _FRAME_HEADER_BYTES + connection.execute("PRAGMA page_size").fetchone()[0]
 
     def ends_within(size: int) -> bool:
@@ -121,7 +121,7 @@ def _is_cut_off(wal: Path, connection: sqlite3.Connection) -> bool:
 # ---- the ends of the partitions -------------------------------------------------------------------------
 
 _NOTE_BYTES_MAX: Final = 1024 * 1024
-"""The note of 10,000 partitions, the most that a log may have, has some 270 kB with the largest offsets."""
+"""The note of 10,000 partitions, the maximum of a log, has about 270 kB with the largest offsets."""
 
 
 class PartitionEnds(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,13 +132,13 @@ class PartitionEnds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_note(ends: PartitionEnds) -> bytes:
-    """Encode a note, with a checksum: it may be read while it is written."""
+    """Encode a note with a checksum, since it may be read while it is written."""
     text = msgspec.json.encode(ends)
     return b"%08x%s\n" % (zlib.crc32(text), text)
 
 
 def read_note(path: Path) -> PartitionEnds | None:
-    """Read the note beside a file, before the file itself; None without one that is whole."""
+    """Read the note beside a file, before the file itself; None if there is no complete one."""
     try:
         with lock_of(path).open("rb") as lock:
             lock.seek(NOTE_AT)
@@ -149,7 +149,7 @@ def read_note(path: Path) -> PartitionEnds | None:
 
 
 def read_ends(connection: sqlite3.Connection, meta: Meta) -> PartitionEnds:
-    """Read the ends of a file, as far as they can be read."""
+    """Read the ends of a file, as far as they are readable."""
     offsets = {}
     for partition in range(meta.partitions):
         try:
@@ -161,7 +161,7 @@ def read_ends(connection: sqlite3.Connection, meta: Meta) -> PartitionEnds:
 
 
 def say_missing_records(path: Path, note: PartitionEnds | None, found: PartitionEnds) -> str | None:
-    """Say what the file lacks of what its owner had written, for people; None: nothing, as far as is known."""
+    """Describe which of its owner's records the file lacks, for a message; None: none, as far as is known."""
     if note is None or note.log_id != found.log_id:
         return None
     lacks = {each: note.offsets.get(each, 0) - end for each, end in found.offsets.items()}

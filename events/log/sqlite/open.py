@@ -1,8 +1,8 @@
-"""Opens a SQLite file for writing or for reading; the lock that keeps a second writer out; whether it is in its place.
+"""Opens a SQLite file for writing or for reading; has the lock against a second writer; checks that it is in its place.
 
-Reading needs no permission to write as long as a writer lives, or when the last writer closed the file in good
-order. In between stands a file whose writer was killed: what it wrote last is in the `-wal` file beside it, and
-SQLite can only use that when it may make the `-shm` file, too.
+Reading needs no write permission while a writer lives, or if the last writer closed the file cleanly. If the writer was
+killed, its last transactions are in the `-wal` file, and SQLite can only use that if it may create the `-shm` file,
+too.
 """
 
 import errno
@@ -28,10 +28,10 @@ BUSY_TIMEOUT_S = 3.0
 def connect_and_prepare(
     path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
-    """Connect, and run `prepare`; returns the connection, and the result of `prepare`, and raises its errors.
+    """Connect, and run `prepare`; return the connection, and the result of `prepare`, and raise its errors.
 
-    Raises LogMismatch when the file is none of SQLite's, or cannot be used, LogDamaged, and LogUnavailable when another
-    program has it locked or the disk is full.
+    Raises LogMismatch if the file is not SQLite's or cannot be used, LogDamaged, and LogUnavailable if another program
+    has it locked or the disk is full.
     """
     try:
         with ExitStack() as on_failure:
@@ -49,10 +49,10 @@ def connect_and_prepare(
 
 
 def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
-    """Run `look` on an existing file, without making as much as a file beside it.
+    """Run `look` on an existing file, without creating any file beside it.
 
-    The write-ahead log is left out, so a file that was just made may look empty, and one that is being written may look
-    damaged: opening it will tell. Raises as `connected`.
+    The write-ahead log is ignored, so a file that was just created may look empty, and one that is being written may
+    look damaged: opening it will show. Raises like `connect_and_prepare`.
     """
     if path.is_file():
         with suppress(LogDamaged):
@@ -73,7 +73,7 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
 def _refuse_other_names(path: Path) -> None:
     """Refuse a file with several hard links: the lock and the write-ahead log are named after one of them.
 
-    See "multiple links to the same file" in sqlite.org/howtocorrupt.html. A symbolic link is none: it is followed.
+    See "multiple links to the same file" in sqlite.org/howtocorrupt.html. A symbolic link is fine: it is followed.
     """
     if path.exists() and path.stat().st_nlink > 1:
         raise LogMismatch(
@@ -99,14 +99,14 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             f"the event log {path} was not closed cleanly; to read it, permission to write in its folder is "
             f"needed, or a copy of it and of {wal.name} in a folder where there is that permission"
         )
-    # Without a write-ahead log the file itself is complete, and nothing but itself is needed to read it.
+    # Without a write-ahead log the file itself is complete, and nothing else is needed to read it.
     return _connect(path, "mode=ro&immutable=1")
 
 
 def connect_to_salvage(path: Path) -> sqlite3.Connection:
-    """Connect as `connect_for_reading`, also to a truncated file, which SQLite would not open otherwise."""
+    """Connect like `connect_for_reading`, also to a truncated file, which SQLite would not open otherwise."""
     connection = connect_for_reading(path)
-    connection.execute("PRAGMA writable_schema = ON")  # it cannot be written all the same, so this is harmless
+    connection.execute("PRAGMA writable_schema = ON")  # harmless, since the connection is read-only
     return connection
 
 
@@ -116,7 +116,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _is_readable(connection: sqlite3.Connection) -> bool:
-    """Whether the files of write-ahead logging can be made. Other errors show later."""
+    """Return whether the files of write-ahead logging can be created. Other errors show later."""
     try:
         connection.execute("PRAGMA application_id")
     except sqlite3.DatabaseError as error:
@@ -125,11 +125,11 @@ def _is_readable(connection: sqlite3.Connection) -> bool:
 
 
 NOTE_AT: Final = 32
-"""The place of the owner's note in the lock's file, behind its process id."""
+"""The position of the owner's note in the lock file, after its process id."""
 
 
 def lock_of(path: Path) -> Path:
-    """Return the path of the lock's file: beside the file itself, whatever the links are that lead to it."""
+    """Return the path of the lock file: beside the file itself, regardless of links that lead to it."""
     real = path.resolve()
     return real.with_name(real.name + ".lock")
 
@@ -137,9 +137,9 @@ def lock_of(path: Path) -> Path:
 class FileLock:
     """The lock of the writing process on a file, until the process ends, however it ends.
 
-    It is a lock on a file beside it, `NAME.lock`, which holds the process id of the holder, and a note of its own
+    It is a lock on a file beside it, `NAME.lock`, which contains the process id of the holder and a note
     (missing_records.py), and is never removed: SQLite's own locks must not be disturbed, and removing a locked file
-    would let two holders in.
+    would allow two holders.
     """
 
     def __init__(self, path: Path) -> None:
@@ -147,7 +147,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises LogMismatch, with file and holder; LogUnavailable if the disk is full."""
+        """Acquire the lock. Raises LogMismatch, with file and holder; LogUnavailable if the disk is full."""
         lock_path = lock_of(self._path)
         with ExitStack() as on_failure:
             try:
@@ -176,7 +176,7 @@ class FileLock:
         return kind(f"the event log {self._path} cannot be opened: {lock_path}: {error.strerror}")
 
     def note(self, content: bytes) -> None:
-        """Put a note of the holder's in place of the last one, as far as the disk allows."""
+        """Replace the holder's note, as far as the disk allows."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.pwrite(self._descriptor, content, NOTE_AT)
@@ -205,13 +205,13 @@ def identities(path: Path) -> dict[Path, FileIdentity]:
 
 
 def identity_of_read(path: Path) -> dict[Path, FileIdentity]:
-    """Return the identity of a file that is only read: its write-ahead log comes and goes with its owner."""
+    """Return the identity of a file that is only read: its write-ahead log is created and deleted by its owner."""
     identity = _identity(path)
     return {} if identity is None else {path: identity}
 
 
 def check_same_file(path: Path, opened: Mapping[Path, FileIdentity], *, read_only: bool = False) -> None:
-    """Check that the paths still name the files that were opened. Raises LogMismatch, with the way out."""
+    """Check that the paths still name the files that were opened. Raises LogMismatch, with how to fix it."""
     for file, identity in opened.items():
         found = _identity(file)
         if found != identity:

@@ -1,7 +1,6 @@
-"""Checks if this process may use a SQLite file and the files beside it; if not, says which one, and whose it is.
+"""Checks whether this process may use a SQLite file and the files beside it; if not, says which one, and whose it is.
 
-What belongs here: asking before SQLite does, which says that it cannot open a file, and not which one, nor why. What it
-must not know: what is in the files.
+It checks before SQLite does, whose own error does not say which file cannot be opened, or why.
 """
 
 import errno
@@ -25,9 +24,9 @@ _KINDS = {
 def refuse_unusable(path: Path, *, writes: bool, locks: bool) -> None:
     """Refuse a file that may not be read or, if this process `writes` it, that may not be written.
 
-    The same for the files of write-ahead logging beside it; for a writer also for that of the lock, if it `locks`,
-    and for the folder, if one of them has to be made. Raises LogMismatch with each that is to blame: its owner, and its
-    mode.
+    The same applies to the files of write-ahead logging beside it; for a writer also to the lock file, if it `locks`,
+    and to the folder, if one of them has to be created. Raises LogMismatch that lists the files at fault, with owner
+    and mode.
     """
     real = _real(path)
     _refuse_closed_folder(path, real.parent)
@@ -53,7 +52,7 @@ def _files(real: Path, *, locks: bool) -> list[Path]:
 
 
 def _real(path: Path) -> Path:
-    """Return the path behind the links."""
+    """Return the path with links resolved."""
     try:
         path.stat()
     except OSError as error:
@@ -63,7 +62,7 @@ def _real(path: Path) -> Path:
 
 
 def _refuse_other_kinds(path: Path, real: Path, *, locks: bool) -> None:
-    """Refuse what is there and is no regular file."""
+    """Refuse existing paths that are not regular files."""
     if real.is_dir():
         raise LogMismatch(f"the event log {path} is a folder, not a file; name a file in it: {path / 'muster.db'}")
     for file in _files(real, locks=locks):
@@ -75,7 +74,7 @@ def _refuse_other_kinds(path: Path, real: Path, *, locks: bool) -> None:
 
 
 def _refuse_read_only(path: Path, real: Path) -> None:
-    """Refuse a file system that is mounted read-only, whatever the rights of the files are."""
+    """Refuse a file system that is mounted read-only, regardless of the files' permissions."""
     for each in (real, real.parent):
         if each.exists() and os.statvfs(each).f_flag & os.ST_RDONLY:
             raise LogMismatch(
@@ -90,7 +89,7 @@ def _read(real: Path) -> list[Path]:
 
 
 def _refuse_closed_folder(path: Path, folder: Path) -> None:
-    """Refuse a path through a folder in which this process may look for nothing; one that is missing is none."""
+    """Refuse a path through an existing folder that this process may not search."""
     for each in (*reversed(folder.parents), folder):
         if each.is_dir() and not os.access(each, os.X_OK):
             raise LogMismatch(f"{_refused(path, 'reached', [each])}; {_CHANGE}")

@@ -1,14 +1,15 @@
-"""The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
+"""The tables of an event log in a SQLite file: created in a new file, checked in an existing one.
 
-    meta     one row a setting: log_id, partitions, format_level, audit_window_ms; the last sign_of_life, in JSON; and
+    meta     one row per setting: log_id, partitions, format_level, audit_window_ms; the last sign_of_life, in JSON; and
              in_use, while an owner has the file open (see missing_records.py)
-    records  the log itself; (partition, offset) is the key that the rows are stored by, there is no other index
+    records  the log itself; rows are stored by the key (partition, offset), there is no other index
     owners   the epoch of each partition's latest writer
     trimmed  how far each partition has been trimmed (see trim.py)
     kept     the last record of each key in what has been trimmed
 
-The file's header says that it is ours (application id) and which tables to expect (user version). What the records
-may hold is told by the format level, a number of its own: it is raised by `muster log upgrade`, not by opening.
+The file's header identifies it as ours (application id) and gives the version of the tables (user version). What the
+records may contain depends on the format level, a separate number: it is raised by `muster log upgrade`, not by
+opening.
 """
 
 import sqlite3
@@ -53,12 +54,12 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     connection: sqlite3.Connection, location: str, *, partitions: int | None, audit_window_ms: int | None
 ) -> Meta:
-    """Make the tables when the file is empty; set the audit window when one is given. Raises as `check`."""
+    """Create the tables in an empty file; set the audit window if one is given. Raises like `check`."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # each commit is on the disk when it returns
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
     connection.execute("BEGIN IMMEDIATE")
-    with connection:  # commits, or takes all of it back
+    with connection:  # commits, or rolls everything back
         if is_empty(connection):
             _make(connection, partitions or DEFAULT_PARTITIONS)
         meta = check(connection, location, partitions=partitions)
@@ -69,8 +70,10 @@ def prepare(
 
 
 def check(connection: sqlite3.Connection, location: str, *, partitions: int | None) -> Meta:
-    """Read the file's settings. Raises LogMismatch when it is not ours or has another number of partitions than
-    requested, LogTooNew when a newer version wrote it.
+    """Read the file's settings.
+
+    Raises LogMismatch if it is not ours or has another number of partitions than requested, LogTooNew if a newer
+    version wrote it.
     """
     if is_empty(connection):
         raise LogMismatch(f"there is no event log in {location}, it is empty")
@@ -105,12 +108,12 @@ def _meta(connection: sqlite3.Connection) -> Meta:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Raise the format level to the highest, for good."""
+    """Raise the format level to the highest, permanently."""
     connection.execute("UPDATE meta SET value = ? WHERE name = 'format_level'", (FORMAT_LEVEL,))
 
 
 def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None:
-    """Check the file's application id. Raises LogMismatch when another program has made the file."""
+    """Check the file's application id. Raises LogMismatch if another program has created the file."""
     if not is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
         raise LogMismatch(
             f"{location} is a SQLite file of another program, not an event log of Muster. It was left as it is; give"
@@ -119,7 +122,7 @@ def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether nothing was made in the file yet."""
+    """Return whether nothing was created in the file yet."""
     if _pragma(connection, "application_id") != 0:
         return False
     return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None

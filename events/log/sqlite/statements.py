@@ -1,6 +1,6 @@
 """The statements on the tables of an event log in a SQLite file (schema.py): one function for each call of `log.py`.
 
-What belongs here: SQL, and whether what it gives is what we wrote. What it must not know: threads and transactions.
+They also check that the results are what we wrote. Know nothing of threads and transactions.
 """
 
 import sqlite3
@@ -36,7 +36,7 @@ _RENEW_NOTE = (
 )
 _IN_ORDER = " ORDER BY offset LIMIT ?"
 _COLUMN_TYPES = (frozenset({int}), frozenset({int}), frozenset({bytes}), frozenset({bytes, type(None)}))
-"""The types of what `_READ` gives. SQLite gives others where a page was overwritten in part."""
+"""The column types of `_READ`. SQLite returns others if a page was partly overwritten."""
 
 
 def claim(partition: int, connection: sqlite3.Connection) -> int:
@@ -47,7 +47,7 @@ def claim(partition: int, connection: sqlite3.Connection) -> int:
 
 
 def renew_note(connection: sqlite3.Connection) -> None:
-    """Keep the note that the file is in use (missing_records.py), after a table for offsets was added."""
+    """Update the note that the file is in use (missing_records.py), after a table for offsets was added."""
     connection.execute(_RENEW_NOTE)
 
 
@@ -58,7 +58,7 @@ def append(
     transitions: Iterable[Transition],
     connection: sqlite3.Connection,
 ) -> int:
-    """Append the transitions; returns the offset after the last record."""
+    """Append the transitions; return the offset after the last record."""
     owner = connection.execute(_EPOCH, (partition,)).fetchone()
     if owner is None or owner[0] != epoch:
         raise Deposed(partition, epoch)
@@ -72,12 +72,12 @@ def append(
 
 
 def restore(records: Iterable[StoredRecord], connection: sqlite3.Connection) -> None:
-    """Store records where they stood."""
+    """Store records at their existing offsets."""
     connection.executemany(_INSERT, ((r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in records))
 
 
 def leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:
-    """Put a sign of life in place of the last one."""
+    """Replace the last sign of life."""
     connection.execute(_LEAVE_SIGN, (msgspec.json.encode(sign).decode(),))
     renew_note(connection)
 
@@ -87,7 +87,7 @@ def last_sign(connection: sqlite3.Connection) -> dict[str, int]:
     row = connection.execute(_LAST_SIGN).fetchone()
     try:
         sign = None if row is None else msgspec.json.decode(row[0], type=SignOfLife)
-    except msgspec.MsgspecError:  # somebody has changed it by hand
+    except msgspec.MsgspecError:  # someone has edited it by hand
         return {}
     return {} if sign is None else {sign.owner: sign.wall_ms}
 
@@ -103,7 +103,7 @@ def end_offset(partition: int, connection: sqlite3.Connection) -> int:
 
 
 def lacking(partition: int, start: int, end: int, connection: sqlite3.Connection) -> int:
-    """Count the records between two offsets that are not there; those that trimming may have deleted do not count."""
+    """Count the records missing between two offsets, except those that trimming may have deleted."""
     lacking: int = connection.execute(_LACKING, (partition, start, end)).fetchone()[0]
     if lacking < 0:
         raise corruption_error(f"partition {partition} has records twice between offsets {start} and {end}")
@@ -113,15 +113,15 @@ def lacking(partition: int, start: int, end: int, connection: sqlite3.Connection
 def read_chunk(
     partition: int, wanted: Sequence[bytes], start: int, end: int, connection: sqlite3.Connection
 ) -> list[StoredRecord]:
-    """Read some records from `start` on; those whose keys begin with one of `wanted`, if there is any."""
+    """Read some records from `start` on; only those whose keys begin with one of `wanted`, if there is any."""
     query, values = _READ, list[int | bytes]((partition, start, end))
-    if wanted:  # by the key alone, so that the values of others are not read
+    if wanted:  # by the key alone, so that other values are not read
         query += f" AND (substr(key, 1, ?) <> ?{' OR substr(key, 1, ?) = ?' * len(wanted)})"
         values.extend(each for prefix in (KEY_HEADER, *wanted) for each in (len(prefix), prefix))
     rows = connection.execute(query + _IN_ORDER, (*values, CHUNK_RECORDS_MAX))
     chunk: list[StoredRecord] = []
     size_bytes = 0
-    # By batches, since counting the bytes row by row costs a fifth of the reading.
+    # In batches, since counting the bytes row by row costs a fifth of the reading.
     while size_bytes < CHUNK_BYTES_MAX and (batch := rows.fetchmany(_BATCH_RECORDS)):
         columns = list(zip(*batch, strict=True))
         for types, column in zip(_COLUMN_TYPES, columns, strict=True):
@@ -130,7 +130,7 @@ def read_chunk(
                     f"a record of partition {partition} behind offset {start} has no key, time or value"
                 )
         offsets = (chunk[-1].offset if chunk else start - 1, *columns[0])
-        if not all(map(lt, offsets, columns[0])):  # pages in each other's place: SQLite reads them as they stand
+        if not all(map(lt, offsets, columns[0])):  # swapped pages: SQLite reads them as they are
             raise corruption_error(f"the records of partition {partition} behind offset {start} are not in order")
         chunk += [
             StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch

@@ -1,21 +1,21 @@
 """Trimming: compacting records older than the audit window, as Kafka compacts a topic.
 
-The records that have passed out of the window are the front of a partition. Trimming goes through it once, from where
-it stopped the last time, and notes in the table `kept` the last record of each key there:
+Records older than the window form the front of a partition. Trimming goes through it once, from where it last stopped,
+and notes in the table `kept` the last record of each key there:
 
-* a record takes the place of the kept one of its key, which is deleted;
-* a tombstone does so, too, and is deleted itself.
+* a record replaces the kept one of its key, which is deleted;
+* a tombstone does, too, and is deleted itself.
 
-So a record is deleted only where a later one of its key, or a tombstone, has passed out of the window as well. That
-keeps up to one record more per key than compaction must, on purpose: what is left of the front is the whole state
-at the beginning of the window, so that the state can be shown for every moment inside the window. And an append
-needs no index by key, which would cost it a third more: what trimming needs to know it finds in the front itself.
+So a record is deleted only if a later one of its key, or a tombstone, is also older than the window. That deliberately
+keeps up to one record per key more than compaction requires: the rest of the front is the whole state at the beginning
+of the window, so that the state can be shown for every time inside the window. And an append needs no index by key,
+which would make it a third more expensive: trimming finds what it needs in the front itself.
 
-A record from the future says nothing about its age: the clock was ahead when it was appended. It has passed out of the
-window when a record behind it has, which is looked for among the next `CALL_RECORDS`.
+A record from the future says nothing about its age: the clock was ahead when it was appended. It counts as older than
+the window if a record behind it is; trimming looks for one among the next `CALL_RECORDS`.
 
-The last record of a partition stays whatever it is, since offsets are counted on from it. The file does not shrink:
-the pages that become free are used by the next appends.
+The last record of a partition always stays, since offsets continue from it. The file does not shrink: the next appends
+reuse the free pages.
 """
 
 import sqlite3
@@ -29,7 +29,7 @@ from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.schema import Meta
 
 CHUNK_RECORDS = 200
-"""The records of one transaction, for which an append may have to wait: 5 to 15 ms as measured."""
+"""The records of one transaction, for which an append may have to wait: 5 to 15 ms, measured."""
 
 CALL_RECORDS = 10_000
 """The records of one call of `trim`."""
@@ -64,7 +64,7 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def trim(file: SqliteFile, meta: Meta, now_ms: int) -> Trimmed:
-    """Go on trimming each partition, in transactions of `CHUNK_RECORDS`, up to `CALL_RECORDS`."""
+    """Continue trimming each partition, in transactions of `CHUNK_RECORDS`, up to `CALL_RECORDS`."""
     before_ms = now_ms - meta.audit_window_ms
     looked_at = deleted = 0
     for partition in range(meta.partitions):
@@ -105,7 +105,7 @@ def _trim_chunk(partition: int, before_ms: int, now_ms: int, connection: sqlite3
 def _replace_kept(
     partition: int, latest: dict[bytes, tuple[int, bool]], connection: sqlite3.Connection
 ) -> Iterator[int]:
-    """Note these records as kept (key: offset, whether a tombstone); returns the offsets of those to delete."""
+    """Note these records as kept (key: offset, whether a tombstone); yield the offsets to delete."""
     for key, (offset, is_tombstone) in latest.items():
         kept = connection.execute(_KEPT, (partition, key)).fetchone()
         if kept is not None:

@@ -1,14 +1,14 @@
 """The errors between the log and its brokers: those that are retried, and those that are not.
 
-What belongs here: sorting Kafka's error codes, and the loop that retries an attempt until a limit ends. What it must
-not know: connections, and the purpose of requests.
+This sorts Kafka's error codes, and has the loop that retries an attempt until a timeout. Knows nothing of connections,
+or of the purpose of requests.
 
-Every failure of the log's own connections and of the brokers' answers becomes one of these:
+Every failure of the log's own connections and every error of the brokers becomes one of these:
 
-    TryAgain          an attempt came to nothing, or its outcome is not known; the same again may succeed (that of
+    TryAgain          an attempt failed, or its outcome is unknown; repeating it may succeed (the class is that of
                       `events/kafka/errors.py`)
-    LogUnavailable    it was tried until the limit, or the broker does not let us in; later it may succeed
-      LogDenied       we lack a right
+    LogUnavailable    it was retried until the timeout, or the broker refuses us; it may succeed later
+      LogDenied       we lack a permission
     LogMismatch       it cannot succeed: another topic, a broker that lacks a request
 """
 
@@ -56,7 +56,7 @@ RETRIABLE = frozenset(
 
 _TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks for; are all brokers up?"
 _MEANINGS = {ErrorCode.not_enough_replicas: _TOO_FEW, ErrorCode.not_enough_replicas_after_append: _TOO_FEW}
-"""Explanations of errors whose name in Kafka does not say what to look for."""
+"""Explanations of errors whose name in Kafka gives no hint at the cause."""
 
 _GUARDED = {
     ErrorCode.topic_authorization_failed: "TOPIC",
@@ -69,9 +69,9 @@ ALL_RIGHTS = "all rights: docs/sidecar-acls.md"
 
 
 def final_error(error: ErrorCode, what: str) -> ErrorCode:
-    """Return the error of a response unless it may pass; raises TryAgain if it may.
+    """Return the error of a response unless it is retriable; raises TryAgain if it is.
 
-    An error that a newer broker has is read as UNKNOWN_SERVER_ERROR: the outcome is not known then.
+    An unknown error of a newer broker is read as UNKNOWN_SERVER_ERROR: the outcome is then unknown.
     """
     if error in RETRIABLE:
         meaning = f": {_MEANINGS[error]}" if error in _MEANINGS else ""
@@ -80,9 +80,9 @@ def final_error(error: ErrorCode, what: str) -> ErrorCode:
 
 
 def describe_error(error: ErrorCode, operation: str, of: str, *, who: str) -> str:
-    """Format an error: Kafka's name, and the missing right if the error is one of authorization.
+    """Format an error: Kafka's name, and the missing ACL if the error is one of authorization.
 
-    `of`: the name of the topic, or the prefix of the transactional ids. `who` was refused, for people.
+    `of`: the name of the topic, or the prefix of the transactional ids. `who`: the refused principal, for the message.
     """
     name, resource = error.name.upper(), _GUARDED.get(error)
     if resource is None:
@@ -93,20 +93,22 @@ def describe_error(error: ErrorCode, operation: str, of: str, *, who: str) -> st
 
 
 def refusal_error(what: str, error: ErrorCode, operation: str, of: str, *, who: str) -> LogUnavailable:
-    """Make the error for a refused `what`: LogDenied if we lack the right to `operation` (see `describe_error`)."""
+    """Build the error for a refused `what`: LogDenied if we lack the permission for `operation` (see
+    `describe_error`).
+    """
     kind = LogDenied if error in _GUARDED else LogUnavailable
     return kind(f"{what}: {describe_error(error, operation, of, who=who)}")
 
 
 async def retry(attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
-    """Retry `attempt` as long as it raises TryAgain; returns its result. Raises LogUnavailable when the limit ends.
+    """Retry `attempt` as long as it raises TryAgain; return its result. Raises LogUnavailable after the timeout.
 
-    The pauses are random, up to 20 ms at first and half a second later: a new leader is there within tens of
-    milliseconds, or not for long; and who waited for long goes on soon after the brokers are back.
+    The pauses are random, up to 20 ms at first and half a second later: a new leader is elected within tens of
+    milliseconds, or it takes long; and after a long wait callers continue soon after the brokers are back.
     """
     reason = "no answer"
 
-    async def tried() -> T:  # tenacity awaits nothing of a lambda's
+    async def tried() -> T:  # tenacity does not await a lambda's result
         return await attempt()
 
     def note(state: RetryCallState) -> None:

@@ -1,11 +1,10 @@
 """The log's topics in Metadata: their partition leaders, and whether they were deleted or recreated.
 
-What belongs here: the state of the followed topics, from the responses to Metadata. Pure; it knows no connection and no
-clock.
+This keeps the state of the followed topics, from Metadata responses. Pure: no connection and no clock.
 
 A followed topic must stay the one that was seen first: its id and its number of partitions are remembered. Another id
-means that it was deleted and made anew, and a topic that stays missing was deleted; what was appended is not in it. So
-such a topic is refused from then on.
+means that it was deleted and recreated, and a topic that stays missing was deleted; in both cases the appended events
+are not in it. So such a topic is refused from then on.
 """
 
 from collections.abc import Collection, Iterator
@@ -50,7 +49,7 @@ class _Leader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _FollowedTopic(msgspec.Struct, kw_only=True):
-    """A topic, with its id and partitions as they were seen first. `missing_since_s`: None while the topic is there."""
+    """A topic, with its id and partitions as first seen. `missing_since_s`: None while the topic exists."""
 
     topic_id: UUID | None
     partitions: int
@@ -72,7 +71,7 @@ class FollowedTopics(ClusterView):
         return self._followed.keys()
 
     def follow(self, topics: Collection[str]) -> None:
-        """Follow these topics and no others; known state of theirs stays."""
+        """Follow these topics and no others; their known state is kept."""
         self._followed = {topic: self._followed.get(topic) for topic in topics}
 
     def leader(self, topic: str, partition: int) -> int | None:
@@ -82,7 +81,7 @@ class FollowedTopics(ClusterView):
         return None if leader is None or leader.node_id == _NO_LEADER else leader.node_id
 
     def learn(self, answer: Any, now_s: float) -> list[MovedLeader]:  # noqa: ANN401 -- MetadataResponse, in a version
-        """Apply a response; returns the partitions whose leader moved. A response without brokers is ignored."""
+        """Apply a response; return the partitions whose leader moved. A response without brokers is ignored."""
         addresses = self.brokers
         if not self.learn_brokers(answer):
             return []
@@ -110,7 +109,7 @@ class FollowedTopics(ClusterView):
             known = _FollowedTopic(topic_id=topic_id, partitions=len(topic.partitions), leaders={})
             self._followed[topic.name] = known
         known.missing_since_s = None
-        known.topic_id = known.topic_id or topic_id  # brokers from before Kafka 2.8 tell none
+        known.topic_id = known.topic_id or topic_id  # brokers before Kafka 2.8 report none
         refusal = _changed(topic.name, known, topic_id, len(topic.partitions))
         if refusal is not None:
             self.refusals[topic.name] = refusal
@@ -119,7 +118,7 @@ class FollowedTopics(ClusterView):
             now = _Leader(node_id=int(partition.leader_id), epoch=getattr(partition, "leader_epoch", -1))
             before = known.leaders.get(partition.partition_index)
             if before is not None and now.epoch < before.epoch:
-                continue  # a broker that lags behind
+                continue  # from a broker that lags behind
             known.leaders[partition.partition_index] = now
             if before is not None and before.node_id not in {now.node_id, _NO_LEADER}:
                 address = addresses.get(before.node_id)

@@ -1,12 +1,12 @@
 """The connections to the log's cluster, and each request to the right broker.
 
-What belongs here: requests to partition leaders and coordinators, and the log's errors for failures. What it must not
-know: the purpose of requests. Connections are in `events/kafka/`, the topics' state is in followed.py, retries are in
+This sends requests to partition leaders and coordinators, and turns failures into the log's errors. Knows nothing of
+the purpose of requests. Connections are in `events/kafka/`, the topics' state is in followed.py, retries are in
 errors.py.
 
-How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log speaks to the cluster one
-layer below. When it learns that a leader has moved, the connections to the old one
-that were for that partition are closed, so whoever waits there for an answer goes on at the new leader.
+How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log talks to the cluster one
+layer below. When it learns that a leader has moved, the connections to the old one for that partition are closed, so
+callers that wait there for a response continue at the new leader.
 """
 
 import asyncio
@@ -47,9 +47,9 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_ms: int = 3_000
     """The limit for opening and authenticating a connection."""
     request_timeout_ms: int = 5_000
-    """The limit for an answer, unless the request has a limit of its own below."""
+    """The limit for a response, unless the request has its own limit below."""
     produce_timeout_ms: int = 10_000
-    """The timeout of Produce. The broker gives up after half of it, so that its REQUEST_TIMED_OUT comes first."""
+    """The timeout of Produce. The broker gives up after half of it, so that its REQUEST_TIMED_OUT arrives first."""
     fetch_timeout_ms: int = 20_000
     """The timeout of Fetch, whose response may carry a batch of 64 MiB over a slow link."""
     delivery_timeout_ms: int = 30_000
@@ -67,10 +67,10 @@ class PartitionLane(NamedTuple):
 
 
 class KafkaLink(ClusterLink):
-    """The link of one log. Every method but `open` and `close` raises TryAgain when the cluster cannot be reached.
+    """The link of one log. Every method but `open` and `close` raises TryAgain if the cluster cannot be reached.
 
-    They raise LogUnavailable too when a broker does not let us in, and LogMismatch for a topic that is no longer the
-    one that was followed, or a broker that lacks a request.
+    They also raise LogUnavailable if a broker refuses us, and LogMismatch for a topic that is no longer the one that
+    was followed, or a broker that lacks a request.
     """
 
     _view: FollowedTopics
@@ -82,7 +82,7 @@ class KafkaLink(ClusterLink):
         timeouts: Timeouts,
         known: KnownBrokers | None = None,
     ) -> None:
-        """Raises ValueError for a server that is no HOST:PORT."""
+        """Raises ValueError for a server that is not HOST:PORT."""
         super().__init__(
             [read_address(server.strip()) for server in bootstrap_servers],
             security,
@@ -94,10 +94,10 @@ class KafkaLink(ClusterLink):
         )
         self.timeouts = timeouts
         self._transaction_coordinators: dict[str, int] = {}
-        """The node ids of coordinators, by transactional id, as far as they were looked up."""
+        """The node ids of coordinators that were looked up, by transactional id."""
 
     async def open(self) -> None:
-        """Connect to the cluster. Raises LogUnavailable; LogMismatch when credentials or certificates are refused."""
+        """Connect to the cluster. Raises LogUnavailable; LogMismatch if credentials or certificates are refused."""
         await self._connections.close()
         self._connections = self._new_connections()
         self._view = FollowedTopics()
@@ -132,26 +132,26 @@ class KafkaLink(ClusterLink):
 
     @property
     def who(self) -> str:
-        """Our principal at the brokers, for people."""
+        """Our principal at the brokers, for messages."""
         return self._security.who
 
     def brokers(self) -> list[int]:
-        """The node ids of the live brokers, in order."""
+        """Return the node ids of the live brokers, sorted."""
         return sorted(self._view.brokers)
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of the partition's leader; None: none is known, or the topic can no longer be used."""
+        """Return the node id of the partition's leader; None: none is known, or the topic can no longer be used."""
         return None if topic in self._view.refusals else self._view.leader(topic, partition)
 
     def leader_said(self, topic: str, partition: int) -> str:
-        """The partition's leader, for people."""
+        """Describe the partition's leader for a message."""
         leader = self._view.leader(topic, partition)
         if leader is None:
             return "a partition leader, of which none is known,"
         return self.broker_said(leader)
 
     def broker_said(self, node_id: int) -> str:
-        """A broker with its address, for people."""
+        """Describe a broker with its address for a message."""
         return f"broker {node_id} at {self._view.brokers.get(node_id, 'an address that is not known')}"
 
     def refusal(self, topic: str) -> LogMismatch | None:
@@ -195,7 +195,7 @@ class KafkaLink(ClusterLink):
         lane: Hashable = 0,
         timeout_ms: int | None = None,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request to one broker. `timeout_ms`: other than the link's for a request."""
+        """Send a request to one broker. `timeout_ms` overrides the link's request timeout."""
         try:
             return await self.ask_node(node_id, request, lane=lane, timeout_ms=timeout_ms)
         except TryAgain as error:
@@ -203,9 +203,9 @@ class KafkaLink(ClusterLink):
             raise TryAgain(f"broker {node_id}: {error}") from error
 
     async def ask_while_named(self, node_id: int, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T | None:
-        """Retry `attempt`, which asks this broker; None once the cluster no longer names it, as it ended or hangs.
+        """Retry `attempt`, which asks this broker; None once the cluster no longer names it, since it ended or hangs.
 
-        Raises LogUnavailable when the limit ends.
+        Raises LogUnavailable after the timeout.
         """
 
         async def attempt_if_named() -> T | None:
@@ -222,12 +222,12 @@ class KafkaLink(ClusterLink):
         lane: PartitionLane,
         timeout_ms: int | None = None,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request to the partition's leader. `timeout_ms`: other than the link's for a request."""
+        """Send a request to the partition's leader. `timeout_ms` overrides the link's request timeout."""
         self._check_open()
         if self._refreshing is not None and self._refreshing.done():
-            self._refreshing.result()  # it ends by a bug of ours alone, which must not go by unheard
+            self._refreshing.result()  # it ends only by a bug of ours, which must not go unnoticed
         if topic in self._view.refusals:
-            raise copy(self._view.refusals[topic])  # an error of its own for each who hears of it
+            raise copy(self._view.refusals[topic])  # a separate error object for each caller
         leader = self._view.leader(topic, partition)
         if leader is None:
             self.refresh_soon()
@@ -235,7 +235,7 @@ class KafkaLink(ClusterLink):
         return await self.ask(leader, request, lane=lane, timeout_ms=timeout_ms)
 
     async def ask_any(self, request: Preparable) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request that may be made twice to any broker. Raises AuthenticationFailed when none answers."""
+        """Send an idempotent request to any broker. Raises LogAuthenticationFailed if all brokers refuse us."""
         try:
             return await super().ask_any(request)
         except TryAgain:
@@ -243,9 +243,9 @@ class KafkaLink(ClusterLink):
             raise
 
     async def ask_transaction_coordinator(self, transactional_id: str, request: Preparable, *, prefix: str) -> Any:  # noqa: ANN401 -- as above
-        """Send a request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up.
+        """Send a request to the coordinator of a transactional.id. Raises LogUnavailable if we may not look it up.
 
-        `prefix`: of the ids for which the right would be needed.
+        `prefix`: that of the ids for which the permission would be needed.
         """
         node_id = await self.find_transaction_coordinator(transactional_id, prefix=prefix)
         try:
@@ -258,9 +258,9 @@ class KafkaLink(ClusterLink):
         return response
 
     async def find_transaction_coordinator(self, transactional_id: str, *, prefix: str) -> int:
-        """Return the node id of the coordinator, looked up once until a request there fails, or its broker is gone.
+        """Return the node id of the coordinator, which is cached until a request there fails, or its broker is gone.
 
-        Raises as `ask_transaction_coordinator`.
+        Raises like `ask_transaction_coordinator`.
         """
         known = self._transaction_coordinators.get(transactional_id)
         if known is not None and known in self._view.brokers:
@@ -276,19 +276,19 @@ class KafkaLink(ClusterLink):
     async def open_lane_of_leader(
         self, topic: str, partition: int, *, lane: PartitionLane, timeout_ms: int | None = None
     ) -> None:
-        """Open the connection on which `ask_leader` would send a request; nothing if no leader is known."""
+        """Open the connection on which `ask_leader` would send a request; do nothing if no leader is known."""
         leader = self.leader(topic, partition)
         if leader is not None:
             await self.open_lane(leader, lane=lane, timeout_ms=timeout_ms)
 
     async def open_lane(self, node_id: int, *, lane: Hashable = 0, timeout_ms: int | None = None) -> None:
-        """Open the connection on which `ask` would send a request; nothing if the broker is not there."""
+        """Open the connection on which `ask` would send a request; do nothing if the broker is unknown."""
         address = self._view.brokers.get(node_id)
         if address is not None:
             await self._connections.open(address, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms)
 
     def settled(self, error: ErrorCode, what: str) -> ErrorCode:
-        """Return the error of an answer, if it will not change by itself. Raises TryAgain for the others."""
+        """Return the error of a response, unless it is retriable. Raises TryAgain then."""
         try:
             return final_error(error, what)
         except TryAgain:

@@ -1,9 +1,10 @@
-"""The configs on which the guarantees of the Kafka log rest: those set, refused and warned of.
+"""The configs on which the guarantees of the Kafka log rest: those that are set, refused and warned about.
 
-What belongs here: rules over the configs of the event topic and of the brokers. Pure; it knows no connection.
+These are rules over the configs of the event topic and of the brokers. Pure: no connection.
 
-A setting that contradicts ours, or that would let an acknowledged append be lost, is refused: the message names all
-such settings at once, each with both values and the way out. What weakens the guarantee but may be wanted is a warning.
+A setting that contradicts ours, or that could lose an acknowledged append, is refused: the message names all such
+settings at once, each with both values and how to fix it. A setting that weakens the guarantee but may be intended
+causes a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,17 +33,19 @@ BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
 """The configs that are read of each broker."""
 
 CLOCK_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
-"""Brokers stamp the records: with their own time those of an owner whose clock is an hour ahead would be refused."""
+"""Brokers stamp the records: with their own time, those of an owner whose clock is an hour ahead would be refused."""
 
 OWN_CLOCK_CONFIGS = {"message.timestamp.type": "CreateTime"}
-"""Records keep their own time, as those of a simulation need it."""
+"""Records keep their own time, as a simulation needs."""
 
 Configs = Mapping[str, str]
-"""Names and values as Kafka gives them. Empty for a broker whose configs we may not read."""
+"""Names and values as Kafka returns them. Empty for a broker whose configs we may not read."""
 
 
 class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The event topic as our own settings want it; None: whatever is there, or the default where nothing is."""
+    """The event topic as our own settings require it; None: accept the existing value, or use the default for a new
+    topic.
+    """
 
     name: str
     partitions: int | None
@@ -50,10 +53,10 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     audit_window_ms: int
     batch_bytes_max: int
     keeps_times: bool = False
-    """Whether records have the times of our clock, which may be another one than the brokers'."""
+    """True if records have the times of our clock, which may differ from the brokers'."""
 
     def configs(self) -> dict[str, str]:
-        """The configs to create the topic with; the broker's defaults are right for all else."""
+        """Return the configs to create the topic with; the broker's defaults are right for all others."""
         return {
             "cleanup.policy": "compact",
             "min.compaction.lag.ms": str(self.audit_window_ms),
@@ -65,13 +68,13 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The topic as it is; the replication is that of the partition with the fewest replicas."""
+    """The topic's current state; the replication is that of the partition with the fewest replicas."""
 
     partitions: int
     replication: int
     cluster_id: str | None = None
     topic_id: str | None = None
-    """The topic's id, which a recreated topic of the same name has anew; None where the brokers know no such ids."""
+    """The topic's id, which changes if the topic is recreated; None if the brokers have no topic ids."""
 
 
 class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +82,12 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
 
     batch_bytes_max: int
     claim_renewal_ms: int | None
-    """The interval at which an owner must claim anew, or the brokers forget its fence; None: they do not tell."""
+    """The interval at which an owner must renew its claim, or the brokers forget its fence; None: they do not report
+    it.
+    """
     warnings: tuple[str, ...]
     deletions_kept_ms: int | None = None
-    """How long a deletion stays, at least, since it was appended; None: the brokers do not tell."""
+    """How long a deletion is kept at least since it was appended; None: the brokers do not report it."""
 
 
 def guarantees(
@@ -97,8 +102,8 @@ def guarantees(
 ) -> Guarantees:
     """Derive the guarantees. Raises LogMismatch for configs that contradict `plan` or break them.
 
-    `is_ours`: the topic holds events, so the way out is to change its settings. An empty one may have been made for
-    them, or for somebody else's records: then the way out is another topic. `who`: as whom the brokers see us.
+    `is_ours`: the topic holds events, so the fix is to change its settings. An empty one may have been created for
+    them, or for other records: then the fix is another topic. `who`: our principal at the brokers.
     """
     if refusals := _refusals(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours):
         raise LogMismatch("; ".join(refusals))
@@ -114,15 +119,16 @@ def guarantees(
 def flaws(
     plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs], *, bootstrap: str, who: str
 ) -> list[str]:
-    """All that is wrong with the configs of a topic that is in use: what a start would refuse, or warn of."""
+    """Return all that is wrong with the configs of a topic in use: what a start would refuse, or warn about."""
     refusals = _refusals(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=True)
     return [*refusals, *_warnings(plan, facts, topic, brokers, who=who)]
 
 
 def deleted_beginning(topic: str, begins: Mapping[int, int]) -> str | None:
-    """The flaw of a topic whose partitions begin behind offset 0; `begins`: where each does. None: nothing is missing.
+    """Return the flaw of a topic whose partitions begin after offset 0; None if nothing is missing.
 
-    Compaction leaves a partition's beginning where it is: only deletion moves it.
+    `begins`: the first offset of each partition. Compaction does not move the beginning of a partition, only deletion
+    does.
     """
     cut = {partition: begin for partition, begin in sorted(begins.items()) if begin > 0}
     if not cut:
@@ -193,7 +199,7 @@ def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str, *, is_ours:
 
 
 def alter_command(topic: str, bootstrap: str, configs: Configs) -> str:
-    """The command with which an operator sets the topic's configs."""
+    """Return the command with which an operator sets the topic's configs."""
     return (
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic}"
         f" --add-config {','.join(f'{setting}={value}' for setting, value in configs.items())}"

@@ -1,7 +1,7 @@
 """The requests and versions that a broker must have for an event log.
 
-What belongs here: the table, and the one line about a broker that does not fit it. Pure; it knows no connection.
-Without it an old broker would show as a request that fails again and again, without a reason.
+It has the table, and the error message for a broker that does not fit it. Pure. Without it, with an old broker a
+request would fail again and again, without a reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ WRITING: Sequence[SupportedApi] = (
 )
 
 _METADATA_OF_NEWER_BROKERS = 10
-"""The version of Metadata since Kafka 2.8, whose brokers all make topics."""
+"""The version of Metadata since Kafka 2.8, whose brokers all create topics."""
 
 
 def check_versions(broker: str, offered: Mapping[int, tuple[int, int]], needed: Sequence[SupportedApi]) -> None:
-    """Raises LogMismatch, which names the API and the versions.
+    """Check the offered versions. Raises LogMismatch, which names the API and the versions.
 
-    `broker`: its id and address, for people; `offered`: first and last version by API key.
+    `broker`: its id and address, for the message; `offered`: first and last version by API key.
     """
     for each in needed:
         first, last = offered.get(each.key, (0, -1))
