@@ -2,7 +2,7 @@
 
 It first waits for the cluster, without a time limit; meanwhile /readyz says why. Then it binds the listeners, so that a
 port in use ends the start before anything is claimed. Then it opens the event log, again without a time limit, and
-claims it. Once it listens, it answers group requests with COORDINATOR_LOAD_IN_PROGRESS until the log is loaded, and
+claims it. Once it listens, it answers group requests like a coordinator that is loading, until the log is loaded and
 during any outage of the log. Everything else is relayed, including requests of groups with members upstream.
 
 To stop, it accepts no more connections, gives up the groups, which answers parked requests, and waits for the brokers'

@@ -83,7 +83,7 @@ class GroupRouter:
         if not self._is_loaded(group_id):
             if self._is_loaded_soon(group_id):
                 return GroupRoute.LOADING
-            return GroupRoute.UNDECIDED  # relayed if upstream has members in it, else COORDINATOR_LOAD_IN_PROGRESS
+            return GroupRoute.UNDECIDED  # relayed if upstream has members in it, else answered as loading
         return GroupRoute.UNDECIDED if joins and not self._moves.is_released(group_id) else GroupRoute.UPSTREAM
 
     def may_be_ours(self, group_id: GroupId) -> bool:

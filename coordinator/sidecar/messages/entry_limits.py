@@ -2,7 +2,7 @@
 
 A response that is rewritten (rewriting.py) is buffered, and each entry takes time: two million keys in one 4 MB
 FindCoordinator took 48 MB and 9 s. Two million groups in one OffsetFetch keep a broker busy for more than 30 s
-(benchmarks/README.md). These requests have the limits of wire/bounds.py, which apply where they are answered here. All
+(benchmarks/README.md). These requests have the same limits as where Muster answers them itself (wire/bounds.py). All
 other relayed requests are left to the broker's limits.
 """
 

@@ -1,10 +1,9 @@
-"""The operations that the broker allows a client on a group, asked on the client's connection and cached.
+"""The operations that the broker allows a client on a group: requested on the client's connection, and cached.
 
 Only the broker knows the client's principal and the ACLs. DescribeGroups v5 returns the allowed operations (KIP-430),
 even for a group that does not exist; v6 omits them then. A client without DESCRIBE on the group gets error 30
 (GROUP_AUTHORIZATION_FAILED) and is allowed nothing on it. Denials are not cached, since a client could name any number
-of groups. Each connection has its own cache: the broker is asked again even for a connection that repeats the bytes of
-another one.
+of groups. Each connection has its own cache: a request with the same bytes on another connection is authorized again.
 """
 
 from collections.abc import Callable

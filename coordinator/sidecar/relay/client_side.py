@@ -1,7 +1,7 @@
 """A client's socket; each client connection has a broker connection of its own.
 
 So the broker alone identifies the client: SASL is relayed, and the broker is asked for the client's authorizations on
-that connection. At most one request is read from a client before its broker is connected, and a client that never
+that connection. At most one request is read from a client before the broker connection is open, and a client that never
 sends a whole request (a port scan, a load balancer's check) gets no broker connection. When the broker is lost, the
 client is disconnected; when the client is gone, its requests are still carried out, as in Kafka, and the responses are
 dropped (CC6).
