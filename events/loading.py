@@ -84,7 +84,7 @@ class Loading:
         self._values: dict[bytes, StoredRecord] = {}
         """The last record of each key."""
         self._broken: dict[bytes, BrokenRecord] = {}
-        """Keys whose last record is unreadable: the key itself, or a record of the partition. `muster log repair`
+        """Unreadable keys, and keys whose last record is a broken one of the partition itself. `muster log repair`
         writes a tombstone for them.
         """
         self._tombstones: dict[bytes, StoredRecord] = {}

@@ -105,7 +105,7 @@ class LogTooNew(EventsError):
 
 
 class ForeignRecords:
-    """The foreign records of one reading, from the offset on up to which they were counted before.
+    """Counts the foreign records of one reading, from the offset up to which they were counted before.
 
     `records`: how many; `first`: by partition, the offset of the first of them; `next_offset`: one past the last.
     """

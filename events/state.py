@@ -167,7 +167,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configs of one group; None: not set. Names, defaults and limits: `coordinator/group/configs.py`.
 
     `rebalanced_for` is not a config: it holds the topics for which `unassigned_rebalance_delay_ms` made Muster request
-    a rebalance, until they are assigned, so that it requests only one, even after the owner changes.
+    a rebalance, until they are assigned, so that it requests only one rebalance, even after the owner changes.
     """
 
     target_group_size: int | None = None

@@ -21,7 +21,7 @@
     move_text.py               the progress of a release or an adoption, in words
     release.py repair.py rewriting.py    releasing a group upstream; recreating a damaged one; rewriting records
     timeouts.py retention.py   timeouts that have elapsed; expired offsets and groups
-    unassigned.py              partitions that no member is assigned, and the rebalance for them
+    unassigned.py              partitions that are assigned to no member, and the rebalance for them
     extensions.py              extending deadlines by the time that Muster itself was slow
     loaded_groups.py           soft state after a log was read; failing parked requests when a partition is given up
 

@@ -22,7 +22,7 @@ DEFAULT_WAIT_MS = 300_000
 """The default timeout of registrations and retirements."""
 
 LIST_LENGTH_MAX = 30_000
-"""The length of a list in characters; strings of old DescribeConfigs versions are limited to 32,767 bytes."""
+"""The limit of a list in characters, so that it fits every version of DescribeConfigs: strings have 32,767 bytes."""
 
 TARGET_GROUP_SIZE = "target.group.size"
 EXPANSION_DELAY = "members.expansion.delay.ms"

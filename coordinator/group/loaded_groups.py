@@ -1,5 +1,4 @@
-"""The start and the end of owning a group: soft state after the log was read, parked requests when the group is given
-up.
+"""The start and the end of owning a group: restoring its soft state, and failing its parked requests.
 
 Also creates groups of which only committed offsets are known.
 """

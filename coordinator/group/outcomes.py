@@ -1,6 +1,4 @@
-"""Outcomes: responses, independent of the API version. A rule violation by a client is an outcome with an error
-code.
-"""
+"""Outcomes: responses, independent of the API version. Clients' rule violations are outcomes with an error code."""
 
 from enum import StrEnum, unique
 

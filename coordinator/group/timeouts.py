@@ -1,6 +1,4 @@
-"""The rules for deadlines that have passed. Each is checked again: if it was moved in the meantime, nothing happens
-(TM5).
-"""
+"""The rules for deadlines that have passed. Each is checked again: one that was moved since does nothing (TM5)."""
 
 from collections.abc import Iterator
 from typing import assert_never

@@ -1,13 +1,13 @@
-"""Partitions of subscribed topics that no member is assigned in a Stable group, and the rebalance for them.
+"""Partitions of subscribed topics that a Stable group assigns to no member, and the rebalance for them.
 
 Kafka leaves both to the clients. The leader has to notice that a topic has grown, but a static leader that was
 restarted may not know that it leads (KIP-345), and then no member notices. A static member that comes back with other
 topics keeps its old assignment. With `members.unassigned.rebalance.delay.ms` Muster makes the group rebalance in both
 cases.
 
-`RebalanceUnassigned` names topics with their partition counts in the cluster; everything else is looked up in
-the group. The topics that the group was asked to rebalance for are kept in the log until they are assigned: if the
-leader still does not assign them, it is not asked again until a topic's number of partitions changes.
+`RebalanceUnassigned` names topics with their partition counts in the cluster; everything else is looked up in the
+group. The topics that the group was asked to rebalance for are kept in the log until they are assigned: if the leader
+still does not assign them, it is not asked again until a topic's number of partitions changes.
 
 Members may list as much as their requests hold. A group with more than SHARES_MAX topics and partitions, or with a
 member that has more than BYTES_MAX of them, is left alone.
@@ -47,7 +47,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     kept: frozenset[str]
 
     def unassigned(self, topic: str, partitions: int) -> range | frozenset[int]:
-        """Return the partitions of a topic with so many partitions that no member is assigned."""
+        """Return those of the topic's partitions that are assigned to no member; `partitions`: how many it has."""
         if not self._lacks(topic, partitions):
             return range(0)
         assigned = self.assigned.get(topic, range(0))

@@ -58,7 +58,7 @@ class Slices:
 
     @property
     def waiting(self) -> int:
-        """The number of unfinished works."""
+        """The number of unfinished work items."""
         return len(self._queue) + len(self._parked)
 
     def run(
@@ -167,7 +167,7 @@ class Slices:
                 with working_on(work.note):
                     self._slice_or_fail(work)
                 break
-        finally:  # whatever happens to one work, the others get their turns
+        finally:  # whatever happens to one work item, the others get their turns
             self._come_again()
 
     def _slice_or_fail(self, work: _Work) -> None:

@@ -131,7 +131,7 @@ class ClientSocket(asyncio.Protocol):
         if not self._listening.made(self):  # over a limit
             transport.close()
             return
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is not a subclass
         self._flow = Flow(self._transport)
 
     def eof_received(self) -> bool:

@@ -6,7 +6,7 @@ A socket lives as long as any process has it open. So connections that the kerne
 accepts until the next one is ready, wait for the next one. systemd's file descriptor store does the same for a single
 service. The messages, in both directions:
 
-    SOCKETS, with so many sockets   from the supervisor: those of a predecessor; from here: keep it
+    SOCKETS, with that many sockets from the supervisor: those of a predecessor; from here: keep it
     END                             from the supervisor: that was the last; from here: this process serves, and needs no
                                     others
     METRICS, with a port            from here: where this process's metrics are

@@ -47,7 +47,7 @@ class Served(Protocol):
 
     @property
     def unread_since_ms(self) -> int | None:
-        """The time since which the client leaves too much unread for its transport (monotonic); None while it reads."""
+        """When the client began to leave too much unread for its transport (monotonic ms); None while it reads."""
 
     @property
     def is_closing(self) -> bool: ...

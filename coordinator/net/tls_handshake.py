@@ -104,7 +104,7 @@ class Handshake:
             if reason is not None:
                 self._failed(self.client_host, reason)
         else:
-            self._hand_over(cast("asyncio.Transport", tls), first)  # uvloop's is not a subclass
+            self._hand_over(cast("asyncio.Transport", tls), first)  # not a subclass in uvloop
         finally:
             self._gate.forget()
 

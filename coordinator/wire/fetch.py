@@ -1,6 +1,6 @@
 """Fetch (key 1).
 
-Offered from v4 on, like in Kafka 4. v5 adds the start of the log, v7 sessions and a top-level error (KIP-227), v9
+Offered from v4 on, as in Kafka 4. v5 adds the start of the log, v7 sessions and a top-level error (KIP-227), v9
 leader epochs, v11 racks. v12 is flexible. v13 names topics by id. v15 to v18 change what replicas send.
 
 There is never anything to fetch: a request waits for as long as it allows, and gets an empty response. No session is

@@ -1,6 +1,6 @@
 """ListOffsets (key 2).
 
-Offered from v1 on, like in Kafka 4. v2 adds isolation and the throttle time, v4 leader epochs. v6 is flexible. v7 can
+Offered from v1 on, as in Kafka 4. v2 adds isolation and the throttle time, v4 leader epochs. v6 is flexible. v7 can
 ask for the greatest timestamp, v8 for the earliest local offset, v9 for the latest tiered one, v10 adds a time limit,
 v11 the earliest offset to be tiered.
 

@@ -1,6 +1,6 @@
 """OffsetCommit (key 8).
 
-Offered from v2 on, like in Kafka 4. v2 to v4 carry a retention time (OC18). v3 adds the throttle time. v6 adds the
+Offered from v2 on, as in Kafka 4. v2 to v4 carry a retention time (OC18). v3 adds the throttle time. v6 adds the
 leader epoch. v7 adds the group instance id (KIP-345). v8 is flexible. From v9 on a commit for an unknown group is
 answered 69 (OC2). v10 names topics only by id.
 

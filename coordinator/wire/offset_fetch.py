@@ -1,6 +1,6 @@
 """OffsetFetch (key 9).
 
-Offered from v1 on, like in Kafka 4. v2 takes null for all topics, and adds a top-level error; v1 has none, so a group's
+Offered from v1 on, as in Kafka 4. v2 takes null for all topics, and adds a top-level error; v1 has none, so a group's
 error is repeated for each partition (W18). v3 adds the throttle time. v5 adds the leader epoch. v6 is flexible. v7 adds
 RequireStable, which has no effect here: there are no transactions, and all offsets are durable. v8 takes many groups.
 v9 adds the member id and epoch of the newer protocol, which have no meaning for classic groups (W7). v10 names topics

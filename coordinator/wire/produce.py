@@ -1,6 +1,6 @@
 """Produce (key 0): refused.
 
-Offered from v3 on, like in Kafka 4. v9 is flexible. v13 names topics by id.
+Offered from v3 on, as in Kafka 4. v9 is flexible. v13 names topics by id.
 
 A declared topic holds no data, so every partition is answered POLICY_VIOLATION, which no producer retries. The API is
 offered nevertheless because librdkafka checks for it: without Produce v3 it assumes a broker older than 0.11, whose

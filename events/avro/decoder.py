@@ -6,8 +6,7 @@ This covers Avro's binary encoding and schema resolution. The module does not kn
 How it works: `decoder_source` walks the schema and writes one function whose only loops are those of arrays and maps;
 `compile_decoder` executes it once. Schemas are resolved by name while the function is written, so resolution costs
 nothing later: a field that the class does not have is skipped; a field that the writer did not have gets its default in
-the newest schema of the event; a string that stands for an enumeration becomes `UNKNOWN` if it
-is not a known value.
+the newest schema of the event; a string for an enumeration becomes `UNKNOWN` if it is not a known value.
 
 The schema `{group_id: string, seq: long, why: {cause: string, member_id: null | string}}` becomes:
 

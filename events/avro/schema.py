@@ -1,5 +1,4 @@
-"""Expands Avro schemas for the decoder and encoder makers: one shape for all types, names replaced by their
-definitions.
+"""Expands Avro schemas for code generation: one shape for all types, names replaced by their definitions.
 
 A schema is the parsed JSON of an `.avsc` file. In its expanded form every type is a dictionary: `"string"` has become
 `{"type": "string"}`, a union `{"type": "union", "branches": [...]}`, and the name of a record or an enumeration its

@@ -5,9 +5,9 @@ the wording of failures. Sockets are in connections.py; Metadata is read in meta
 
 How it works: one task sends Metadata every few seconds, and immediately when a request has failed or a connection was
 lost. A request that any broker can answer is hedged (first_answer.py); connections to a silent broker are closed, and
-it is asked last from then on, so that a broker that hangs delays one request. If all of them are silent or fail,
-others are asked that this link or another one of the process has seen earlier (addresses.py). Each user of a
-cluster has a subclass with its topics, its requests and its errors.
+it is asked last from then on, so that a broker that hangs delays one request. If all of them are silent or fail, others
+are asked that this link or another one of the process has seen earlier (addresses.py). Each user of a cluster has a
+subclass with its topics, its requests and its errors.
 
 If a Muster, sidecar or standalone, responds where a Kafka cluster is expected, it is recognized: it describes a config
 of its own for every group, and a Kafka broker has none of that name.

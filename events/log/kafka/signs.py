@@ -35,7 +35,7 @@ async def leave(
     link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, timestamp_ms: int, timeout_ms: int
 ) -> None:
     """Append a sign of life; `link` follows the topic. Raises LogUnavailable and LogMismatch."""
-    # It notes from where owners mark; otherwise each claim of the probe's partition would search before all signs.
+    # It notes the offset from which owners mark, or each claim of the probe's partition would search past all signs.
     stamp = Stamp(
         producer_id=_NOBODY, producer_epoch=_NOBODY, epoch_base=0, origin=origin, marked_from=0, native_from=0
     )

@@ -258,7 +258,7 @@ class SqliteEventLog:
         self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
     ) -> AsyncIterator[Sequence[StoredRecord]]:
         """See SearchableLog. Of a damaged file, or of its end, everything is read."""
-        with suppress(LogDamaged):  # reading everything meets it again, and notes it
+        with suppress(LogDamaged):  # reading everything raises it again, and notes it
             while start < end < UNKNOWN_END:
                 until = min(end, start + _SEARCHED_OFFSETS)
                 chunk = await self._read_range(partition, wanted, start, until)

@@ -4,7 +4,7 @@
 to time, and deletes it when the file is closed. So the owner notes in the table `meta` that the file is in use,
 checkpoints that note, and deletes it when it closes the file. A file that has the note but no write-ahead log lacks its
 last transactions. The note is the number of schema changes (`schema_version`): a copy made by SQLite itself, such as by
-`.backup`, is complete, has the note too, but counts its own changes, so the note does not count there.
+`.backup`, is complete, has the note too, but counts its own changes, so the note is ignored there.
 
 *The write-ahead log was cut off between two transactions or overwritten, or the last rows are gone.* After each append
 the owner writes the ends of the partitions into its lock file, `NAME.lock`, after the process id. It does not sync

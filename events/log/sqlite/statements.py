@@ -1,6 +1,6 @@
 """The statements on the tables of an event log in a SQLite file (schema.py): one function for each call of `log.py`.
 
-They also check that the results are what we wrote. Know nothing of threads and transactions.
+They also check that the results are what we wrote, and know nothing of threads and transactions.
 """
 
 import sqlite3

@@ -1,7 +1,7 @@
 """The requests and versions that a broker must have for an event log.
 
-It has the table, and the error message for a broker that does not fit it. Pure. Without it, with an old broker a
-request would fail again and again, without a reason.
+It has the table, and the error message for a broker that does not fit it. Pure. Without this check, requests to an old
+broker would fail again and again with no clear reason.
 """
 
 from collections.abc import Mapping, Sequence
