@@ -80,7 +80,7 @@ class Loading:
         self.last: LastRead | None = None
         """The last record that was read, foreign or not."""
         self._overwritten: set[bytes] = set()
-        """Keys whose last record is foreign, behind an owner's value."""
+        """Keys whose last record is foreign, after an owner's value."""
         self._values: dict[bytes, StoredRecord] = {}
         """The last record of each key."""
         self._broken: dict[bytes, BrokenRecord] = {}

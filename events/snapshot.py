@@ -268,7 +268,7 @@ class Unpacking:
         return group
 
     def loading(self, strangers: ForeignRecords) -> Loading:
-        """Return a reading that continues behind the snapshot. Raises UnusableSnapshot."""
+        """Return a reading that continues after the snapshot. Raises UnusableSnapshot."""
         head, projector = self._head, self._projector
         projector.last_partition_event = _event(head.last_event)
         projector.before_election = _event(head.before_election)

@@ -3,7 +3,7 @@
 These are the slow paths. A number below 64 is one byte; the readers (`keys.py` and the decoders that `avro/decoder.py`
 generates) handle that byte inline, and call here for the rest.
 
-The read functions take the first byte, which the caller has read already, and the position behind it; `read_long_at`,
+The read functions take the first byte, which the caller has read already, and the position after it; `read_long_at`,
 for readers without a fast path, takes the position of the number. They raise BrokenRecord for encodings that no writer
 produces, and IndexError where the data ends: callers turn that into a BrokenRecord of their own.
 """
@@ -24,13 +24,13 @@ _LAST_FOUR_MAX = 4_096
 
 
 def read_long_at(data: bytes, pos: int) -> tuple[int, int]:
-    """Return the 64-bit integer that begins at `pos`, and the position behind it."""
+    """Return the 64-bit integer that begins at `pos`, and the position after it."""
     first = data[pos]
     return ((first >> 1) ^ -(first & 1), pos + 1) if first < 128 else read_long(data, pos + 1, first)
 
 
 def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """Return a 64-bit integer, and the position behind it."""
+    """Return a 64-bit integer, and the position after it."""
     second = data[pos]
     if second < 128:
         n = first - 128 + (second << 7)
@@ -65,7 +65,7 @@ def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_int(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """Return a 32-bit integer, and the position behind it."""
+    """Return a 32-bit integer, and the position after it."""
     second = data[pos]
     if second < 128:
         n = first - 128 + (second << 7)
@@ -81,7 +81,7 @@ def read_int(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_length(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """Return a length or an index, *doubled* as it is written, and the position behind it. Never negative."""
+    """Return a length or an index, *doubled* as it is written, and the position after it. Never negative."""
     n, pos = read_long(data, pos, first) if first > 127 else ((first >> 1) ^ -(first & 1), pos)
     if n < 0:
         raise BrokenRecord(f"a length or an index is {n}")

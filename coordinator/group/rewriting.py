@@ -1,7 +1,7 @@
 """Rewriting of entities whose last record in the log is foreign.
 
 Readers skip a foreign record under a key of ours, for instance a tombstone. But compaction keeps the last record of a
-key, and would remove the owner's. So the owner writes the entity again, behind it: the same value, with a cause of its
+key, and would remove the owner's. So the owner writes the entity again, after it: the same value, with a cause of its
 own, and the group's record at the end, as after every transition.
 """
 

@@ -10,7 +10,7 @@ separately, and a `BytesIO` gathers the rest, whose bytes can be taken out witho
 from io import BytesIO
 
 READ_BYTES_MAX = 65_536
-"""The largest part of a chunk that stays in memory after it was read, because of unread bytes behind it."""
+"""The largest part of a chunk that stays in memory after it was read, because of unread bytes after it."""
 
 
 _LENGTH_BYTES = 4

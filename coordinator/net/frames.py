@@ -10,7 +10,7 @@ Bytes that arrive meanwhile wait; `is_full` says when to stop reading.
 
 Heartbeats that the fast path knows are not taken: one loop answers them in place in the buffer. If nothing else is
 there, `receive_known` does so before they enter the buffer, since each step of the usual way makes a lone heartbeat
-some percent more expensive.
+a few percent more expensive.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def _other_protocol(length: int) -> str | None:
 
 
 Fast = Callable[[int, bytes, int], bytes | None]
-"""Takes a heartbeat's version, its bytes behind the correlation id, and its arrival; returns the response's bytes."""
+"""Takes a heartbeat's version, its bytes after the correlation id, and its arrival; returns the response's bytes."""
 
 AT_ONCE = 64
 """The limit of requests that the fast path answers, or that are relayed, before other connections take their turns."""
@@ -127,7 +127,7 @@ class Connection:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes in memory: the request that is being handled, and those that have arrived behind it."""
+        """The bytes in memory: the request that is being handled, and those that have arrived after it."""
         return self._taken_bytes + self._incoming.waiting_bytes
 
     @property

@@ -1,4 +1,4 @@
-"""Topics that clients request and that are not declared: each is counted, and logged with how to fix it.
+"""Topics that clients request and that are not declared: each is counted, and logged with a way to fix it.
 
 Some clients wait for such a topic and never join their group, so nothing else shows them. Ten topics have log lines of
 their own, one a minute, for each of ten client hosts; all others share one.

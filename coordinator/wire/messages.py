@@ -43,7 +43,7 @@ class MessageVersion:
     def read(self, frame: bytes) -> Steps[tuple[str, Body]]:
         """Read the client id ("" for null, as in Kafka) and the body of a frame without its length.
 
-        Bytes behind the body are ignored, as in Kafka 4.3.1. Raises ProtocolError, also for a frame that is longer or
+        Bytes after the body are ignored, as in Kafka 4.3.1. Raises ProtocolError, also for a frame that is longer or
         announces more entries than this API allows: that is detected before any of them is read.
         """
         if len(frame) > self._bound.bytes_max:

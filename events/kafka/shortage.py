@@ -29,7 +29,7 @@ _told_s: dict[tuple[str, str], float] = {}
 
 
 def shortage(error: BaseException) -> str | None:
-    """Return what has run out, with how to fix it; None for any other error.
+    """Return what has run out, including how to fix it; None for any other error.
 
     For a host with several addresses the event loop reports all errors in one text.
     """

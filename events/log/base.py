@@ -341,7 +341,7 @@ class WatchedLog(Protocol):
     """A log whose settings may be changed, or part of which may be deleted, by others while it is served."""
 
     async def flaws(self) -> Sequence[str]:
-        """Check the settings and the first offsets; return the problems, each with how to fix it.
+        """Check the settings and the first offsets; return the problems, each with a way to fix it.
 
         The log must be open for writing. Raises LogUnavailable, LogMismatch.
         """

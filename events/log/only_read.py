@@ -48,13 +48,13 @@ class OnlyReadLog:
     async def claim(self, _partition: int) -> LogWriter:
         raise self._refusal()
 
-    def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- as of EventLog
+    def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:  # noqa: ARG002 -- as in EventLog
         raise self._refusal()
 
-    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- as of EventLog
+    async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:  # noqa: ARG002 -- as in EventLog
         raise self._refusal()
 
-    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:  # noqa: ARG002 -- as of EventLog
+    async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:  # noqa: ARG002 -- as in EventLog
         return {}
 
     def _refusal(self) -> LogMismatch:

@@ -17,7 +17,7 @@ async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogW
     if start is None or end is None:
         raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append stands")
     if start >= end - 1:
-        return  # directly behind it: nothing to read
+        return  # directly after it: nothing to read
     strangers = ForeignRecords()
     async for chunk in log.read(number, start=start, end=end - 1):
         for record in strangers.without(chunk):

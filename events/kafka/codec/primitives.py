@@ -53,7 +53,7 @@ def uvarint(value: int) -> bytes:
 
 
 def varint_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned varint, and the offset behind it. Raises IndexError."""
+    """Return an unsigned varint, and the offset after it. Raises IndexError."""
     byte = data[at]
     value, length = byte & 0x7F, 1
     while byte & 0x80:

@@ -1,8 +1,8 @@
 """Finds the end of each field of a message, by kio's schemas, without decoding it.
 
-A skipper takes the bytes and an offset, and returns the offset behind the field: at once, or in steps (events/steps.py)
+A skipper takes the bytes and an offset, and returns the offset after the field: at once, or in steps (events/steps.py)
 for arrays whose items have to be skipped one by one. Bytes that end too early raise IndexError, struct.error or
-SerialError, or give an offset behind their end.
+SerialError, or give an offset beyond their end.
 """
 
 from collections.abc import Callable, Sequence

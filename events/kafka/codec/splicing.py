@@ -1,7 +1,7 @@
 """Cuts a message at its fields, by kio's schemas, so that some can be replaced and all others stay unchanged.
 
 This replaces fields and joins the pieces; skipping.py finds the ends of fields. Nothing is decoded, so additions of
-newer brokers to a known version (error codes, tagged fields, KIP-482) are passed on with the rest, and bytes behind the
+newer brokers to a known version (error codes, tagged fields, KIP-482) are passed on with the rest, and bytes after the
 requested fields are not read. Bytes that end too early raise IndexError, struct.error or SerialError. Arrays are
 processed in steps (events/steps.py): a response may have as many entries as a client has requested.
 """
@@ -21,7 +21,7 @@ Pieces = dict[str, bytes]
 """The fields of a struct in their order, by kio's names, each as its bytes; then the tagged ones as one piece."""
 
 CutMessage = Callable[[bytes, int], Steps[tuple[Pieces, int]]]
-"""Takes bytes and an offset; returns the struct's pieces there, and the offset behind it."""
+"""Takes bytes and an offset; returns the struct's pieces there, and the offset after it."""
 
 FieldChange = Callable[[Pieces], Pieces | None]
 """Takes an item; returns its replacement, which may be the same item, changed; None drops the item."""
@@ -123,7 +123,7 @@ class _Array:
         self._change = change
 
     def write(self, data: bytes, begins: int) -> Steps[tuple[bytes, int]]:
-        """Return the changed array, and the offset behind the former one."""
+        """Return the changed array, and the offset after the former one."""
         count, at = count_at(data, begins, flexible=self._flexible)
         kept = []
         for _ in range(count):

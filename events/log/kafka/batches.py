@@ -52,7 +52,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     origin: bytes = b""
     """The cluster that the batch was written on, and the format level of its writer (`Origin` in marks.py)."""
     marked_from: int | None = None
-    """The first offset of the partition from which on all owners mark; None: unknown, may be this batch's own."""
+    """The first offset of the partition from which on all owners mark; None: unknown; it may be this batch's own."""
     native_from: int | None = None
     """The first offset from which on owners' records must be native (marks.py); None: as for `marked_from`."""
     partitions: int | None = None

@@ -8,9 +8,9 @@ Such a *foreign* record must not stop anything. A producer id cannot identify it
 of a topic has others. So every record of an owner carries the header `muster`, which compaction, mirrors and exports
 preserve. Its value is the format level, the cluster that the record was written on, since a mirror may bring in records
 of owners elsewhere, and the producer id, since our own records may be replayed: a restored export, or a mirror there
-and back. A record is *native* if its batch has the producer id that its mark names. The broker hands out an id once, an
-owner's only to the partition's owner, and compaction keeps it in the batch; a tool that copies records writes them with
-another one. The rule:
+and back. A record is *native* if its batch has the producer id that its mark names. Brokers never hand out an id twice,
+hand out an owner's only to the partition's owner, and keep it in the batch during compaction; a tool that copies
+records writes them with another one. The rule:
 
     marked on another cluster                      foreign: skipped
     marked and native, or before native records    an owner's, unless its batch is transactional
@@ -19,7 +19,7 @@ another one. The rule:
     unmarked, after that                           foreign
     in a transaction, after that                   foreign in any case: owners write none, and it may have been aborted
 
-Owners began to mark at the lowest marked offset. If compaction removed that record, foreign records right behind it
+Owners began to mark at the lowest marked offset. If compaction removed that record, foreign records right after it
 would count as an owner's again. So each batch notes that offset in a header of its last record; this includes the fence
 record (CoordinatorElected, in a batch of its own), which is never compacted away without a newer one. An older version
 cannot continue such a topic, since it would not mark: the format level prevents that (origin.py). The offset from which
@@ -173,7 +173,7 @@ class LastOwnerSearch:
             self.found = self._is_noted and (self._is_native or not self._asks_native)
 
     def _look_at_native(self, batch: Written) -> None:
-        if not self._is_native:  # the batches behind it were replayed
+        if not self._is_native:  # the batches after it were replayed
             self._is_native, self._is_noted = True, False
             self._owner, self._origin, self._partitions = None, b"", None
         noted = batch.stamp.native_from

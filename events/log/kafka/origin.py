@@ -15,7 +15,7 @@ those of the first one, and its epochs mean nothing: an owner of it would create
 an older version must not depose one of a newer version, only to find that it cannot read that one's records. And in a
 topic whose partitions were increased, most groups would be searched in the wrong ones. So the origin is in headers,
 which copies of the topic also have: the number of partitions in each batch's last record, the rest in the mark of each
-record (marks.py). Foreign records behind it are skipped, including those of mirrors.
+record (marks.py). Foreign records after it are skipped, including those of mirrors.
 
 The drawback: a topic that is currently empty seems to belong to no one. A reader checks whether an owner has ever
 opened it (log.py), an owner checks its settings (client/settings.py). A topic from before origins were noted is assumed

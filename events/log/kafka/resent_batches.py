@@ -2,7 +2,7 @@
 
 A batch that a writer has appended gets the same response as the first time, from the partition leader's memory of the
 producer's last five; once a newer epoch has appended, it is refused. Meanwhile the writer may append: a repeated batch
-that arrives behind more than five newer ones is out of order, which proves nothing. One attempt is made; a caller that
+that arrives after more than five newer ones is out of order, which proves nothing. One attempt is made; a caller that
 needs certainty appends.
 """
 

@@ -45,7 +45,7 @@ def code_of(error: sqlite3.Error) -> int:
 
 
 def damage_error(error: object, path: Path) -> LogDamaged:
-    """Build the error for a damaged file, with how to fix it."""
+    """Build the error for a damaged file, including how to fix it."""
     return LogDamaged(
         f"the event log {path} is damaged ({error}). Keep a copy of it"
         f" and of {path.name}-wal; then restore a backup, or start with --log sqlite:///recovered.db after"

@@ -211,7 +211,7 @@ def identity_of_read(path: Path) -> dict[Path, FileIdentity]:
 
 
 def check_same_file(path: Path, opened: Mapping[Path, FileIdentity], *, read_only: bool = False) -> None:
-    """Check that the paths still name the files that were opened. Raises LogMismatch, with how to fix it."""
+    """Check that the paths still name the files that were opened. Raises LogMismatch, including how to fix it."""
     for file, identity in opened.items():
         found = _identity(file)
         if found != identity:

@@ -12,7 +12,7 @@ of the window, so that the state can be shown for every time inside the window. 
 which would make it a third more expensive: trimming finds what it needs in the front itself.
 
 A record from the future says nothing about its age: the clock was ahead when it was appended. It counts as older than
-the window if a record behind it is; trimming looks for one among the next `CALL_RECORDS`.
+the window if a record after it is; trimming looks for one among the next `CALL_RECORDS`.
 
 The last record of a partition always stays, since offsets continue from it. The file does not shrink: the next appends
 reuse the free pages.
