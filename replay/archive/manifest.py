@@ -7,7 +7,7 @@ segment that it adds, so altering the past means rewriting everything after it. 
 commit added. From time to time, and whenever segments were removed, it lists all of them (`live`), so that readers need
 not start at the first manifest. `compact` removes manifests older than the last such list.
 
-Manifests as values and files, and the state that they add up to; commits are made in commits.py.
+This module reads and writes manifests and adds them up to a state; commits.py makes the commits.
 """
 
 import hashlib

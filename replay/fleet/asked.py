@@ -12,7 +12,7 @@ class EngineName(StrEnum):
 
 @unique
 class By(StrEnum):
-    """Whether `causes` counts kinds of incidents, or what started the rebalances."""
+    """The things that `causes` can count: kinds of incidents, or triggers of rebalances."""
 
     KIND = "kind"
     TRIGGER = "trigger"

@@ -4,7 +4,7 @@ A piece of work is a few groups of one partition: they are simulated, in this pr
 are written to Parquet files of the spool. Memory holds one group's days, however many groups there are. DuckDB sorts
 the records of a partition, on disk if there are many.
 
-Each group's world has its own view of the partition's coordinators, which join and leave at the same times for all
+Each group's world has its own view of the partition's coordinators, which start and stop at the same times for all
 groups: their counts (groups, members, sessions) are added up, and the log has one event for all.
 """
 

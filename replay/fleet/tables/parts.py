@@ -43,7 +43,7 @@ STATES_SCHEMA: Final = pa.schema(
 
 @unique
 class Role(StrEnum):
-    """Whether and when a part's rows change."""
+    """How a part's rows may change in later builds."""
 
     CLOSED = "closed"
     """Rows that never change."""
