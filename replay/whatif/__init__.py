@@ -9,9 +9,10 @@ addresses.py    Client ids at hosts that two live members had at once: those pro
 facts.py        What came in, in order: the recorded history as commands, with the events that each made.
 lookahead.py    Facts, held back until what follows from them is known, too.
 pace.py         How fast a group's members went along with a recorded rebalance.
-departures.py   Members that fell silent before their sessions ended.
+departures.py   Members that fell silent before their sessions ended, and what became of their processes.
 awaited.py      The members for whom a play waits: who rejoins next, and who syncs.
 requests.py     The requests that members send in a play.
+renaming.py     A member of a played group under another member id.
 spent.py        The cost of a play.
 play.py         A group, its rules and its members, played on from a recorded state.
 silences.py     Shorter sessions: which of the recorded silences they would not have borne.

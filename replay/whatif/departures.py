@@ -1,16 +1,27 @@
-"""Members that fell silent: since when, as far as the log tells, before their sessions ended."""
+"""Members that fell silent: since when, as far as the log tells, before their sessions ended; and what became of their
+processes, by the same evidence as in `why`.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from enum import Enum, auto, unique
 from heapq import heappop, heappush
 
 import msgspec
 
 from muster.events.causes import Cause
-from muster.events.events import MemberRemoved
-from muster.events.ids import MemberId
-from muster.events.state import Member
+from muster.events.events import GroupEvent, MemberRemoved
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import Member, new_group
+from muster.replay.history.items import Part
+from muster.replay.history.transitions import Transition
+from muster.replay.incidents.episode.acts import AnyAct, Went, acts_of
+from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.whatif.facts import Fact, Step
+
+_NOTHING = new_group(GroupId(""), incarnation=0, wall_ms=0)
+"""The group, for evidence that is the same whatever it was: who spoke on which connection, who was heard from."""
 
 
 class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,24 +33,66 @@ class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
     removed_ms: int
 
 
+@unique
+class Fate(Enum):
+    """The fate of a silent member's process, as far as the log shows it when one of its client id and host joins."""
+
+    LIVED = auto()
+    """It was heard from again, or is the one that joins, on its connection: it had not ended."""
+    ENDED = auto()
+    """It closed its connection, or did not go on under its id while that was valid: it was restarted."""
+    UNKNOWN = auto()
+
+
 class Departures:
     """The departures among the steps that are looked ahead at, in the order in which they were read."""
 
     def __init__(self) -> None:
         self._fell_silent: deque[FellSilent] = deque()
         self._forgotten = 0
+        self._acts: deque[AnyAct] = deque()
+        self._episode: Episode | None = None  # of these acts; None: not made yet
 
     def note(self, step: Step) -> None:
         """Take in the next step."""
-        for event in step.events if isinstance(step, Fact) else ():
+        if not isinstance(step, Fact):
+            return
+        for event in step.events:
             if isinstance(event, MemberRemoved) and event.why.cause is Cause.SESSION_EXPIRED:
                 self._fell_silent.append(fell_silent(event))
+        last = step.events[-1]
+        if isinstance(last, GroupEvent):
+            parts: tuple[Part, ...] = tuple(each for each in step.events[:-1] if not isinstance(each, GroupEvent))
+            made = Transition(parts=parts, event=last, before=_NOTHING, after=_NOTHING, begins_life=False)
+            self._acts += acts_of(made)
+            self._episode = None
 
     def forget(self, before_ms: int) -> None:
         """Drop those who were removed before a moment."""
         while self._fell_silent and self._fell_silent[0].removed_ms < before_ms:
             self._fell_silent.popleft()
             self._forgotten += 1
+        while self._acts and self._acts[0].at_ms < before_ms:
+            self._acts.popleft()
+            self._episode = None
+
+    def heard_again_ms(self, member_id: MemberId) -> int | None:
+        """When a member was heard from after its session had ended, wall clock ms; None: that is not recorded."""
+        return self._known().heard_again.get(member_id, (None, 0))[0]
+
+    def fate(self, silent: MemberId, came: MemberId, at_ms: int) -> Fate:
+        """The fate of the process of a silent member that the log has no longer, when another one joins."""
+        known, heard_ms = self._known(), self.heard_again_ms(silent)
+        if (heard_ms is not None and heard_ms <= at_ms) or known.connections.are_same_process(silent, came):
+            return Fate.LIVED
+        went = next((act for act in known.of(Went) if act.member.member_id == silent), None)
+        return Fate.ENDED if went is not None and ending(known, went) is Ending.ENDED else Fate.UNKNOWN
+
+    def _known(self) -> Episode:
+        if self._episode is None:
+            self._episode = Episode(None)
+            self._episode.add(tuple(self._acts), _NOTHING)
+        return self._episode
 
     def since(self, number: int) -> tuple[int, Iterator[tuple[int, FellSilent]]]:
         """Return the departures after the first `number`, numbered, the last first; and how many there are in all."""

@@ -35,10 +35,11 @@ from muster.events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
-from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import Group, GroupState, Member
 from muster.replay.whatif.awaited import Rejoins, Syncs
 from muster.replay.whatif.pace import NEVER, PROMPT, MemberPace
+from muster.replay.whatif.renaming import renamed
 from muster.replay.whatif.requests import join_of, sync_of
 from muster.replay.whatif.spent import Meter, Spent
 
@@ -66,8 +67,7 @@ class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session that ended in the play."""
 
     at_ms: int
-    member_id: MemberId
-    group_instance_id: GroupInstanceId | None
+    member: Member
 
 
 class TooLong(Exception):
@@ -122,8 +122,9 @@ class Play:
         if session is not None:
             return former, int(abs(session.deadline_ms - self.now_ms))
         for begun in reversed(self.expired):
-            if begun.member_id == member.member_id or begun.group_instance_id == (member.group_instance_id or ""):
-                return begun.member_id, self.now_ms - begun.at_ms
+            ended = begun.member
+            if ended.member_id == member.member_id or ended.group_instance_id == (member.group_instance_id or ""):
+                return ended.member_id, self.now_ms - begun.at_ms
         return None
 
     def rejoins_at_ms(self, member_id: MemberId) -> float:
@@ -157,9 +158,12 @@ class Play:
             self._silent_once_admitted[member.member_id] = member
         session = self._soft.sessions.get(member.member_id)
         if session is not None:
-            last_seen_ms = min(self.now_ms, deadline_ms)
-            changed = msgspec.structs.replace(session, deadline_ms=deadline_ms, last_seen_ms=last_seen_ms)
-            self._soft.sessions[member.member_id] = changed
+            self._soft.sessions[member.member_id] = msgspec.structs.replace(
+                session,
+                timeout_ms=member.session_timeout_ms,  # it begins again at the end of a join phase (see `_pass`)
+                deadline_ms=deadline_ms,
+                last_seen_ms=min(self.now_ms, deadline_ms),
+            )
             self.silent[member.member_id] = member
             self.meter.falls_silent(member, max(0, self.now_ms - since_ms) if since_ms is not None else 0)
             self._came_in += 1
@@ -167,6 +171,22 @@ class Play:
     def arrive(self, member: Member) -> None:
         """A process joins, and knows of no member id."""
         self._feed_join(member, UNKNOWN_MEMBER_ID)
+
+    def go_on(self, silent_id: MemberId, member: Member) -> None:
+        """A silent member is heard from again, under another id in the log, since it had lost its place there.
+
+        Here it has kept its place; from now on it has that id here, too, so that what comes next is about it.
+        """
+        assert self.group is not None
+        self.silent.pop(silent_id)
+        self.meter.ends(silent_id)
+        self.kept |= {silent_id, member.member_id}
+        self.group, self._soft = renamed(self.group, self._soft, silent_id, member.member_id, self.now_ms)
+        self._came_in += 1
+        self._await(member.member_id)
+        if self.group.state is GroupState.PREPARING_REBALANCE and member.member_id not in self._soft.parked_joins:
+            self._decide(join_of(self.group, self.group.members[member.member_id], member.member_id, self.now_ms))
+        self._go_along()
 
     def rejoin(self, member: Member) -> None:
         """A member joins again, as it is now."""
@@ -348,10 +368,7 @@ class Play:
     def _note_removal(self, member: Member, cause: Cause) -> None:
         """Note a removal: a live member that was dropped for being late learns it by its next request, and rejoins."""
         if cause is Cause.SESSION_EXPIRED:
-            instance = member.group_instance_id
-            self.expired.append(
-                ExpiredSession(at_ms=self.now_ms, member_id=member.member_id, group_instance_id=instance)
-            )
+            self.expired.append(ExpiredSession(at_ms=self.now_ms, member=member))
         elif cause in _COMES_AT and self._is_alive(member.member_id):
             at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoins.at_ms(member.member_id)
             if self.now_ms <= at_ms < NEVER:

@@ -34,7 +34,7 @@ from muster.replay.text.times import instant
 from muster.replay.whatif import telling
 from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered
-from muster.replay.whatif.departures import Falling, FellSilent, fell_silent
+from muster.replay.whatif.departures import Falling, Fate, FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.pace import pace_of
@@ -191,13 +191,14 @@ class Player:
             return
         if one is not None:
             play.pace = pace_of(fact, group.members, self._ahead.following)
-            one.doubt = self._doubt(fact, play, one.subjects, group)
-            if telling.are_restarts(fact, play, group):
+            fate_of = self._fates(fact, group)
+            one.doubt = self._doubt(fact, play, one.subjects, fate_of)
+            if telling.are_known_again(fact, play, fate_of):
                 one.grade = Grade.INFERRED
             self._open.append(one)
         elif self._open and not self._is_settled:
             self._fold_in(fact, self._open[-1])
-        self._apply(fact, play)
+        self._apply(fact, play, group)
         self._attribute(one)
         if not self._has_begun(one):
             play.let_sync()
@@ -263,12 +264,38 @@ class Player:
         self._falling = Falling(self._ahead.departures, fact.at_ms)
         self._advance(self._play, fact.at_ms)
 
-    def _apply(self, fact: Fact, play: Play) -> None:
+    def _fates(self, fact: Fact, group: Group) -> telling.FateOf:
+        """The fates of silent members, when others joined. `group`: as recorded before.
+
+        One that the log has still as a member had ended: alive, it would have gone on under its id, which was valid.
+        """
+        departures = self._ahead.departures
+
+        def fate_of(silent: Member, came: Member) -> Fate:
+            is_waited_for = silent.member_id in group.members
+            return Fate.ENDED if is_waited_for else departures.fate(silent.member_id, came.member_id, fact.at_ms)
+
+        return fate_of
+
+    def _former(self, came: Member, play: Play, fate_of: telling.FateOf) -> Member | None:
+        """The dynamic member whose process, which had not ended, joins under a new id; None: there is none.
+
+        It is silent in the play, or its session has ended there, too.
+        """
+        if came.group_instance_id is not None:
+            return None
+        silent = (*play.silent.values(), *(each.member for each in reversed(play.expired)))
+        of_address = (each for each in silent if address_of(each) == address_of(came))
+        return next(
+            (each for each in of_address if each.group_instance_id is None and fate_of(each, came) is Fate.LIVED), None
+        )
+
+    def _apply(self, fact: Fact, play: Play, group: Group) -> None:
         """Give to the play what came in."""
         members = [event for event in fact.events if isinstance(event, MemberEvent)]
         is_told = False
         for event in members:
-            is_told = self._of_member(event, fact, play) or is_told
+            is_told = self._of_member(event, fact, play, group) or is_told
         command = fact.command
         if isinstance(command, Deadline):
             play.end_plan(command)
@@ -277,13 +304,17 @@ class Player:
         if isinstance(command, JoinGroup) and not members and fact.started is not None:
             play.feed(command)
 
-    def _of_member(self, event: AnyMemberEvent, fact: Fact, play: Play) -> bool:
+    def _of_member(self, event: AnyMemberEvent, fact: Fact, play: Play, group: Group) -> bool:
         """Whether the event tells all that came in."""
         member = self._altered.member(event.member)
         match event:
             case MemberJoined() | StaticMemberReplaced():
-                self._doubt_if_close(event.member, member, play)
-                play.arrive(member)
+                former = self._former(member, play, self._fates(fact, group))
+                self._doubt_if_close(event.member, member, play, former)
+                if former is not None and former.member_id in play.silent:
+                    play.go_on(former.member_id, member)
+                else:
+                    play.arrive(member)
                 return True
             case MemberRejoined():
                 self._doubt_if_close(event.member, member, play)
@@ -295,11 +326,14 @@ class Player:
             case _:
                 return False
 
-    def _doubt_if_close(self, recorded: Member, member: Member, play: Play) -> None:
-        """Doubt what depends on whether it came back in time, where a heartbeat earlier or later decides that."""
+    def _doubt_if_close(self, recorded: Member, member: Member, play: Play, former: Member | None = None) -> None:
+        """Doubt what depends on whether it came back in time, where a heartbeat earlier or later decides that.
+
+        `former`: as which member its process was silent, if it had another id then.
+        """
         if member.session_timeout_ms == recorded.session_timeout_ms:
             return
-        close = play.closest_end_ms(member)
+        close = play.closest_end_ms(former or member)
         if close is not None and close[1] < CLOSE_MS:
             for one in self._open:
                 if one.subjects & {close[0], member.member_id}:
@@ -338,9 +372,9 @@ class Player:
                 break
         return one
 
-    def _doubt(self, fact: Fact, play: Play, subjects: frozenset[MemberId], group: Group) -> str:
+    def _doubt(self, fact: Fact, play: Play, subjects: frozenset[MemberId], fate_of: telling.FateOf) -> str:
         behind, self._behind = self._behind, ""
-        doubt = telling.doubt(fact, self._altered, play, group, is_static=self._alterations.is_static)
+        doubt = telling.doubt(fact, self._altered, play, fate_of, is_static=self._alterations.is_static)
         return doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else behind)
 
     def _attribute(self, fed: Open | None) -> None:
@@ -359,6 +393,7 @@ class Player:
 
     def _settle(self, play: Play) -> None:
         for one in self._open:
+            one.doubt = one.doubt or self._doubt_of_expiry(one, play)
             one.standstill = _standstill(one, play)
             if one.follows is not None:
                 one.begins_ms = one.follows.begins_ms
@@ -366,13 +401,26 @@ class Player:
                 self._verdicts.would(one, telling.would_text(one))
             elif one.started.why.cause in _PLANNED:
                 self._verdicts.cannot_tell(one.started, telling.PLANNED)
-            elif one.started.why.cause is _LEFT and any(each.member_id in one.subjects for each in play.expired):
+            elif one.started.why.cause is _LEFT and any(each.member.member_id in one.subjects for each in play.expired):
                 self._verdicts.cannot_tell(one.started, telling.WHEN_MISSED)
             else:
                 one.doubt = one.doubt or telling.doubt_of_other(one, self._open, play)
                 self._verdicts.would_not(one, telling.would_not_text(one, self._open, play))
                 self._last_avoided_ms = one.started.why.decided_ms
         self._close()
+
+    def _doubt_of_expiry(self, one: Open, play: Play) -> str:
+        """Doubt what depends on the end of a session in the play, if the member was heard from before, without a place
+        in the log.
+        """
+        for expired in play.expired:
+            member_id = expired.member.member_id
+            heard_ms = self._ahead.departures.heard_again_ms(member_id)
+            if heard_ms is None or heard_ms >= expired.at_ms:
+                continue
+            if member_id in one.lost or one.started.why.decided_ms >= heard_ms:
+                return telling.NOT_AGAIN
+        return ""
 
     def _abandon(self, reason: str) -> None:
         """End the play: what is not decided cannot be told."""

@@ -1,13 +1,15 @@
 """Verdicts in words, and the doubts about them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from muster.events.events import MemberEvent, MemberJoined
-from muster.events.state import Group, Member
+from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
 from muster.replay.text.times import duration, instant
+from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered
+from muster.replay.whatif.departures import Fate
 from muster.replay.whatif.facts import Fact
 from muster.replay.whatif.play import Play, Started
 from muster.replay.whatif.rebalances import Open
@@ -26,12 +28,16 @@ WHEN_MISSED = (
 )
 
 
-def doubt(fact: Fact, altered: Altered, play: Play, group: Group, *, is_static: bool) -> str:
-    """Why it cannot be told whether the rebalance would have happened; empty: it can. `group`: as recorded before."""
-    return next(_doubts(fact, altered, play, group, is_static=is_static), "")
+FateOf = Callable[[Member, Member], Fate]
+"""The fate of a silent member's process, when another one joined."""
 
 
-def _doubts(fact: Fact, altered: Altered, play: Play, group: Group, *, is_static: bool) -> Iterator[str]:
+def doubt(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_static: bool) -> str:
+    """Why it cannot be told whether the rebalance would have happened; empty: it can."""
+    return next(_doubts(fact, altered, play, fate_of, is_static=is_static), "")
+
+
+def _doubts(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_static: bool) -> Iterator[str]:
     for event in fact.events:
         if not isinstance(event, MemberEvent) or event.member.group_instance_id is not None:
             continue
@@ -44,27 +50,23 @@ def _doubts(fact: Fact, altered: Altered, play: Play, group: Group, *, is_static
         if isinstance(event, MemberJoined):
             for silent in play.silent.values():
                 if silent.client_id == member.client_id:
-                    is_waited_for = silent.member_id in group.members
-                    yield from _of_silent(silent, member, is_static=is_static, is_waited_for=is_waited_for)
+                    yield from _of_silent(silent, member, fate_of, is_static=is_static)
 
 
-def are_restarts(fact: Fact, play: Play, group: Group) -> bool:
-    """Whether one of those who came is taken for a silent member's process, restarted; that is inferred."""
-    came = {event.member.client_id for event in fact.events if isinstance(event, MemberJoined)}
-    waited_for = (each for each in play.silent.values() if each.member_id in group.members)
-    return any(each.client_id in came and each.group_instance_id is None for each in waited_for)
+def are_known_again(fact: Fact, play: Play, fate_of: FateOf) -> bool:
+    """Whether one of those who came is taken for a silent member's process, restarted or not; that is inferred."""
+    came = [event.member for event in fact.events if isinstance(event, MemberJoined)]
+    silent_ones = [each for each in play.silent.values() if each.group_instance_id is None]
+    pairs = ((silent, each) for each in came for silent in silent_ones if address_of(silent) == address_of(each))
+    return any(fate_of(silent, each) is not Fate.UNKNOWN for silent, each in pairs)
 
 
-def _of_silent(silent: Member, member: Member, *, is_static: bool, is_waited_for: bool) -> Iterator[str]:
-    """A dynamic member came, and one of its client id is silent.
-
-    `is_waited_for`: the log has the silent one still as a member. Its process, were it alive, would have gone on under
-    its id, which was valid; so it was restarted, as `why` says, too.
-    """
+def _of_silent(silent: Member, member: Member, fate_of: FateOf, *, is_static: bool) -> Iterator[str]:
+    """A dynamic member came, and one of its client id is silent."""
     if silent.client_host != member.client_host:
         if is_static:
             yield f"it is not known whether {member.client_id!r} moved to {member.client_host}, or is new there"
-    elif silent.group_instance_id is None and not is_waited_for:
+    elif silent.group_instance_id is None and fate_of(silent, member) is Fate.UNKNOWN:
         yield (
             f"the log does not tell whether {member.client_id!r} was restarted, or only silent: then it would have gone"
             " on as the member that it was"
@@ -72,6 +74,9 @@ def _of_silent(silent: Member, member: Member, *, is_static: bool, is_waited_for
 
 
 DELETED: Final = "the group was deleted before it would have been decided"
+NOT_AGAIN: Final = (
+    "the member was heard from again before that session would have ended, and is not known to have joined again"
+)
 TAKEN_OVER: Final = "another coordinator took over meanwhile, and it is not known what the one before it still did"
 BEHIND_UNKNOWN: Final = (
     "of the one before it nobody can tell whether it would have happened, and so not how the group would have stood"

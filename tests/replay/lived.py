@@ -25,7 +25,9 @@ from tests.replay.played import elected, history_of, ready, share
 from tests.replay.whole import History
 
 Deed = tuple[int, str, str]
-"""The second at which it is done, what, and to whom: 'start', 'crash', 'stop' (in good order), 'takeover' (nobody)."""
+"""The second at which it is done, what, and to whom: 'start', 'crash', 'stop' (it leaves), 'stall' (it stands still),
+'resume' (it goes on), 'beat' (it sends one heartbeat meanwhile), 'takeover' (nobody).
+"""
 
 SETTLED_S = 20
 APART_MS = 7
@@ -99,10 +101,13 @@ class Process:
         self.client = client
         self.synced = -1
         self.is_joining = True
+        self.is_stalled = False
 
     def act(self) -> None:
         """One turn."""
         client = self.client
+        if self.is_stalled:
+            return
         if self.is_joining:
             if client.last_join is not None and client.last_join.parked:
                 return
@@ -189,6 +194,13 @@ def _do(h: Harness, processes: dict[str, Process], deed: str, name: str, setting
         return
     if deed == "start":
         processes.setdefault(name, _process(h, name, settings))
+        return
+    if deed in ("stall", "resume"):
+        if name in processes:
+            processes[name].is_stalled = deed == "stall"
+        return
+    if deed == "beat":
+        processes[name].client.heartbeat()
         return
     process = processes.pop(name, None)
     if process is not None and deed == "stop" and not settings.is_static and process.client.member_id:

@@ -5,8 +5,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.events.events import CoordinatorElected, MemberEvent, RebalanceStarted
-from muster.replay.history.items import Coordinated, Gap, Happened
+from muster.events.connection import ConnectionEnd, LastConnection
+from muster.events.events import (
+    CoordinatorElected,
+    MemberEvent,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    RebalanceStarted,
+)
+from muster.replay.history.items import Coordinated, Gap, Happened, Item
 from muster.replay.incidents.grade import Grade
 from muster.replay.text.times import instant
 from muster.replay.whatif.alterations import Alterations
@@ -20,7 +28,7 @@ from tests.replay.incidents.test_real_clients import history_in
 from tests.replay.lived import Deed, Settings, history_lived, live, started
 from tests.replay.played import history_of
 from tests.replay.recorded import DATA
-from tests.replay.whole import rebalances, what_if
+from tests.replay.whole import History, rebalances, what_if
 
 WOULD, WOULD_NOT, CANNOT_TELL = Verdict.WOULD, Verdict.WOULD_NOT, Verdict.CANNOT_TELL
 
@@ -165,6 +173,105 @@ def test_a_dynamic_member_that_came_back_after_its_session() -> None:
     assert verdicts(result) == [WOULD, CANNOT_TELL, CANNOT_TELL]
     assert "depends on the one that began with seq" in result.rebalances[1].reason
     assert "restarted, or only silent" in result.rebalances[2].reason
+
+
+A_STALL: list[Deed] = [(5, "stall", "b"), (25, "resume", "b")]
+
+
+def test_a_dynamic_member_that_was_heard_again_had_not_died() -> None:
+    """It had lost its place, and would have kept it with a longer session; really lived, it does."""
+    result, really = told(A_STALL, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
+    assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
+    assert (result.would, really) == (1, 1)
+    assert all("come back as the same member" in each.reason for each in result.rebalances[1:])
+    assert [each.grade for each in result.rebalances] == [Grade.RECORDED, Grade.RECORDED, Grade.INFERRED]
+
+
+def test_a_member_that_loses_its_place_again_and_again_keeps_it() -> None:
+    """It has another id each time in the log, and one in the play: the last silence there is a crash."""
+    again: list[Deed] = [*A_STALL, (40, "stall", "b"), (60, "resume", "b"), (80, "crash", "b"), (140, "start", "e")]
+    other = with_settings(DYNAMIC, session_timeout_ms=45_000)
+    result, really = told(again, DYNAMIC, other, until_s=200)
+    assert verdicts(result) == [WOULD, *[WOULD_NOT] * 4, WOULD, WOULD]
+    assert really == 3
+
+
+def test_a_member_that_was_heard_again_and_did_not_join_again() -> None:
+    """It lived, and nobody knows for how long it would have kept its place."""
+    script: list[Deed] = [(5, "stall", "b"), (25, "beat", "b"), (26, "crash", "b"), (30, "start", "d")]
+    result, _ = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=60_000), until_s=150)
+    assert CANNOT_TELL in verdicts(result)[1:]
+    assert any("heard from again" in each.reason for each in result.rebalances)
+
+
+@pytest.mark.parametrize(
+    ("came_on", "verdict", "reason"),
+    [
+        (7, WOULD_NOT, "come back as the same member"),
+        (8, CANNOT_TELL, "restarted, or only silent"),
+    ],
+)
+def test_a_member_that_comes_back_on_its_connection_had_not_died(came_on: int, verdict: Verdict, reason: str) -> None:
+    """Also if it was not heard from under its former id."""
+    lost = LastConnection(connection_id=7, received_ms=0)
+    result = what_if(connected(history_of(live(A_RESTART, DYNAMIC, until_s=90)), lost, came_on), LONGER)
+    assert verdicts(result)[2] == verdict
+    assert reason in result.rebalances[2].reason
+
+
+def test_a_connection_of_several_members_tells_no_processes_apart() -> None:
+    """As a proxy's."""
+    lost = LastConnection(connection_id=7, received_ms=0)
+    history = connected(history_of(live(A_RESTART, DYNAMIC, until_s=90)), lost, 7, others=7)
+    assert verdicts(what_if(history, LONGER))[2] == CANNOT_TELL
+
+
+def test_a_member_whose_side_closed_its_connection_was_restarted() -> None:
+    """So its former id would have been waited for: the return is one of its own, and the loss a part of it."""
+    history = history_of(live(A_RESTART, DYNAMIC, until_s=90))
+    seen_ms = next(
+        item.event.last_seen_ms
+        for item in history.items
+        if isinstance(item, Happened) and isinstance(item.event, MemberRemoved)
+    )
+    lost = LastConnection(connection_id=7, received_ms=seen_ms, end=ConnectionEnd.CLOSED, ended_ms=seen_ms + 5)
+    result = what_if(connected(history, lost, 8), LONGER)
+    really = started(live(A_RESTART, with_settings(DYNAMIC, session_timeout_ms=45_000), until_s=90))
+    assert verdicts(result) == [WOULD, WOULD_NOT, WOULD]
+    assert result.would == really
+    assert result.rebalances[2].grade is Grade.INFERRED
+
+
+LONGER = Alterations(session_timeout_ms=45_000)
+
+
+def connected(history: History, lost: LastConnection, came_on: int, others: int = 1) -> History:
+    """The history with connections: of the member that was lost, of the one that came then, and of the others."""
+    is_lost = False
+
+    def on_connection(item: Item) -> Item:
+        nonlocal is_lost
+        if not isinstance(item, Happened):
+            return item
+        event = item.event
+        if isinstance(event, MemberRemoved):
+            is_lost = True
+            return msgspec.structs.replace(item, event=msgspec.structs.replace(event, last_connection=lost))
+        if not isinstance(event, MemberJoined | MemberRejoined):
+            return item
+        number = came_on if is_lost and isinstance(event, MemberJoined) else others
+        why = msgspec.structs.replace(event.why, connection_id=number)
+        return msgspec.structs.replace(item, event=msgspec.structs.replace(event, why=why))
+
+    return msgspec.structs.replace(history, items=tuple(map(on_connection, history.items)))
+
+
+def test_a_member_that_dies_in_a_join_phase_is_missed_when_its_session_has_ended() -> None:
+    """Also if it had lived for longer than a session before, of which nothing is recorded."""
+    script: list[Deed] = [(1, "crash", "a"), (2, "start", "d"), (18, "stall", "c"), (48, "resume", "c")]
+    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=18_500), until_s=120)
+    assert (result.cannot_tell, result.besides_unknown) == (0, 0)
+    assert result.would == really
 
 
 def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place() -> None:
