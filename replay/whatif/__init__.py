@@ -13,7 +13,7 @@ departures.py   Members that fell silent before their sessions ended, and what b
 awaited.py      The members for whom a play waits: who rejoins next, and who syncs.
 requests.py     The requests that members send in a play.
 renaming.py     A member of a played group under another member id.
-spent.py        The cost of a play.
+meter.py        The cost of a play.
 play.py         A group, its rules and its members, played on from a recorded state.
 silences.py     Shorter sessions: which of the recorded silences they would not have borne.
 verdict.py      The result.

@@ -23,9 +23,9 @@ class Counted:
     def __init__(self) -> None:
         self._counts: Counter[Verdict] = Counter()
         self._avoided_ms = 0
-        self._recorded = Standstill(not_stable_ms=0, partition_ms=0)
-        self._played = Standstill(not_stable_ms=0, partition_ms=0)
-        self._undecided = Standstill(not_stable_ms=0, partition_ms=0)
+        self._recorded = Standstill()
+        self._played = Standstill()
+        self._undecided = Standstill()
         self._besides: Counter[Verdict] = Counter()
         self._replayed: deque[Replayed] = deque(maxlen=LISTED_MAX)
         self._additional: deque[Additional] = deque(maxlen=LISTED_MAX)
@@ -36,16 +36,17 @@ class Counted:
             self._besides[line.verdict] += 1
             self._additional.append(line)
             if line.played is not None:
-                self._played = _sum(self._played, line.played)
+                self._played += line.played
             return
         self._counts[line.verdict] += 1
         if line.verdict is Verdict.WOULD_NOT:
             self._avoided_ms += line.duration_ms or 0
         self._replayed.append(line)
         if line.recorded is not None and line.played is not None:
-            self._recorded, self._played = _sum(self._recorded, line.recorded), _sum(self._played, line.played)
+            self._recorded += line.recorded
+            self._played += line.played
         elif line.recorded is not None:
-            self._undecided = _sum(self._undecided, line.recorded)
+            self._undecided += line.recorded
 
     def result(
         self,
@@ -97,15 +98,20 @@ def advice(recorded: Standstill, played: Standstill, unknown: int = 0) -> str:
 
 
 def _more(recorded: Standstill, played: Standstill) -> int:
-    """Return whether playing costs more (1), less (-1) or the same (0): by partitions, else by time."""
-    pairs = (recorded.partition_ms, played.partition_ms), (recorded.not_stable_ms, played.not_stable_ms)
-    for before, after in pairs:
-        if abs(after - before) > max(MATTERS_MS, before * MATTERS_SHARE):
-            return 1 if after > before else -1
+    """Return whether playing costs more (1), less (-1) or the same (0): by partitions, else by time.
+
+    A group that nobody was in for days would hide every difference: the share is of the other time. And time not Stable
+    in place of time without a member is no difference.
+    """
+    partition_ms = recorded.partition_ms - recorded.empty_partition_ms
+    if _differs(played.partition_ms - recorded.partition_ms, partition_ms):
+        return 1 if played.partition_ms > recorded.partition_ms else -1
+    if _differs(played.empty_partition_ms - recorded.empty_partition_ms, partition_ms):
+        return 0
+    if _differs(played.not_stable_ms - recorded.not_stable_ms, recorded.not_stable_ms):
+        return 1 if played.not_stable_ms > recorded.not_stable_ms else -1
     return 0
 
 
-def _sum(one: Standstill, other: Standstill) -> Standstill:
-    return Standstill(
-        not_stable_ms=one.not_stable_ms + other.not_stable_ms, partition_ms=one.partition_ms + other.partition_ms
-    )
+def _differs(by_ms: int, of_ms: int) -> bool:
+    return abs(by_ms) > max(MATTERS_MS, of_ms * MATTERS_SHARE)

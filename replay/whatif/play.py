@@ -27,6 +27,7 @@ from muster.coordinator.group.turn import Moment
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
+    GroupEmptied,
     GroupStabilized,
     JoinPhaseCompleted,
     MemberEvent,
@@ -38,10 +39,11 @@ from muster.events.events import (
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import Group, GroupState, Member
 from muster.replay.whatif.awaited import Rejoins, Syncs
+from muster.replay.whatif.meter import Meter
 from muster.replay.whatif.pace import NEVER, PROMPT, MemberPace
 from muster.replay.whatif.renaming import renamed
 from muster.replay.whatif.requests import join_of, sync_of
-from muster.replay.whatif.spent import Meter, Spent
+from muster.replay.whatif.verdict import Standstill
 
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
 _COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
@@ -51,8 +53,11 @@ BY_ITSELF_MAX = 20
 """The rebalances of one play beyond two for each thing that came in: with more, they lead to one another."""
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance that began in the play. `admitted`: the members whose joins it let in, held until then or not."""
+class Started(msgspec.Struct, kw_only=True, eq=False):
+    """A rebalance that began in the play. `admitted`: the members whose joins it let in, held until then or not.
+
+    `cost`: so far; it alone changes.
+    """
 
     at_ms: int
     cause: Cause
@@ -60,7 +65,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     admitted: frozenset[MemberId] = frozenset()
     is_late: bool  # by somebody alive, who was dropped before
     is_dead: bool  # for somebody dead, whose sync did not come
-    spent: Spent = msgspec.field(default_factory=Spent)
+    cost: Standstill = Standstill()
 
 
 class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +86,7 @@ CIRCLES = "with these settings one rebalance would have led to the next, again a
 class Play:
     """See the module. `started`: its rebalances; `kept`: ids, old and new, of who came back and kept its place."""
 
-    def __init__(self, group: Group, settings: GroupSettings, now_ms: int) -> None:
+    def __init__(self, group: Group, settings: GroupSettings, now_ms: int, meter: Meter | None = None) -> None:
         self.group: Group | None = group
         self.now_ms = now_ms
         self.pace: MemberPace = PROMPT
@@ -91,7 +96,7 @@ class Play:
         self.silent: dict[MemberId, Member] = {}
         self._parts: defaultdict[tuple[MemberId, bool], list[tuple[int, Started]]] = defaultdict(list)
         self._silent_once_admitted: dict[MemberId, Member] = {}
-        self.meter = Meter(group)
+        self.meter = meter or Meter(group)
         self._settings = settings
         self._soft = restore_soft_state(group, now_ms, settings)
         self._rejoins = Rejoins()
@@ -234,7 +239,9 @@ class Play:
 
     def _pass_until(self, at_ms: int) -> None:
         if at_ms > self.now_ms:
-            self.meter.passes(at_ms - self.now_ms, self.group, self.started[-1].spent if self.started else None)
+            cost = self.meter.passes(at_ms - self.now_ms, self.group)
+            if self.started:
+                self.started[-1].cost += cost
             self.now_ms = at_ms
 
     def advance(self, until_ms: int) -> None:
@@ -315,9 +322,12 @@ class Play:
     def _measure(self, events: Iterable[AnyEvent]) -> None:
         if any(isinstance(event, RebalanceStarted) for event in events):
             lost = (event.member.member_id for event in events if isinstance(event, MemberRemoved))
-            self.started[-1].spent.partition_ms += sum(map(self.meter.take, lost))
+            silences = Standstill(partition_ms=sum(map(self.meter.take, lost)))
+            self.started[-1].cost += silences + self.meter.fills(self.now_ms)
         if any(isinstance(event, GroupStabilized) for event in events):
             self.meter.assigned(self.pace.partitions)
+        if any(isinstance(event, GroupEmptied) for event in events):
+            self.meter.empties(self.now_ms)
 
     def _note(self, events: Iterable[AnyEvent]) -> None:
         gone: list[MemberId] = []

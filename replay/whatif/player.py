@@ -37,10 +37,10 @@ from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.departures import Falling, Fate, FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
 from muster.replay.whatif.lookahead import Lookahead
+from muster.replay.whatif.meter import Meter
 from muster.replay.whatif.pace import pace_of
 from muster.replay.whatif.play import Play, Started, TooLong
 from muster.replay.whatif.rebalances import Open, VerdictTeller, recorded_as
-from muster.replay.whatif.spent import Spent
 from muster.replay.whatif.verdict import Additional, Standstill, Verdict
 
 _LEFT = Cause.MEMBER_LEFT
@@ -69,6 +69,8 @@ class Player:
         self._settings = PERMISSIVE
         self._play: Play | None = None
         self._falling = Falling(ahead.departures, 0)  # of the play
+        self._partitions = 0  # of the group, as far as plays that are over have known it
+        self._emptied_ms: int | None = None  # since when it had no member, at the end of the play before
         self._is_settled = True  # the group, in the log, after the last fact
         self._is_within = False
         self._last_ms = 0
@@ -113,7 +115,7 @@ class Player:
         while self._early and self._early[0][0].at_ms < before_ms:
             begun, told = self._early.pop(0)
             is_known = told.verdict is Verdict.WOULD
-            cost = begun.spent.standstill() if is_known else None
+            cost = begun.cost if is_known else None
             given.append((begun.at_ms, msgspec.structs.replace(told, played=cost)))
         return given
 
@@ -122,6 +124,7 @@ class Player:
         if (play := self._play) is None:
             return
         play.advance(last_ms)
+        play.meter.stop()
         self._attribute(None)
         while not play.is_settled and play.now_ms < last_ms + BEYOND_MS:
             play.advance(play.now_ms + BEYOND_STEP_MS)
@@ -173,7 +176,7 @@ class Player:
         one = None if started is None else self._opened(fact, started)
         if self._play is None and one is not None:
             if one.begun is not None:
-                one.standstill = one.begun.spent.standstill()
+                one.standstill = one.begun.cost
                 self._verdicts.would(one, telling.would_text(one))
                 return
             self._begin(fact, group)
@@ -259,7 +262,11 @@ class Player:
         started = fact.started
         if started is not None and started.group.previous_state is GroupState.EMPTY:
             settings = msgspec.structs.replace(settings, initial_rebalance_delay_ms=started.timeout_ms)
-        self._play = Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms)
+        emptied_ms = None
+        if group.state is GroupState.EMPTY:
+            emptied_ms = group.image.state_since_ms if self._emptied_ms is None else self._emptied_ms
+        meter = Meter(group, self._partitions, emptied_ms)
+        self._play = Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms, meter)
         self._told, self._besides = 0, 0
         self._falling = Falling(self._ahead.departures, fact.at_ms)
         self._advance(self._play, fact.at_ms)
@@ -392,6 +399,7 @@ class Player:
         self._told = len(play.started)
 
     def _settle(self, play: Play) -> None:
+        self._emptied_ms = play.meter.emptied_ms
         for one in self._open:
             one.doubt = one.doubt or self._doubt_of_expiry(one, play)
             one.standstill = _standstill(one, play)
@@ -429,6 +437,7 @@ class Player:
                 self._verdicts.would(one, telling.would_text(one))
             else:
                 self._verdicts.cannot_tell(one.started, one.doubt or reason)
+        self._emptied_ms = None
         self._close()
 
     def _give_up(self, reason: str, step: Step | None = None) -> None:
@@ -454,6 +463,8 @@ class Player:
         self._early.append((last, more))
 
     def _close(self) -> None:
+        if self._play is not None:
+            self._partitions = self._play.meter.partitions
         self._play, self._open, self._told = None, [], 0
         self._dropped.clear()
         self._barely_silent.clear()
@@ -469,7 +480,7 @@ class Player:
 def _standstill(one: Open, play: Play) -> Standstill | None:
     """The cost of a recorded rebalance in a play, with the silences that it, or none, ended there."""
     if one.follows is not None:
-        return None if one.follows.begun is not None else Spent().standstill()
+        return None if one.follows.begun is not None else Standstill()
     lost = {*one.lost, *(member_id for member_id, is_lost in one.folded if is_lost and member_id is not None)}
-    silent_ms = sum(map(play.meter.take, lost))
-    return (Spent() if one.begun is None else one.begun.spent).standstill(silent_ms)
+    silences = Standstill(partition_ms=sum(map(play.meter.take, lost)))
+    return silences if one.begun is None else one.begun.cost + silences

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from muster.events.causes import Cause
 from muster.events.events import MemberEvent, MemberJoined
 from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
@@ -102,7 +103,10 @@ def would_text(one: Open) -> str:
     later_ms = one.begins_ms - recorded_ms
     if abs(later_ms) < 1_000:
         return "these settings make no difference to its cause"
-    return f"it would have begun {duration(abs(later_ms))} {'later' if later_ms > 0 else 'earlier'}"
+    text = f"it would have begun {duration(abs(later_ms))} {'later' if later_ms > 0 else 'earlier'}"
+    if one.begun is not None and one.begun.cause is Cause.SYNC_TIMED_OUT is not one.started.why.cause:
+        text += ", when the group had waited in vain for the member to ask for its assignment"
+    return text
 
 
 def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:

@@ -26,11 +26,21 @@ class Verdict(StrEnum):
 class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """The time in which the group was not Stable, and partitions times the time in which they had no consumer.
 
-    Both are of rebalances, and of the silences of members that these, or no rebalance, ended.
+    Both are of rebalances; the second one also of the silences of members that these, or no rebalance, ended, and of
+    the time without any member that they ended.
     """
 
-    not_stable_ms: int
-    partition_ms: int
+    not_stable_ms: int = 0
+    partition_ms: int = 0
+    empty_partition_ms: int = 0
+    """The part of `partition_ms` in which the group had no member."""
+
+    def __add__(self, other: "Standstill") -> "Standstill":
+        return Standstill(
+            not_stable_ms=self.not_stable_ms + other.not_stable_ms,
+            partition_ms=self.partition_ms + other.partition_ms,
+            empty_partition_ms=self.empty_partition_ms + other.empty_partition_ms,
+        )
 
     def __str__(self) -> str:
         return (

@@ -2,6 +2,8 @@
 
 import pytest
 
+from muster.events.events import MemberRemoved
+from muster.replay.history.items import Happened
 from muster.replay.incidents.cost import partition_ms
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
@@ -44,6 +46,54 @@ def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
         silent_ms = told.recorded.partition_ms - (partition_ms(recorded) or 0)
         assert silent_ms >= 0
         assert (silent_ms > 0) is ("was not heard from" in told.headline)
+
+
+def partition_ms_of(script: list[Deed], session_timeout_ms: int, begins: str, until_s: int) -> tuple[int, int]:
+    """The partition time of a story with other sessions: as it is played, and as it is when really lived with them."""
+    lived = Settings(is_static=False, session_timeout_ms=6_000, rebalance_timeout_ms=30_000)
+    other = Settings(is_static=False, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000)
+    history = history_of(live(script, lived, until_s=until_s, begins=begins))
+    result = what_if(history, Alterations(session_timeout_ms=session_timeout_ms))
+    really = what_if(history_of(live(script, other, until_s=until_s, begins=begins)), Alterations())
+    assert (result.cannot_tell, result.besides_unknown) == (0, 0)
+    return result.played.partition_ms, really.recorded.partition_ms
+
+
+def test_a_lone_member_that_dies_while_it_waits_costs_until_it_is_missed() -> None:
+    """The rebalance timeout ends the join phase in which its former id is waited for; then its sync is waited for."""
+    script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (18, "crash", "a"), (200, "start", "e")]
+    played, really = partition_ms_of(script, 60_000, "a", until_s=230)
+    assert played == pytest.approx(really, rel=0.02)
+
+
+def test_nothing_costs_anything_after_the_end_of_the_log() -> None:
+    """The recorded cost ends there, too: a dead group is not dearer for being missed later."""
+    script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (18, "crash", "a")]
+    lived = Settings(is_static=False, session_timeout_ms=6_000, rebalance_timeout_ms=30_000)
+    history = history_of(live(script, lived, until_s=60, begins="a"))
+    events = [item.event for item in history.items if isinstance(item, Happened)]
+    result = what_if(history, Alterations(session_timeout_ms=60_000))
+    crash_ms = next(each.last_seen_ms for each in events if isinstance(each, MemberRemoved))
+    assert result.played.partition_ms == pytest.approx(12 * (events[-1].why.decided_ms - crash_ms), rel=0.01)
+    assert "waited in vain" in result.rebalances[-1].reason
+
+
+def test_a_group_without_a_member_costs_until_somebody_comes() -> None:
+    """And the same, however late its last member is missed: its silence and the time after it do not overlap."""
+    script: list[Deed] = [(5, "crash", "a"), (150, "start", "e")]
+    for session_timeout_ms in (6_000, 20_000, 60_000):
+        played, really = partition_ms_of(script, session_timeout_ms, "a", until_s=180)
+        assert played == pytest.approx(really, rel=0.01)
+        assert played == pytest.approx(12 * 150_000, rel=0.01)
+
+
+def test_a_group_that_is_empty_for_long_hides_no_difference() -> None:
+    """Nor is time not Stable a difference, if nobody would have been there else."""
+    empty = Standstill(partition_ms=10_000_000, empty_partition_ms=10_000_000)
+    less, more = (empty + Standstill(partition_ms=ms) for ms in (37_000, 67_000))
+    assert advice(less, more).startswith("keep the recorded settings")
+    waited = Standstill(not_stable_ms=900_000, partition_ms=10_000_000)
+    assert advice(empty, waited) == ""
 
 
 def test_a_restart_that_is_absorbed_costs_its_silence_alone() -> None:
