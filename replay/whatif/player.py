@@ -196,7 +196,9 @@ class Player:
             play.pace = pace_of(fact, group.members, self._ahead.following)
             fate_of = self._fates(fact, group)
             one.doubt = self._doubt(fact, play, one.subjects, fate_of)
-            if telling.are_known_again(fact, play, fate_of):
+            fates = telling.came_back(fact, play, fate_of)
+            one.perhaps_back = frozenset(each for each, fate in fates.items() if fate is Fate.UNKNOWN)
+            if len(one.perhaps_back) < len(fates):
                 one.grade = Grade.INFERRED
             self._open.append(one)
         elif self._open and not self._is_settled:
@@ -412,8 +414,12 @@ class Player:
             elif one.started.why.cause is _LEFT and any(each.member.member_id in one.subjects for each in play.expired):
                 self._verdicts.cannot_tell(one.started, telling.WHEN_MISSED)
             else:
-                one.doubt = one.doubt or telling.doubt_of_other(one, self._open, play)
-                self._verdicts.would_not(one, telling.would_not_text(one, self._open, play))
+                not_of_its_own = telling.not_of_its_own_text(one, self._open, play)
+                if not_of_its_own:
+                    one.standstill = None  # it depends on what came of its process
+                else:
+                    one.doubt = one.doubt or telling.doubt_of_other(one, self._open, play)
+                self._verdicts.would_not(one, not_of_its_own or telling.would_not_text(one, self._open, play))
                 self._last_avoided_ms = one.started.why.decided_ms
         self._close()
 

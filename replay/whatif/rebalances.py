@@ -38,7 +38,8 @@ _LOSSES: Final = frozenset(
 class Open(msgspec.Struct, kw_only=True):
     """A recorded rebalance that is being played. `subjects`: the members that started it; `grade`: how they are known.
 
-    `lost`: those of them that were removed. `folded`: who came, or was lost (True), while it ran. `begun`: which
+    `lost`: those of them that were removed. `perhaps_back`: silent members whose processes, restarted or not,
+    those that came may be. `folded`: who came, or was lost (True), while it ran. `begun`: which
     one of the play it is. `doubt`: why nothing can be told, whatever the play says; empty: there is none.
     """
 
@@ -46,6 +47,7 @@ class Open(msgspec.Struct, kw_only=True):
     subjects: frozenset[MemberId]
     grade: Grade
     lost: frozenset[MemberId] = frozenset()
+    perhaps_back: frozenset[MemberId] = frozenset()
     folded: set[tuple[MemberId | None, bool]] = set()
     doubt: str = ""
     begins_ms: int | None = None

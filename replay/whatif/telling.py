@@ -5,6 +5,7 @@ from typing import Final
 
 from muster.events.causes import Cause
 from muster.events.events import MemberEvent, MemberJoined
+from muster.events.ids import MemberId
 from muster.events.state import Member
 from muster.replay.incidents.grade import Grade
 from muster.replay.text.times import duration, instant
@@ -54,12 +55,12 @@ def _doubts(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_sta
                     yield from _of_silent(silent, member, fate_of, is_static=is_static)
 
 
-def are_known_again(fact: Fact, play: Play, fate_of: FateOf) -> bool:
-    """Whether one of those who came is taken for a silent member's process, restarted or not; that is inferred."""
+def came_back(fact: Fact, play: Play, fate_of: FateOf) -> dict[MemberId, Fate]:
+    """The silent members for whose processes, restarted or not, those who came may be taken; that is inferred."""
     came = [event.member for event in fact.events if isinstance(event, MemberJoined)]
     silent_ones = [each for each in play.silent.values() if each.group_instance_id is None]
     pairs = ((silent, each) for each in came for silent in silent_ones if address_of(silent) == address_of(each))
-    return any(fate_of(silent, each) is not Fate.UNKNOWN for silent, each in pairs)
+    return {silent.member_id: fate_of(silent, each) for silent, each in pairs}
 
 
 def _of_silent(silent: Member, member: Member, fate_of: FateOf, *, is_static: bool) -> Iterator[str]:
@@ -119,6 +120,18 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
     if running is not None:
         return f"it would have been a part of {_name(running, together)}"
     return "nothing that was recorded would have started one with these settings"
+
+
+def not_of_its_own_text(one: Open, together: Sequence[Open], play: Play) -> str:
+    """Why a loss would not have begun one of its own, though nobody knows what came of it; empty: it may have.
+
+    Either the process was restarted, and the group waited for its former id when it came back; or it was not lost.
+    """
+    running = _running(one, play)
+    other = next((each for each in together if running is not None and each.begun is running), None)
+    if other is None or not one.lost or one.lost != one.subjects or not one.lost <= other.perhaps_back:
+        return ""
+    return f"either it would have been a part of the one that began with seq {other.started.seq}, or nobody was lost"
 
 
 def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:

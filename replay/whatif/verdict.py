@@ -94,7 +94,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     The counts are of all, in the window if there is one. `besides` and `besides_unknown` are those of `additional`, by
     verdict; `left_out`: earlier rebalances that are counted, and not listed. `recorded` and `played`: the cost of all
     those whose cost is known both ways, and of those that the log does not have; `advice` goes by these. `undecided`:
-    what the rebalances that cannot be told cost as recorded, at least; it is in neither sum.
+    what the others cost as recorded, at least (those that cannot be told, and those that depend on one of them); it is
+    in neither sum.
     """
 
     group_id: GroupId

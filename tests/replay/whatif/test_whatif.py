@@ -168,10 +168,14 @@ def test_a_group_that_forms_without_an_initial_delay() -> None:
 
 
 def test_a_dynamic_member_that_came_back_after_its_session() -> None:
-    """It was restarted or only silent: with a longer session it may have gone on, and its loss depends on that."""
+    """It was restarted or only silent: with a longer session it may have gone on. Either way, its loss makes none."""
     result, _ = told(A_RESTART, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
-    assert verdicts(result) == [WOULD, CANNOT_TELL, CANNOT_TELL]
-    assert "depends on the one that began with seq" in result.rebalances[1].reason
+    assert verdicts(result) == [WOULD, WOULD_NOT, CANNOT_TELL]
+    _, lost, back = result.rebalances
+    assert "either it would have been a part of the one that began with seq" in lost.reason
+    assert lost.recorded is not None
+    assert back.recorded is not None
+    assert (lost.played, result.undecided) == (None, lost.recorded + back.recorded)
     assert "restarted, or only silent" in result.rebalances[2].reason
 
 
