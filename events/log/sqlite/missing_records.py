@@ -11,6 +11,9 @@ the owner writes the ends of the partitions into its lock file, `NAME.lock`, aft
 that: after a power failure the note may be older than what is durable, but never newer. An owner that opens the file
 accepts it as it is, and its first append writes new ends.
 
+*All records of a partition are gone.* An owner's first record follows its claim, so a partition that was claimed and
+has no record was emptied, unless its only owner ended in between.
+
 Limits: nothing can be detected in a copy that was made without these files, and there is a false alarm if another
 program has checkpointed the write-ahead log after the owner was killed.
 """
@@ -34,6 +37,8 @@ _NOTE = (
 )
 _TAKE_BACK = "DELETE FROM meta WHERE name = 'in_use'"
 _HAS_NOTE = "SELECT 1 FROM meta, pragma_schema_version WHERE name = 'in_use' AND value = schema_version"
+
+_OWNED = "SELECT partition FROM owners WHERE epoch > 0 ORDER BY partition"
 
 _WAL_MODE: Final = 2
 _MODE_AT: Final = 18
@@ -59,7 +64,12 @@ def note_closed(connection: sqlite3.Connection) -> None:
 def say_missing(connection: sqlite3.Connection, meta: Meta, path: Path) -> str | None:
     """Describe what may be missing from the file, for a message; None: nothing, as far as is known."""
     note = read_note(path)  # first, as an owner may be appending
-    return say_missing_wal(connection, path) or say_missing_records(path, note, read_ends(connection, meta))
+    ends = read_ends(connection, meta)
+    return (
+        say_missing_wal(connection, path)
+        or say_missing_records(path, note, ends)
+        or say_emptied(connection, path, ends)
+    )
 
 
 def say_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
@@ -172,4 +182,17 @@ def say_missing_records(path: Path, note: PartitionEnds | None, found: Partition
         f"the event log {path} lacks the last records that its owner had written, {', '.join(lacking)}: {path.name}-wal"
         f" is cut off, or one of the two is older than {path.name}.lock, which tells of them. Put the three files"
         " beside each other as they were"
+    )
+
+
+def say_emptied(connection: sqlite3.Connection, path: Path, ends: PartitionEnds) -> str | None:
+    """Say which partitions had an owner and have no record, for people; None: there is none."""
+    owned = [partition for (partition,) in connection.execute(_OWNED)]
+    emptied = [str(partition) for partition in owned if ends.offsets.get(partition) == 0]
+    if not emptied:
+        return None
+    named = ", ".join(emptied[:5]) + (f" and {len(emptied) - 5} more" if len(emptied) > 5 else "")
+    return (
+        f"the event log {path} has no record of partition {named}, which had an owner: its records were deleted, unless"
+        " its only owner ended before it wrote the first one"
     )

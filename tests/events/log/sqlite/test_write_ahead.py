@@ -137,6 +137,19 @@ async def test_a_file_that_was_closed_and_lacks_its_end_is_told(path: Path) -> N
     assert await read(path) == (97, [told_of_end(path, "3 of partition 0")])
 
 
+async def test_a_partition_that_was_emptied_is_told(path: Path) -> None:
+    """A copy without the lock's file has no note of its ends; that a partition was claimed is in the file itself."""
+    async with being_written(path):
+        pass
+    beside(path, ".lock").unlink()
+    assert await read(path) == (RECORDS, [])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM records")
+    left, (warning,) = await read(path)
+    assert left == 0
+    assert warning.startswith(f"the event log {path} has no record of partition 0, which had an owner")
+
+
 @pytest.mark.parametrize("note", [b"", b"00000000{}", b'{"log_id":"', b"\xff" * 100])
 async def test_a_note_that_is_not_whole_says_nothing(copied: Path, note: bytes) -> None:
     """It was read while it was written, or an older version has made the lock."""
