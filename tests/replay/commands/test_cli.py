@@ -129,7 +129,7 @@ def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> No
     path = url.removeprefix("sqlite:///")
     for command in (["history", "order"], ["why", "order"], ["state", "order", "--at", "1"]):
         assert_fails(run(*command, log=url), 1, "'order'", path, "did you mean orders?")
-    assert "; it has orders, payments. A group that a Kafka cluster" in run("why", "zzz", log=url).stderr
+    assert "; it has orders and payments. A group that a Kafka cluster" in run("why", "zzz", log=url).stderr
 
 
 def test_an_unknown_generation_is_told_with_those_that_there_are(url: str) -> None:

@@ -55,7 +55,7 @@ COMPACTED: Final = tuple(
 )
 NIGHT: Final = overview(a_night().stored_records())
 PARTIAL: Final = [
-    (DIGEST, "more", 26, "... and 26 that cost less"),
+    (DIGEST, "more", 26, "... and 26 more, which cost no more than these"),
     (DIGEST, "without_rebalance", 2, "2 incidents had no rebalance"),
     (DIGEST, "kinds", {"crash": 7, "duel": 1}, "kinds: crash 7, duel 1"),
     (VERIFIED, "found", 250, "... and 249 more findings that are not listed"),
