@@ -30,7 +30,7 @@ NAMES: Final = {
         planned-release planned-release-and-adoption unknown subscription-change cooperative-round
         partitions-changed assignor-change assignor-deployment enforced-by-application enforced-again-and-again
         enforced-by-administrator coordinator-outage coordinator-paused coordinator-away coordinator-change capacity
-        capacity-after-change refused static-restart-with-topics unknown-topic
+        capacity-after-change refused static-restart-with-topics unknown-topic shutdown-of-both
     """,
     ScenarioSort.COMPOUND: """
         two-crashes crash-in-deployment crash-after-deployment scaling-beside-restart crash-before-outage

@@ -12,6 +12,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of
+from muster.replay.incidents.kinds.stopped import stops
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance, SyncPhase
 from muster.replay.text.grammar import plural
@@ -36,8 +37,16 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         if went is None and slow_ms < HELD_MS:  # as in most
             continue
         leader = went.member if went is not None else _leader(view, phase)
-        if leader is not None and not _ended_in_deployment(view, rebalance, leader, went):
-            yield _claim(view, rebalance, leader, went, slow_ms)
+        if leader is None or _ended_in_deployment(view, rebalance, leader, went) or _ended_with_others(view, went):
+            continue
+        yield _claim(view, rebalance, leader, went, slow_ms)
+
+
+def _ended_with_others(view: EpisodeView, went: Went | None) -> bool:
+    """Whether it was stopped with others: it is no more to blame than they are."""
+    return went is not None and any(
+        went in static and len(static) + len(leavers) > 1 for static, leavers in stops(view)
+    )
 
 
 def _ended_in_deployment(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None) -> bool:

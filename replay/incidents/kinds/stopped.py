@@ -1,4 +1,4 @@
-"""Static members whose processes ended, and whose places nobody took.
+"""Static members whose processes ended, and whose places nobody took; with the dynamic members that left with them.
 
 A static member that is closed sends no LeaveGroup, in any client family (docs/clients.md), and neither does one that is
 killed: either way its connection is closed, and the group waits for its session. So a stop and a crash look the same.
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from muster.events.state import Member
-from muster.replay.incidents.episode.acts import Went
+from muster.replay.incidents.episode.acts import Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ended_together, ending
 from muster.replay.incidents.evidence.naming import NAMED_MAX, processes
@@ -17,53 +17,96 @@ from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.evidence.standbys import call_for
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.incidents.kinds.scaling import changes_of_size
 from muster.replay.incidents.runs import runs
-from muster.replay.incidents.windows import SCALING_NEXT_MS
+from muster.replay.incidents.windows import SAME_MOMENT_MS, SCALING_NEXT_MS
+from muster.replay.rebalances.wording import is_close, says_something
 from muster.replay.text.times import duration, setting
 
 KIND = Kind(
     "stopped",
     "Processes of static members ended, stopped or killed: they closed their connections and sent no LeaveGroup, as"
-    " static members do, and nobody took their places within ten minutes.",
-    "the members whose processes ended",
+    " static members do, and nobody took their places within ten minutes. Dynamic members that left at the same time"
+    " are part of it.",
+    "the members whose processes ended, or that left",
 )
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    ended = [act for act in view.free(Went) if _is_stopped(view, act)]
-    for run in runs(sorted(ended, key=partial(ended_ms, view.episode)), partial(_goes_on, view.episode)):
-        members = [act.member for act in run]
-        span = ended_within(view.episode, run) if len(run) > 1 else ""
-        yield ended_claim(
-            view,
-            KIND,
-            run,
-            headline=(
-                f"{_count(run)} ended{span}{_emptied(view, run)}: {processes(members)};"
-                f" {'it' if len(run) == 1 else 'each'} closed its connection and sent no LeaveGroup, as a static member"
-                " does that is stopped or killed"
-            ),
-            advice=(_advice(view, members),),
-        )
+    for static, leavers in stops(view):
+        yield _claim(view, static, leavers)
+
+
+def stops(view: EpisodeView) -> Iterator[tuple[Sequence[Went], Sequence[Went]]]:
+    """The static members that ended together, with the dynamic ones that left with them."""
+    gone = [act for act in view.free(Went) if act.seq not in view.episode.paired_seqs]
+    ended = [act for act in gone if _is_stopped(view, act)]
+    left = [act for act in gone if _is_closed(act)] if ended else []
+    for run in runs(sorted([*ended, *left], key=partial(_gone_ms, view.episode)), partial(_is_next, view.episode)):
+        static = [act for act in run if act.is_silent]
+        leavers = [act for act in run if not act.is_silent]
+        if static and leavers and _emptied(view, run):
+            yield static, leavers
+            continue
+        for part in runs(static, partial(_goes_on, view.episode)):
+            yield part, _left_beside(view, part, leavers)
+
+
+def _claim(view: EpisodeView, static: Sequence[Went], leavers: Sequence[Went]) -> IncidentClaim:
+    run = sorted([*static, *leavers], key=partial(_gone_ms, view.episode))
+    span = ended_within(view.episode, run) if len(run) > 1 else ""
+    left = f" and {_count(leavers, 'dynamic')} left" if leavers else ""
+    emptied = ", and the group was empty" if _emptied(view, run) else ""
+    return ended_claim(
+        view,
+        KIND,
+        run,
+        headline=(
+            f"{_count(static, 'static')} ended{left}{span}{emptied}: {processes([act.member for act in run])};"
+            f" {_each(static, leavers)} closed its connection and sent no LeaveGroup, as a static member does"
+            " that is stopped or killed"
+        ),
+        advice=(_advice(view, [act.member for act in static]),),
+    )
+
+
+def _left_beside(view: EpisodeView, static: Sequence[Went], leavers: Sequence[Went]) -> list[Went]:
+    """The dynamic members that left at the same moment as static ones ended: a host or a service was stopped.
+
+    A change of size that went on for longer is an incident of its own.
+    """
+    ended = [ended_ms(view.episode, act) for act in static]
+    return [
+        act
+        for run in changes_of_size([act for act in leavers if view.is_free(act)])
+        if all(min(abs(each.at_ms - end_ms) for end_ms in ended) <= SAME_MOMENT_MS for each in run)
+        for act in run
+    ]
 
 
 def ended_claim(
     view: EpisodeView, kind: Kind, run: Sequence[Went], *, headline: str, advice: tuple[str, ...]
 ) -> IncidentClaim:
     """An incident of processes that ended, in order of when they did."""
+    silent = [act for act in run if act.is_silent]
     return IncidentClaim(
         kind=kind,
         acts=tuple(sorted(run, key=lambda act: act.seq)),
         culprits=tuple(act.member for act in run),
         grade=Grade.INFERRED,
         headline=headline,
-        chain=(*silences(view.episode, run), *ended_together(view.episode, run)),
-        advice=(*advice, *shorter_sessions(view.episode, run)),
+        chain=(*silences(view.episode, silent), *ended_together(view.episode, silent)),
+        advice=(*advice, *shorter_sessions(view.episode, silent)),
     )
 
 
 def ended_within(episode: Episode, run: Sequence[Went]) -> str:
-    return f" within {duration(ended_ms(episode, run[-1]) - ended_ms(episode, run[0]))}"
+    return f" within {duration(_gone_ms(episode, run[-1]) - _gone_ms(episode, run[0]))}"
+
+
+def _gone_ms(episode: Episode, act: Went) -> int:
+    """When the process ended, or left."""
+    return ended_ms(episode, act) if act.is_silent else act.at_ms
 
 
 def _is_stopped(view: EpisodeView, act: Went) -> bool:
@@ -77,20 +120,36 @@ def _is_stopped(view: EpisodeView, act: Went) -> bool:
     )
 
 
+def _is_closed(act: Went) -> bool:
+    """Whether it is a dynamic member that left, and did not say that it left for another reason."""
+    reason = act.why.client_reason
+    is_static = act.member.group_instance_id is not None
+    return act.how is Departure.LEFT and not is_static and (is_close(reason) or not says_something(reason))
+
+
+def _is_next(episode: Episode, run: list[Went], act: Went) -> bool:
+    return _gone_ms(episode, act) - _gone_ms(episode, run[-1]) <= SCALING_NEXT_MS
+
+
 def _goes_on(episode: Episode, run: list[Went], act: Went) -> bool:
     """Whether it ended soon after the one before, and before the group went on without that one."""
-    at_ms = ended_ms(episode, act)
-    return at_ms - ended_ms(episode, run[-1]) <= SCALING_NEXT_MS and at_ms <= run[-1].at_ms
+    return _is_next(episode, run, act) and ended_ms(episode, act) <= run[-1].at_ms
 
 
-def _count(run: Sequence[Went]) -> str:
-    return "a static member" if len(run) == 1 else f"{len(run)} static members"
+def _count(run: Sequence[Went], sort: str) -> str:
+    return f"a {sort} member" if len(run) == 1 else f"{len(run)} {sort} members"
 
 
-def _emptied(view: EpisodeView, run: Sequence[Went]) -> str:
+def _each(static: Sequence[Went], leavers: Sequence[Went]) -> str:
+    if leavers:
+        return "the static member" if len(static) == 1 else "each static member"
+    return "it" if len(static) == 1 else "each"
+
+
+def _emptied(view: EpisodeView, run: Sequence[Went]) -> bool:
     gone = {act.member.member_id for act in run}
     last_ms = max(act.at_ms for act in run)
-    return ", and the group was empty" if view.episode.members_at(last_ms + 1) <= gone else ""
+    return view.episode.members_at(last_ms + 1) <= gone
 
 
 def _advice(view: EpisodeView, members: Sequence[Member]) -> str:

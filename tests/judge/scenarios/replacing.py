@@ -21,6 +21,21 @@ def static_scale_down(stage: Stage) -> None:
     stage.rest(stage.session_ms + stage.rebalance_ms + 4 * SECOND)
 
 
+@scenario(Wanted(static=0.5))
+def shutdown_of_both(stage: Stage) -> None:
+    """Static and dynamic members are closed together: all of them, or some within a moment, as on one host."""
+    static, dynamic = stage.some(len(stage.static), stage.static), stage.some(len(stage.dynamic), stage.dynamic)
+    closed, longest_ms = [*static, *dynamic], stage.random.choice((0, SECOND, 3 * SECOND))
+    if stage.size > 2 and stage.random.random() < 0.5:
+        others = stage.some(stage.random.randint(0, min(4, stage.size - 3)), [*static[1:], *dynamic[1:]])
+        closed, longest_ms = [static[0], dynamic[0], *others], 500
+    story = stage.world.story("stopped", culprits=[each.name for each in closed], knowable=Knowable.INFERRED)
+    for each in stage.some(len(closed), closed):
+        stage.stop(each, story)
+        stage.run(stage.random.randint(0, longest_ms))
+    stage.rest(stage.session_ms + stage.rebalance_ms + 4 * SECOND)
+
+
 @scenario(Wanted(static=0.0))
 def shutdown(stage: Stage) -> None:
     """All leave, and the group is empty."""

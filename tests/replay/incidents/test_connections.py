@@ -45,6 +45,59 @@ def test_all_static_members_that_are_stopped_are_one_incident() -> None:
     expect(fleet.only(), "stopped", "inferred", headline, "app-1", "app-2", "app-3")
 
 
+def test_static_and_dynamic_members_that_are_shut_down_together_are_one_incident() -> None:
+    """With the advice on the static ones, for which the group waits."""
+    fleet = Fleet(4, static=2)
+    for number in (3, 1, 4, 2):
+        fleet[number].close()
+        fleet.run(2 * S)
+    fleet.rest(30 * S)
+    headline = (
+        "2 static members ended and 2 dynamic members left within 6.0 s, and the group was empty: ...; each static"
+        " member closed its connection and sent no LeaveGroup, as a static member does that is stopped or killed"
+    )
+    expect(fleet.only(), "stopped", "inferred", headline, "app-1", "app-2", "app-3", "app-4")
+    assert "muster members retire orders app-1 app-2 before" in fleet.only().advice[0]
+    assert {each.to_generation for each in fleet.only().rebalances} == {2, 3}
+
+
+def test_a_leader_that_is_shut_down_with_all_others_is_no_slow_leader() -> None:
+    """It ends while all wait for its assignment, as they end one after another."""
+    fleet = Fleet(3, static=2, session_ms=6 * S)
+    fleet[3].close()
+    fleet.run(2 * S)
+    fleet[2].close()
+    fleet.run(4 * S)
+    fleet[1].close()
+    fleet.rest(60 * S)
+    assert [each.kind for each in fleet.told()] == ["stopped"]
+
+
+def test_members_of_both_sorts_that_end_at_one_moment_are_one_incident() -> None:
+    """They were on one host, and others stay."""
+    fleet = Fleet(5, static=2)
+    for number in (1, 4):
+        fleet[number].close()
+        fleet.run(500)
+    fleet.rest(30 * S)
+    headline = (
+        "a static member ended and a dynamic member left within 500 ms: 'app-1' (10.0.1.1) and 'app-4' (10.0.1.4); the"
+        " static member closed its connection and ..."
+    )
+    expect(fleet.only(), "stopped", "inferred", headline, "app-1", "app-4")
+
+
+@pytest.mark.parametrize("reason", [None, "the consumer unsubscribed from all topics"])
+def test_a_member_that_leaves_for_another_reason_was_not_stopped_with_a_static_one(reason: str | None) -> None:
+    """It left later than at that moment, or says that it did not end."""
+    fleet = Fleet(5, static=2)
+    fleet[1].close()
+    fleet.run(500 if reason else 5 * S)
+    fleet[4].close(reason)
+    fleet.rest(30 * S)
+    assert sorted(each.kind for each in fleet.told()) == ["scale-down", "stopped"]
+
+
 def test_static_members_whose_machines_died_were_cut_off() -> None:
     """Their connections were never closed."""
     fleet = Fleet(5, static=5)
