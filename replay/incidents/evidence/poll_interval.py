@@ -36,6 +36,13 @@ def may_have_polled_late(episode: Episode, each: Replacement) -> bool:
     return stay is None or _covers_interval(each, *stay)
 
 
+def may_have_left_late(episode: Episode, went: Went) -> bool:
+    """Whether a member that left had been in the group for long enough."""
+    came_ms = episode.came_ms(went.member.member_id)
+    after_ms = went.at_ms - (went.member.joined_ms if came_ms is None else came_ms)
+    return after_ms < 0 or after_ms + SLACK_MS >= went.member.rebalance_timeout_ms
+
+
 def polled_in_time(episode: Episode, each: Replacement) -> Iterator[Statement]:
     """Say why it had not polled too late, if it had not."""
     stay = _stay(episode, each)

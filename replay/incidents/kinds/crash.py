@@ -14,9 +14,10 @@ from muster.replay.incidents.evidence.standbys import call_for, call_text
 from muster.replay.incidents.evidence.waiting import given_up
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
+from muster.replay.incidents.kinds.replaced import nobody_took
 from muster.replay.incidents.kinds.stopped import ended_claim, ended_within
 from muster.replay.incidents.runs import runs
-from muster.replay.incidents.windows import REPLACED_MS, SAME_MOMENT_MS
+from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.text.times import duration, setting
 
 ADVICE: Final = "look at what became of it, in its own log and in that of its machine"
@@ -65,7 +66,7 @@ def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
         headline=(
             f"{len(run)} processes ended without leaving{ended_within(view.episode, run)}:"
             f" {processes([act.member for act in run])}; each closed its connection, and"
-            f" {_nobody_took(view, run[-1], 'their places')}"
+            f" {nobody_took(view.episode, run[-1], 'their places')}"
         ),
         advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED),
     )
@@ -106,14 +107,7 @@ def _its_place(view: EpisodeView, act: Went) -> str:
     call = call_for(view.episode, act)
     if call is not None:
         return call_text(view.episode, call)
-    return _nobody_took(view, act, "its place")
-
-
-def _nobody_took(view: EpisodeView, act: Went, place: str) -> str:
-    """That nobody came for it, as far as the history goes."""
-    known_ms = None if view.episode.known_until_ms is None else view.episode.known_until_ms - act.at_ms
-    is_over = known_ms is None or known_ms > REPLACED_MS
-    return f"nobody took {place}" if is_over else f"nobody has taken {place} so far"
+    return nobody_took(view.episode, act, "its place")
 
 
 def _held(view: EpisodeView, act: Went) -> str:

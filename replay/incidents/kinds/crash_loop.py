@@ -9,9 +9,18 @@ from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.former_process import FormerProcess, former_process
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
+from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of, times_in_a_row, would_be_heard
+from muster.replay.incidents.kinds.replaced import (
+    acts_of,
+    grade_of,
+    members_of,
+    nobody_took,
+    silent_again,
+    times_in_a_row,
+    would_be_heard,
+)
 from muster.replay.incidents.windows import (
     CRASH_LOOP_TIMES_MIN,
 )
@@ -29,17 +38,26 @@ KIND = Kind(
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run in loops(each for each in view.free_replacements() if not had_not_ended(view.episode, each)):
         span_ms = run[-1].end_ms - run[0].begin_ms
+        last = _last(view, run[-1])
+        again = "" if last is None else f"; then it went again, and {nobody_took(view.episode, last, 'its place')}"
         yield IncidentClaim(
             kind=KIND,
-            acts=acts_of(run),
+            acts=acts_of(run) if last is None else (*acts_of(run), last),
             culprits=members_of(run),
             grade=grade_of(run) if would_be_heard(run) else Grade.UNKNOWN,
             headline=(
-                f"{process_name(run[0].member)} {_what(run)} {len(run)} times within {duration(span_ms)}"
+                f"{process_name(run[0].member)} {_what(run)} {len(run)} times within {duration(span_ms)}{again}"
                 f"{'' if would_be_heard(run) else MAY_HAVE_LIVED}"
             ),
+            chain=() if last is None else tuple(silences(view.episode, [last])),
             advice=("look at why this process ends, in its own log", *shorter_sessions(view.episode, _gone(run))),
         )
+
+
+def _last(view: EpisodeView, last: Replacement) -> Went | None:
+    """The departure of a process that went once more and did not come back."""
+    went = silent_again(view, last)
+    return None if went is None or went.member.member_id in view.episode.heard_again else went
 
 
 def loops(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:

@@ -6,14 +6,29 @@ from typing import Final
 from muster.replay.incidents.episode.acts import Came, CameBack, Departure, Went
 from muster.replay.incidents.episode.replacements import Replacement
 from muster.replay.incidents.evidence.naming import process_name
-from muster.replay.incidents.evidence.poll_interval import LONGER_POLLS, WHICH, interval_advice, may_have_polled_late
+from muster.replay.incidents.evidence.poll_interval import (
+    LONGER_POLLS,
+    WHICH,
+    interval_advice,
+    may_have_left_late,
+    may_have_polled_late,
+)
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of, times_in_a_row
-from muster.replay.incidents.windows import CRASH_LOOP_TIMES_MIN
-from muster.replay.rebalances.wording import says_something
+from muster.replay.incidents.kinds.replaced import (
+    IF_NOT_BACK,
+    LOST_AGAIN,
+    acts_of,
+    grade_of,
+    is_over,
+    lost_again,
+    members_of,
+    times_in_a_row,
+)
+from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS, CRASH_LOOP_TIMES_MIN, SCALING_NEXT_MS
+from muster.replay.rebalances.wording import is_close, says_something
 from muster.replay.text.times import duration, instant, setting
 
 KIND = Kind(
@@ -22,6 +37,7 @@ KIND = Kind(
     "the member",
 )
 
+LEFT_AGAIN: Final = "; then it left again, and has not come back so far"
 _LEFT_BY_ITSELF: Final = "consumer pro-actively leaving the group"
 """Java's client says so when it joins again after it had left by itself: in a process that was restarted it does not
 (KIP-800). A static member left without a LeaveGroup."""
@@ -116,14 +132,16 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
         again = f", and came back {duration(max(0, first.came.at_ms - first.gone_ms))} later"
     else:
         again = f" {duration(max(0, first.came.at_ms - first.gone_ms))} after its last sign of life"
+    gone = _left_again(view, run) if left else lost_again(view, last)
+    since = "" if gone is None else LEFT_AGAIN if left else LOST_AGAIN
     return IncidentClaim(
         kind=KIND,
-        acts=acts_of(run),
+        acts=acts_of(run) if gone is None else (*acts_of(run), gone),
         culprits=members_of(run),
         grade=Grade.INFERRED,
         headline=(
             f"{process_name(first.member)} {how}{again}, on the same connection: its process had not ended, but polled"
-            f" too late{'' if left else ', stood still'}, or unsubscribed and subscribed again"
+            f" too late{'' if left else ', stood still'}, or unsubscribed and subscribed again{since}"
         ),
         chain=(
             *(statement for each in run if each.went is not None for statement in _parting(view, each.went)),
@@ -136,9 +154,31 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
                 )
                 for each in run
             ),
+            *(_parting(view, gone) if gone is not None else ()),
         ),
-        advice=(f"if it polled too late: {interval_advice(first.member)}", *(() if left else (WHICH,))),
+        advice=(
+            f"if it polled too late: {interval_advice(first.member)}",
+            *(() if left else (WHICH,)),
+            *(() if gone is None else (IF_NOT_BACK,)),
+        ),
     )
+
+
+def _left_again(view: EpisodeView, run: Sequence[Replacement]) -> Went | None:
+    """The departure of a member that left once more, as it did in a loop before, and may come back: alone, without a
+    reason, and the history does not go on for long enough.
+    """
+    if len(run) < CRASH_LOOP_TIMES_MIN:
+        return None
+    left = [act for act in view.free(Went) if act.how is Departure.LEFT and act.seq not in view.episode.paired_seqs]
+    went = next((act for act in left if act.member.member_id == run[-1].came.member.member_id), None)
+    if went is None or went.at_ms - run[-1].end_ms > CRASH_LOOP_NEXT_MS or is_over(view.episode, went):
+        return None
+    reason = went.why.client_reason
+    if is_close(reason) or says_something(reason) or not may_have_left_late(view.episode, went):
+        return None
+    is_alone = all(act is went or abs(act.at_ms - went.at_ms) > SCALING_NEXT_MS for act in left)
+    return went if is_alone else None
 
 
 def _parting(view: EpisodeView, went: Went) -> Iterator[Statement]:

@@ -10,12 +10,17 @@ from muster.events.state import Member
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
+from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.incidents.evidence.former_process import former_statement
+from muster.replay.incidents.evidence.standbys import call_for
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import EpisodeView
 from muster.replay.incidents.runs import runs
-from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS
+from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS, REPLACED_MS, SAME_MOMENT_MS
 
+LOST_AGAIN: Final = "; then it lost its place again, and whether it had ended by then is not known"
+IF_NOT_BACK: Final = "if it does not come back: look at its log, at its machine, and at the network to it"
 WAITED_FOR: Final = "but a process that dies is waited for as long (muster replay whatif tells the cost)"
 INSTANCE_IDS: Final = (
     "with a group.instance.id each, and a session timeout above the time of a restart, none would rebalance;"
@@ -58,6 +63,36 @@ def times_in_a_row(replaced: Iterable[Replacement]) -> Iterator[list[Replacement
 def _is_soon_again(run: Sequence[Replacement], each: Replacement) -> bool:
     """Whether a process went again soon after it had come back, or gone, before."""
     return min(each.begin_ms - run[-1].end_ms, each.begin_ms - run[-1].begin_ms) <= CRASH_LOOP_NEXT_MS
+
+
+def silent_again(view: EpisodeView, last: Replacement) -> Went | None:
+    """The departure of a process that fell silent once more soon after it had come back, and no others with it."""
+    silent = [act for act in view.free(Went) if act.is_silent]
+    went = next((act for act in silent if act.member.member_id == last.came.member.member_id), None)
+    if went is None or went.seq in view.episode.paired_seqs or went.at_ms - last.end_ms > CRASH_LOOP_NEXT_MS:
+        return None
+    is_alone = all(act is went or abs(act.last_seen_ms - went.last_seen_ms) > SAME_MOMENT_MS for act in silent)
+    return went if is_alone and call_for(view.episode, went) is None else None
+
+
+def lost_again(view: EpisodeView, last: Replacement) -> Went | None:
+    """The departure of a process that had not ended before, fell silent once more, and may come back again: nothing
+    says that it ended, and the history does not go on for long enough.
+    """
+    went = silent_again(view, last)
+    if went is None or ending(view.episode, went) is Ending.ENDED or is_over(view.episode, went):
+        return None
+    return went
+
+
+def is_over(episode: Episode, went: Went) -> bool:
+    """Whether the history goes on for as long as a process may take to come back."""
+    return episode.known_until_ms is None or episode.known_until_ms - went.at_ms > REPLACED_MS
+
+
+def nobody_took(episode: Episode, went: Went, place: str) -> str:
+    """That nobody came for it, as far as the history goes."""
+    return f"nobody took {place}" if is_over(episode, went) else f"nobody has taken {place} so far"
 
 
 def would_be_heard(run: Iterable[Replacement]) -> bool:

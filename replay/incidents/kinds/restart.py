@@ -6,7 +6,7 @@ from typing import Final
 from muster.replay.incidents.episode.acts import CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.replacements import Replacement
-from muster.replay.incidents.evidence.connection_ends import Ending, ending
+from muster.replay.incidents.evidence.connection_ends import SLACK_MS
 from muster.replay.incidents.evidence.former_process import FormerProcess, former_process, former_statement
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.poll_interval import interval_advice, may_have_polled_late, polled_in_time
@@ -16,8 +16,15 @@ from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.crash_loop import loops
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, advice_on, grade_of, members_of
-from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS, REPLACED_MS
+from muster.replay.incidents.kinds.replaced import (
+    IF_NOT_BACK,
+    LOST_AGAIN,
+    acts_of,
+    advice_on,
+    grade_of,
+    lost_again,
+    members_of,
+)
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.text.times import duration, instant, setting
 
@@ -56,14 +63,20 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for each in view.free_replacements():
         if id(each) in told:
             continue
+        last = lost_again(view, each) if _lived(view.episode, each) else None
+        lost = [] if last is None else [last]
         yield IncidentClaim(
             kind=KIND,
-            acts=each.acts,
+            acts=(*each.acts, *lost),
             culprits=members_of([each]),
             grade=_grade(each, view.episode),
-            headline=_restart_text(each, view.episode),
-            chain=_evidence(each, view.episode),
-            advice=(*_advice(each, view.episode), *shorter_sessions(view.episode, [each.went] if each.went else [])),
+            headline=f"{_restart_text(each, view.episode)}{LOST_AGAIN if lost else ''}",
+            chain=(*_evidence(each, view.episode), *silences(view.episode, lost)),
+            advice=(
+                *_advice(each, view.episode),
+                *shorter_sessions(view.episode, [each.went] if each.went else []),
+                *([IF_NOT_BACK] if lost else ()),
+            ),
         )
 
 
@@ -78,8 +91,7 @@ def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentCla
     session = setting(run[0].member.session_timeout_ms)
     went = [each.went for each in run if each.went is not None]
     lost = "lost its place" if len(went) == len(run) else "fell silent"
-    last = _lost_again(view, run)
-    again = "" if last is None else "; then it lost its place again, and whether it had ended by then is not known"
+    last = lost_again(view, run[-1])
     return IncidentClaim(
         kind=KIND,
         acts=acts_of(run) if last is None else (*acts_of(run), last),
@@ -87,24 +99,11 @@ def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentCla
         grade=at_best(Grade.INFERRED, grade_of(run)),
         headline=(
             f"{name} {lost} {len(run)} times within {duration(span_ms)}, and came back each time: it had not died, but"
-            f" {_lived_but(run[0], view.episode).replace(' or was', ', was')}, or its heartbeats come too slowly for a"
-            f" session timeout of {session}{again}"
+            f" {_or_too_slow(_lived_but(run[0], view.episode), session)}{'' if last is None else LOST_AGAIN}"
         ),
         chain=tuple(silences(view.episode, went if last is None else [*went, last])),
-        advice=(HELD_UP, SLOW_BEAT),
+        advice=(HELD_UP, SLOW_BEAT, *(() if last is None else (IF_NOT_BACK,))),
     )
-
-
-def _lost_again(view: EpisodeView, run: Sequence[Replacement]) -> Went | None:
-    """The departure of one that fell silent once more, and may come back as it did before: nothing says that it ended,
-    and the history does not go on for long enough.
-    """
-    member_id, episode = run[-1].came.member.member_id, view.episode
-    went = next((act for act in view.free(Went) if act.is_silent and act.member.member_id == member_id), None)
-    if went is None or went.at_ms - run[-1].end_ms > CRASH_LOOP_NEXT_MS or ending(episode, went) is Ending.ENDED:
-        return None
-    is_over = episode.known_until_ms is None or episode.known_until_ms - went.at_ms > REPLACED_MS
-    return None if is_over else went
 
 
 def _lives_elsewhere(episode: Episode, went: Went) -> bool:
@@ -146,7 +145,9 @@ def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
         return (TWO_OF_ONE,) if is_alike else ()
     assert each.went is not None
     if _lived(episode, each):
-        return (HELD_UP, REVOKING) if _is_silent_in_join_phase(each.went, episode) else (HELD_UP,)
+        if _is_silent_in_join_phase(each.went, episode):
+            return HELD_UP, REVOKING
+        return (HELD_UP, SLOW_BEAT) if _may_be_too_slow(each.went, episode) else (HELD_UP,)
     says = each.went.why.client_reason
     left = each.went.how is Departure.LEFT and not is_close(says) and not says_something(says)
     if left and may_have_polled_late(episode, each):
@@ -192,6 +193,19 @@ def _lived_but(each: Replacement, episode: Episode) -> str:
     if each.member.group_instance_id is None or each.former_id in episode.heard_again:
         return _HELD
     return "stood still, was unsubscribed for a while or was cut off"
+
+
+def _may_be_too_slow(went: Went, episode: Episode) -> bool:
+    """Whether it may have sent no heartbeat in time at all: after it had joined it was not heard from."""
+    came_ms = episode.came_ms(went.member.member_id)
+    if came_ms is None or _is_silent_in_join_phase(went, episode):
+        return False
+    is_short = went.last_seen_ms - came_ms < went.member.session_timeout_ms
+    return is_short and went.last_seen_ms - episode.waited_until_ms(went.member.member_id) <= SLACK_MS
+
+
+def _or_too_slow(but: str, session: str) -> str:
+    return f"{but.replace(' or was', ', was')}, or its heartbeats come too slowly for a session timeout of {session}"
 
 
 def _late_poll(each: Replacement, episode: Episode) -> str:
@@ -256,11 +270,11 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
     if gap_ms < 0 or not episode.silence_of(each.went).is_known:
         return f"{name} was not heard from for its session timeout of {session}, and came back"
     if _lived(episode, each):
-        where = ", on the same connection" if each.on_same_connection else ""
+        where, but = ", on the same connection" if each.on_same_connection else "", _lived_but(each, episode)
         return (
             f"{name} was not heard from for longer than its session timeout of {session}, and came back"
             f" {duration(gap_ms)} after its last sign of life{where}: it had not died, but"
-            f" {_lived_but(each, episode)}"
+            f" {_or_too_slow(but, session) if _may_be_too_slow(each.went, episode) else but}"
         )
     if each.came.at_ms < each.went.at_ms:
         return (

@@ -1,8 +1,8 @@
 """Processes that are lost: crashes, restarts, loops of them, poll timeouts, network cuts, duels."""
 
-from muster.replay.fleet.simulation.scenarios.losses import cut_for, poll_timeout, silent_ms, stand_still
+from muster.replay.fleet.simulation.scenarios.losses import crash_loop, cut_for, poll_timeout, silent_ms, stand_still
 from muster.replay.fleet.simulation.scenarios.slowness import newcomer
-from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, Stage, Style, Wanted
+from muster.replay.fleet.simulation.stage import MINUTE, QUIET_MS, SECOND, TELLING, Stage, Style, Wanted
 from muster.replay.fleet.simulation.world.process import Process
 from muster.replay.fleet.simulation.world.truth import Knowable
 from tests.judge.scenario import scenario
@@ -70,6 +70,15 @@ def slow_beat(stage: Stage) -> None:
     stage.note(f"{process.name} beats as it did before")
     process.setup = usual
     stage.rest(silent_ms(stage) + process.setup.session_ms)
+
+
+@scenario(Wanted(styles=TELLING))
+def crash_loop_for_good(stage: Stage) -> None:
+    """One process dies again and again, and the last time it is not started again."""
+    crash_loop(stage)
+    story = stage.world.stories[-1]
+    stage.kill(next(each for each in stage.processes if each.name in (story.culprits or ())), story)
+    stage.rest(silent_ms(stage))
 
 
 @scenario(Wanted(styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))

@@ -11,6 +11,7 @@ import pytest
 from muster.coordinator.group.configs import TARGET_GROUP_SIZE
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.history.items import Coordinated, Happened
+from muster.replay.incidents.kinds.replaced import IF_NOT_BACK
 from muster.replay.incidents.kinds.restart import HELD_UP, REVOKING, SLOW_BEAT
 from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.text.times import wall_ms_of
@@ -228,6 +229,117 @@ def test_a_process_that_beats_too_slowly_and_was_lost_last_may_live(known_ms: in
     told = [each for each in fleet.told() if each.kind != "shutdown"]
     assert [each.kind for each in told if each.kind in ("restart", "crash")] == kinds
     assert ("whether it had ended by then is not known" in told[0].headline) == (kinds == ["restart"])
+
+
+@pytest.mark.parametrize("beats_ms", [27 * S, 38 * S])
+def test_a_live_process_that_was_lost_twice_and_once_more_is_no_crash(beats_ms: int) -> None:
+    """Two losses are no loop: the third is told with the second, as one that may come back."""
+    fleet = Fleet(2, session_ms=10 * S)
+    fleet[1].setup = fleet[1].setup.but(heartbeat_ms=12 * S)
+    fleet.run(beats_ms)
+    fleet[1].die(with_machine=True)
+    fleet.rest(40 * S)
+    first, second = fleet.told()
+    headline = (
+        "'app-1' (10.0.1.1) was not heard from for longer than ...: it had not died, but stood still or was cut off"
+    )
+    expect(first, "restart", "inferred", headline, "app-1")
+    headline = (
+        "'app-1' (10.0.1.1) was not heard from for longer than ...: it had not died, but stood still, was cut off, or"
+        " its heartbeats come too slowly for a session timeout of 10 s; then it lost its place again, and whether it"
+        " had ended by then is not known"
+    )
+    expect(second, "restart", "inferred", headline, "app-1")
+    assert second.advice == (HELD_UP, SLOW_BEAT, IF_NOT_BACK)
+    assert {each.to_generation for each in second.rebalances} == {3, 4, 5}
+
+
+def test_a_live_process_that_was_lost_once_and_then_ended_has_crashed() -> None:
+    """It closed its connection."""
+    fleet = Fleet(3)
+    fleet[2].freeze()
+    fleet.world.at(25 * S, fleet[2].thaw)
+    fleet.rest(40 * S)
+    fleet[2].die()
+    fleet.rest(20 * S)
+    assert [each.kind for each in fleet.told()] == ["restart", "crash"]
+
+
+def test_the_last_crash_of_a_loop_is_part_of_it() -> None:
+    """It has not come back."""
+    fleet = Fleet(3)
+    for _ in range(4):
+        fleet.restart(2, 15 * S, kill=True)
+        fleet.rest(30 * S)
+    fleet[2].die()
+    fleet.rest(30 * S)
+    loop = fleet.only()
+    headline = (
+        "'app-2' (10.0.1.2) went and came back 4 times within ...; then it went again, and nobody has taken its place"
+        " so far"
+    )
+    expect(loop, "crash-loop", "inferred", headline, "app-2")
+    assert len(loop.rebalances) == 9
+    assert "was closed from its side" in said(loop, "recorded")
+
+
+def test_a_process_of_a_loop_that_was_cut_off_with_others_is_part_of_the_cut() -> None:
+    """Its last silence is theirs, too."""
+    fleet = Fleet(6)
+    for _ in range(3):
+        fleet.restart(2, 15 * S, kill=True)
+        fleet.rest(30 * S)
+    cut_off = [fleet[number] for number in (1, 2, 3)]
+    outages.cut(fleet.world, cut_off)
+    fleet.rest(30 * S)
+    loop, cut = fleet.told()
+    assert (loop.kind, cut.kind) == ("crash-loop", "network-cut")
+    assert {each.client_id for each in cut.culprits} == {"app-1", "app-2", "app-3"}
+
+
+def late_polls(static: int = 0) -> Fleet:
+    """A member that polls too late three times, and comes back; then it goes again."""
+    fleet = Fleet(3, library="aiokafka", static=static)
+    for _ in range(3):
+        fleet[2].stop_polling()
+        fleet.run(30 * S)
+        fleet[2].poll_again()
+        fleet.rest(60 * S)
+    fleet[2].stop_polling()
+    return fleet
+
+
+@pytest.mark.parametrize(
+    ("static", "ending"),
+    [
+        (0, "left 3 times within ...; then it left again, and has not come back so far"),
+        (
+            3,
+            "fell silent 3 times within ...; then it lost its place again, and whether it had ended ... is not known",
+        ),
+    ],
+)
+def test_a_member_that_polled_late_often_and_is_gone_may_come_back(static: int, ending: str) -> None:
+    """As each time before: it is no scale-down, and no crash."""
+    fleet = late_polls(static)
+    fleet.rest(40 * S)
+    expect(fleet.only(), "poll-timeout", "inferred", f"'app-2' (10.0.1.2) {ending}", "app-2")
+    assert fleet.only().advice[-1] == IF_NOT_BACK
+
+
+def test_a_member_that_polled_late_often_and_leaves_with_others_was_shut_down() -> None:
+    """Or it has been away for longer than ever."""
+    fleet = late_polls()
+    fleet.run(5 * S)
+    fleet[1].close()
+    fleet[3].close()
+    fleet.rest(40 * S)
+    assert [each.kind for each in fleet.told()] == ["poll-timeout", "shutdown"]
+    fleet = late_polls()
+    fleet.run(700 * S)
+    fleet.start(4)
+    fleet.rest(20 * S)
+    assert [each.kind for each in fleet.told()] == ["poll-timeout", "scale-down", "scale-up"]
 
 
 def test_a_process_that_was_heard_again_and_did_not_join_had_not_crashed() -> None:
