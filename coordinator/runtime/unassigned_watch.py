@@ -122,6 +122,7 @@ class UnassignedWatch:
         """Check all groups once."""
         look, pace = _Look(), self._slices.pace()
         for group in self._groups.groups():
+            await pace.worked()  # those that are not Stable count, too: there may be a million
             if may_rebalance(group):
                 await self._look_at(group.copy(), look, pace)  # it may change while other work has its turn
         self._known, self._lacks, self._told = look.known, look.lacks, look.said
@@ -131,7 +132,6 @@ class UnassignedWatch:
 
     async def _look_at(self, group: Group, look: "_Look", pace: Pace) -> None:
         shares = await self._shares_of(group, look, pace)
-        await pace.worked()
         if shares is None:
             return
         look.want(group, shares)

@@ -17,6 +17,7 @@ from muster.coordinator.runtime import unassigned_watch
 from muster.coordinator.runtime.unassigned_watch import TELL_AFTER_MS, UnassignedWatch
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.state import Group
+from muster.events.steps import ENTRIES_AT_ONCE
 from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_unassigned import BOTH_TOPICS, configured, rejoin, sync
@@ -278,6 +279,18 @@ def test_other_work_goes_on_while_a_large_group_is_looked_at(monkeypatch: pytest
     sync(h, *members)
     turns = asyncio.run(_turns_while(Stage(h, orders=6).watch.look()))
     assert turns >= len(members)
+
+
+def test_other_work_goes_on_while_groups_that_are_not_stable_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be a million groups that only commit offsets, and they are always Empty."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    h, a, b = configured("0")
+    a.leave()
+    b.leave()
+    assert h.state == "Empty"
+    stage = Stage(h)
+    stage.others = [h] * (10 * ENTRIES_AT_ONCE)
+    assert asyncio.run(_turns_while(stage.watch.look())) >= 10
 
 
 async def _turns_while(work: Coroutine[Any, Any, None]) -> int:
