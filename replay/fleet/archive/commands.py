@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -81,7 +82,7 @@ def archive_command(asked: AskedArchive) -> None:
                 say(f"{error}; tried again in {asked.every_ms / 1000:g} s")
             if asked.every_ms is None:
                 break
-            time.sleep(asked.every_ms / 1000)
+            sleep(asked.every_ms / 1000)
     except (LogError, EventsError, BadSecurity, NoSpark) as error:
         fail(str(error), CANNOT_READ)
     except SparkFailed as error:

@@ -130,7 +130,7 @@ def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeyp
             others.close()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", between_steps)
+    monkeypatch.setattr(commands, "sleep", between_steps)
     answer = fleet("archive", "--log", log, "--to", archive, "--every", "30s", "--engine", "local")
     assert waited == [30] * 5
     assert [line.split(" archived")[0] for line in answer.stdout.splitlines()] == ["3 records"] * 2
@@ -142,7 +142,7 @@ def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeyp
 def test_with_every_it_ends_on_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once and in order: what it does not ask for, process 1 of a container does not hear."""
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("time.sleep", lambda _seconds: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(commands, "sleep", lambda _seconds: signal.raise_signal(signal.SIGTERM))
     answer = fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"), "--every", "1m")
     assert (answer.exit_code, answer.stderr) == (0, "")
     assert answer.stdout.startswith("3 records archived")
@@ -166,7 +166,7 @@ def test_with_every_a_log_that_is_away_or_missing_at_the_start_is_waited_for(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(commands, "open_log", open_next)
-    monkeypatch.setattr("time.sleep", between_steps)
+    monkeypatch.setattr(commands, "sleep", between_steps)
     answer = fleet("archive", "--log", "kafka://kafka:9092/events", "--to", str(tmp_path / "a"), "--every", "30s")
     assert answer.stderr.splitlines()[:2] == [
         "muster fleet: kafka:9092 does not answer; tried again in 30 s",
@@ -193,7 +193,7 @@ def test_what_cannot_be_read_of_the_log_is_said_and_is_the_exit_code(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(local, "archive", archive)
-    monkeypatch.setattr("time.sleep", between_steps)
+    monkeypatch.setattr(commands, "sleep", between_steps)
     args = ("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"))
     once = fleet(*args)
     assert (once.exit_code, once.stderr) == (3, "muster fleet: events, partition 0, offset 6: broken\n")
