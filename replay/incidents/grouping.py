@@ -25,7 +25,7 @@ from muster.replay.incidents.episode.holes import Hole, is_within_events, may_hi
 from muster.replay.incidents.evidence.naming import refs
 from muster.replay.incidents.evidence.standbys import calls
 from muster.replay.incidents.evidence.subscriptions import given_up as gave_up
-from muster.replay.incidents.evidence.waiting import awaited_in_vain, held_ms, waits
+from muster.replay.incidents.evidence.waiting import awaited_in_vain, died_assigning, held_ms, sync_held_ms, waits
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Cost, Incident, Statement
 from muster.replay.incidents.kinds import PRECEDENCE, UNKNOWN, coordinator_outage, duel, group_end, scale_down
@@ -196,12 +196,17 @@ def _first_within(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | N
 
 
 def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -> _Draft | None:
-    """The incident of the member whose end was what the join phase waited for, longer than for anybody else."""
-    if held_ms(rebalance) is None:
-        return None
-    holders = [by_seq[act.seq] for act in awaited_in_vain(rebalance, episode) if act.seq in by_seq]
+    """The incident of the member whose end was what a phase waited for, longer than for anybody else: the join phase,
+    or the sync phase for the leader. A crash within a deployment leaves the deployment what that began.
+    """
     began = by_seq.get(rebalance.trigger.seq)
-    return began if began in holders else next(iter(holders), None)
+    died = None if sync_held_ms(rebalance) is None else died_assigning(episode, rebalance)
+    if died is not None:
+        holders = [] if began is not None and began.name in PARENTS else [died]
+    else:
+        holders = [] if held_ms(rebalance) is None else awaited_in_vain(rebalance, episode)
+    drafts = [by_seq[act.seq] for act in holders if act.seq in by_seq]
+    return began if began in drafts else next(iter(drafts), None)
 
 
 def _unexplained(rebalance: Rebalance) -> IncidentClaim:

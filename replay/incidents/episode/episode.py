@@ -282,6 +282,12 @@ class Episode:
                 found.setdefault(act.why.group_instance_id, []).append(act)
         return found
 
+    @cached_property
+    def lost(self) -> dict[MemberId, Went | CameBack]:
+        """Removals of silent members, and returns of instance ids under other member ids, by the former member id."""
+        back = {act.replaced_member_id: act for act in self.of(CameBack)}
+        return {**back, **{act.member.member_id: act for act in self.of(Went) if act.is_silent}}
+
     def served_ms(self, from_ms: int, until_ms: int) -> int:
         """For how much of that time there surely was a coordinator."""
         away = (min(until_ms, each.until_ms) - max(from_ms, each.since_ms) for each in self.aways)

@@ -1,8 +1,9 @@
-"""Join phases that went on after all others had joined: for how long, and whom they waited for.
+"""Phases in which the others waited: for how long, and for whom.
 
-A phase ends when the last expected member has joined, was given up, or the rebalance timeout has passed. Who was given
-up at its end is whom it waited for; so are ids that had been handed out and were not used (format level 4), and static
-members that it went on without. Where the log names none of these, whom it waited for is unknown.
+A join phase ends when the last expected member has joined, was given up, or the rebalance timeout has passed. Who was
+given up at its end is whom it waited for; so are ids that had been handed out and were not used (format level 4), and
+static members that it went on without. Where the log names none of these, whom it waited for is unknown. In a sync
+phase all wait for the leader's assignment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,8 @@ from muster.events.ids import MemberId
 from muster.events.state import HandedOutId
 from muster.replay.incidents.episode.acts import CameBack, Departure, Phase, Went
 from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.evidence.connection_ends import SLACK_MS, Ending, ended_ms, ending, heartbeat_ms
+from muster.replay.incidents.evidence.former_process import FormerProcess, former_process
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -31,6 +34,15 @@ def held_ms(rebalance: Rebalance) -> int | None:
         return None
     waited_ms = phase.duration_ms - max((each.after_ms for each in phase.arrivals), default=0)
     return waited_ms if waited_ms > HELD_MS and waited_ms > phase.duration_ms * HELD_SHARE else None
+
+
+def sync_held_ms(rebalance: Rebalance) -> int | None:
+    """Return how long (ms) all waited for the leader's assignment; None if that was not for long."""
+    phase, sync = rebalance.join_phase, rebalance.sync_phase
+    if sync is None or sync.duration_ms is None:
+        return None
+    is_long = sync.duration_ms > HELD_MS and sync.duration_ms > (phase.duration_ms or 0)
+    return sync.duration_ms if is_long else None
 
 
 def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
@@ -55,6 +67,39 @@ def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameB
     return [*given_up(rebalance, episode), *sorted(later, key=lambda act: act.seq)]
 
 
+def died_assigning(episode: Episode, rebalance: Rebalance) -> Went | CameBack | None:
+    """The end of its leader, if that died before it had sent the assignment; None if it lived, or nothing tells.
+
+    It had died if its side closed the connection, or if it was removed for its silence and nothing shows that it lived
+    on: it was not heard from again, did not come back on its connection, and did not speak until it was timed out.
+    """
+    sync = rebalance.sync_phase
+    if sync is None or sync.leader is None or rebalance.outcome in (Outcome.STABLE, Outcome.RUNNING):
+        return None
+    leader_id = sync.leader.member_id
+    if leader_id in episode.heard_again:
+        return None
+    act = episode.lost.get(leader_id)
+    if act is None or ended_ms(episode, act) > rebalance.ended_ms:
+        return None
+    has_died = _had_ended(episode, act) if isinstance(act, CameBack) else _has_vanished(episode, act)
+    return act if has_died else None
+
+
+def _had_ended(episode: Episode, came: CameBack) -> bool:
+    return former_process(episode, came) not in (FormerProcess.ALIVE, FormerProcess.UNKNOWN)
+
+
+def _has_vanished(episode: Episode, act: Went) -> bool:
+    """Whether it closed its connection, or was silent for longer than a live member is and did not come back on it."""
+    if ending(episode, act) is Ending.ENDED:
+        return True
+    if act.at_ms - act.last_seen_ms <= heartbeat_ms(act) + SLACK_MS:
+        return False
+    returns = (each for each in episode.replacements if each.former_id == act.member.member_id)
+    return not any(each.on_same_connection for each in returns)
+
+
 def end_of_join_phase(rebalance: Rebalance, episode: Episode) -> Phase | None:
     """The act with which its join phase ended."""
     for act in episode.within(rebalance):
@@ -77,6 +122,9 @@ def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
     end = end_of_join_phase(rebalance, episode)
     if end is None:
         return
+    died = died_assigning(episode, rebalance)
+    if died is not None:
+        yield _waited_for_assignment(episode, rebalance, died)
     waited_ms = held_ms(rebalance)
     if waited_ms is not None:
         yield _waited(rebalance, episode, end, waited_ms)
@@ -118,6 +166,19 @@ def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) 
         return Statement(text=text, grade=Grade.RECORDED, at=instant(end.at_ms), seqs=(end.seq,))
     return Statement(
         text=f"{others} somebody that is not recorded", grade=Grade.UNKNOWN, at=instant(end.at_ms), seqs=(end.seq,)
+    )
+
+
+def _waited_for_assignment(episode: Episode, rebalance: Rebalance, died: Went | CameBack) -> Statement:
+    sync = rebalance.sync_phase
+    assert sync is not None
+    became = "ended before it sent it" if ending(episode, died) is Ending.ENDED else "was not heard from any more"
+    waited = f"all waited {duration(sync.duration_ms or 0)} for the assignment"
+    return Statement(
+        text=f"{waited}: the leader {process_name(died.member)} {became}",
+        grade=Grade.INFERRED,
+        at=sync.ended_at or rebalance.started_at,
+        seqs=(rebalance.last_seq, died.seq),
     )
 
 

@@ -11,7 +11,7 @@ from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
 from muster.replay.incidents.evidence.standbys import call_for, call_text
-from muster.replay.incidents.evidence.waiting import given_up
+from muster.replay.incidents.evidence.waiting import died_assigning, given_up, sync_held_ms
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import nobody_took
@@ -111,7 +111,12 @@ def _its_place(view: EpisodeView, act: Went) -> str:
 
 
 def _held(view: EpisodeView, act: Went) -> str:
-    """The join phase that waited for it in vain, if one did."""
+    """The sync phase that waited for its assignment in vain, or the join phase that waited for it, if one did."""
+    around = view.episode.rebalances_between(act.last_seen_ms, act.at_ms)
+    led = (each for each in around if len(each.members_after) > 1 and died_assigning(view.episode, each) is act)
+    waited = next((ms for each in led if (ms := sync_held_ms(each)) is not None), None)
+    if waited is not None:
+        return f"; it was the leader, and the others waited {duration(waited)} for its assignment"
     rebalance = view.episode.rebalance_of(act)
     if rebalance is None or act not in given_up(rebalance, view.episode) or rebalance.trigger.seq == act.seq:
         return ""

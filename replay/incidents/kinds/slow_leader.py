@@ -1,4 +1,8 @@
-"""A leader that held the sync phase up."""
+"""A live leader that held the sync phase up.
+
+One that died meanwhile was not slow: it is a crash, a restart or whatever else became of it, and so is one of which
+nothing shows that it lived on. The rebalance is its incident's then (`grouping.py`).
+"""
 
 from collections.abc import Iterator
 
@@ -7,12 +11,12 @@ from muster.replay.incidents.episode.acts import AnyAct, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.evidence.silence import silences
+from muster.replay.incidents.evidence.waiting import died_assigning
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.deployment import deployments
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import grade_of
-from muster.replay.incidents.kinds.stopped import stops
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance, SyncPhase
 from muster.replay.text.grammar import plural
@@ -20,14 +24,12 @@ from muster.replay.text.times import duration, setting, wall_ms_of
 
 KIND = Kind(
     "slow-leader",
-    "The leader took long to send the assignment, was timed out for it, or died while all waited for it.",
+    "A live leader took long to send the assignment, or was timed out for it.",
     "the leader",
 )
 
 _ADVICE = ("see how long its assignor takes: it has the rebalance timeout (max.poll.interval.ms in Java) for it",)
-_ADVICE_IF_SILENT = (
-    "look at what became of it, in its own log; if it lives, its assignor or a pause kept it from heartbeats, too",
-)
+_ADVICE_IF_SILENT = ("look at its own log: its assignor or a pause kept it from sending heartbeats, too",)
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -37,29 +39,17 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         if went is None and slow_ms < HELD_MS:  # as in most
             continue
         leader = went.member if went is not None else _leader(view, phase)
-        if leader is None or _ended_in_deployment(view, rebalance, leader, went) or _ended_with_others(view, went):
+        if leader is None or died_assigning(view.episode, rebalance) or _ended_in_deployment(view, rebalance, leader):
             continue
         yield _claim(view, rebalance, leader, went, slow_ms)
 
 
-def _ended_with_others(view: EpisodeView, went: Went | None) -> bool:
-    """Whether it was stopped with others: it is no more to blame than they are."""
-    return went is not None and any(
-        went in static and len(static) + len(leavers) > 1 for static, leavers in stops(view)
-    )
-
-
-def _ended_in_deployment(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None) -> bool:
-    """Whether it was replaced with others and had ended before the assignment was there, or died beside them."""
+def _ended_in_deployment(view: EpisodeView, rebalance: Rebalance, leader: Member) -> bool:
+    """Whether it was replaced with others and had ended before the assignment was there."""
     if leader.member_id in view.episode.heard_again:
         return False
-    for run, _ in deployments(view):
-        own = next((each for each in run if each.former_id == leader.member_id), None)
-        if own is not None:
-            return own.gone_ms <= rebalance.ended_ms
-        if went is not None and min(each.gone_ms for each in run) <= went.since_ms <= max(each.end_ms for each in run):
-            return True
-    return False
+    replaced = (each for run, _ in deployments(view) for each in run if each.former_id == leader.member_id)
+    return any(each.gone_ms <= rebalance.ended_ms for each in replaced)
 
 
 def _claim(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> IncidentClaim:
@@ -86,10 +76,8 @@ def _claim(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went |
 def _what(view: EpisodeView, rebalance: Rebalance, leader: Member, went: Went | None, slow_ms: int) -> str:
     assigning = f"the assignment ({rebalance.protocol_name}, {plural(len(rebalance.members_after), 'member')})"
     if went is not None and went.how is Departure.EXPIRED:
-        if went.member.member_id in view.episode.heard_again:
-            session = setting(leader.session_timeout_ms)
-            return f"sent no heartbeat for its session timeout of {session} while all waited for {assigning}; it lives"
-        return f"was not heard from any more while all waited for {assigning}"
+        session = setting(leader.session_timeout_ms)
+        return f"sent no heartbeat for its session timeout of {session} while all waited for {assigning}; it lives"
     if went is not None and went.how is Departure.NOT_REJOINED:
         timeout = setting(leader.rebalance_timeout_ms)
         return (

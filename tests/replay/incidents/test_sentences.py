@@ -51,8 +51,8 @@ SENTENCES = [
     ),
     (
         "leader_dies_in_sync_phase",
-        "slow-leader",
-        rf"the leader {PROCESS} (was not heard from any more|did not .*, last heard from .* before)",
+        "crash",
+        rf"{PROCESS} ended without leaving, .*; it was the leader, and the others waited .* for its assignment",
     ),
     (
         "poll_timeout_with_reason",

@@ -1,7 +1,8 @@
 """Scenarios in which members delay others: slow members, slow leaders, ids that were handed out and never used."""
 
+from muster.replay.fleet.simulation.scenarios.losses import crash_of
 from muster.replay.fleet.simulation.stage import SECOND, Stage, Wanted, scenario
-from muster.replay.fleet.simulation.world.truth import Knowable, Story
+from muster.replay.fleet.simulation.world.truth import Story
 
 
 def newcomer(stage: Stage) -> Story:
@@ -62,14 +63,12 @@ def leader_timed_out(stage: Stage) -> None:
 def leader_dies_in_sync_phase(stage: Stage) -> None:
     """The leader dies after it has received the list of members."""
     leader = stage.world.leader()
-    story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True, knowable=Knowable.INFERRED)
-    leader.story = story
     leader.assign_slow_ms = 20 * SECOND
     newcomer(stage)
     while not (leader.assign_slow_ms == 0 and leader.is_joining):
         stage.run(500)
     stage.run(stage.random.randint(0, 2 * SECOND))
-    stage.kill(leader, story)
+    crash_of(stage, leader)
     stage.rest(stage.session_ms + 10 * SECOND)
 
 

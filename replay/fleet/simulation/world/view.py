@@ -90,12 +90,14 @@ class WorldView:
             self._end()
 
     def _judge_sync_phase(self, rebalance: SeenRebalance, subjects: "Sequence[Process]") -> None:
-        """If the leader was slow to send the assignment, or never did, the rebalance belongs to its story."""
+        """If the leader was slow to send the assignment, or died before, the rebalance belongs to its story, or to
+        both."""
         leader = next((each for each in subjects if each.member_id == rebalance.leader), None)
-        if leader is None or leader.story is rebalance.story or not leader.story.holds_phases:
+        if leader is None or leader.story is rebalance.story or (leader.alive and not leader.story.holds_phases):
             return
-        if self._rules.now_ms - rebalance.joined_ms > HELD_MS:
-            _hand_over(rebalance, leader.story)
+        held_ms = self._rules.now_ms - rebalance.joined_ms
+        is_held = held_ms > HELD_MS and (leader.alive or held_ms > rebalance.joined_ms - rebalance.began[0])
+        self._judge_held(rebalance, leader.story, held_ms, is_held=is_held)
 
     def _leader_name(self) -> str | None:
         group = self._rules.group
@@ -129,14 +131,19 @@ class WorldView:
         names = {each.name for each in last}
         others = (at_ms for at_ms, name in rebalance.arrivals if name not in names)
         held_ms = self._rules.now_ms - max(rebalance.began[0], *others, 0)
+        is_held = held_ms > HELD_MS and held_ms > (self._rules.now_ms - rebalance.began[0]) / 2
+        self._judge_held(rebalance, holder.story, held_ms, is_held=is_held)
+
+    def _judge_held(self, rebalance: SeenRebalance, holder: Story, held_ms: int, *, is_held: bool) -> None:
+        """Attribute the rebalance to the story of the process that a phase of it waited for, or to both."""
         if held_ms <= SURELY_NOT_HELD_MS:
             return
-        is_held = held_ms > HELD_MS and held_ms > (self._rules.now_ms - rebalance.began[0]) / 2
-        if is_held and (rebalance.story.kind in COMING or holder.story.holds_phases):
-            _hand_over(rebalance, holder.story)
+        if is_held and (rebalance.story.kind in COMING or holder.holds_phases):
+            _hand_over(rebalance, holder)
         else:
-            rebalance.story.must.remove(rebalance)
-            for each in (rebalance.story, holder.story):
+            if rebalance in rebalance.story.must:  # else a join phase of it was held, too
+                rebalance.story.must.remove(rebalance)
+            for each in (rebalance.story, holder):
                 self._fold(rebalance, each)
 
 
