@@ -12,7 +12,6 @@ end. What it must not know: what is asked of it. It runs on a leash (`brokers/ch
 import json
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tests.brokers.broker import HOST, log_tail
-from tests.brokers.child import leashed, only_child_of, signal_group
+from tests.brokers.child import Leash, only_child_of, signal_group
+from tests.forked_muster import COMMAND, leashed_muster
 
-COMMAND: Final = (sys.executable, "-m", "muster", "serve")
 SERVES_WITHIN_S: Final = 90
 ENDS_WITHIN_S: Final = 15
 LOOK_EVERY_S: Final = 0.01
@@ -73,8 +72,8 @@ class MusterProcess:
         self._command = command
         self._serves_within_s = serves_within_s
         self._seen = 0  # bytes of the output that belong to processes that have ended
-        self._held: AbstractContextManager[subprocess.Popen[bytes]] | None = None
-        self._leash: subprocess.Popen[bytes] | None = None
+        self._held: AbstractContextManager[Leash] | None = None
+        self._leash: Leash | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -101,7 +100,7 @@ class MusterProcess:
         self._seen = self._output.stat().st_size if self._output.exists() else 0
         command = [*self._command, "--listen", f"{HOST}:{self._port}", "--log-format", "json", *self._arguments]
         with self._output.open("ab") as output:
-            self._held = leashed(command, stdout=output)
+            self._held = leashed_muster(command, stdout=output)
             self._leash = self._held.__enter__()
         try:
             serving = self.wait_for_event(until, where=lambda event: "listen" in event, within_s=self._serves_within_s)

@@ -25,7 +25,8 @@ from tests.brokers.child import as_installed, leashed, signal_group
 from tests.clients.consumers import Confluent
 from tests.clients.probe import described
 from tests.conformance.wire import Connection, ms
-from tests.muster_process import COMMAND, MusterProcess, last_words, running_muster, sqlite_log
+from tests.forked_muster import COMMAND
+from tests.muster_process import MusterProcess, last_words, running_muster, sqlite_log
 from tests.replay import written
 from tests.waiting import until_so
 

@@ -14,11 +14,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 LEASH: Final = Path(__file__).with_name("leash.py")
 AS_INSTALLED: Final = Path(__file__).with_name("as_installed")
 KILLED_WITHIN_S: Final = 10
+
+
+class Leash(Protocol):
+    """The part of `subprocess.Popen` that a process on a leash is used by."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 @contextmanager
@@ -50,7 +59,7 @@ def as_installed() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(AS_INSTALLED) if not path else f"{AS_INSTALLED}{os.pathsep}{path}"}
 
 
-def signal_group(leash: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def signal_group(leash: Leash, number: signal.Signals) -> None:
     """Send a signal to the command; nothing happens when it has ended already."""
     if leash.poll() is None:
         with suppress(ProcessLookupError):

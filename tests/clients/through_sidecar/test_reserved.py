@@ -10,7 +10,8 @@ from tests.brokers.cluster import Cluster
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.brokers.probes import WITHIN_S
 from tests.clients.transactions import values
-from tests.muster_process import COMMAND, MusterProcess
+from tests.forked_muster import COMMAND
+from tests.muster_process import MusterProcess
 
 pytestmark = pytest.mark.clients
 

@@ -18,7 +18,8 @@ from tests.brokers.broker import HOST, lasting_base
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import PROTOCOLS, SecuredBroker, client_properties, password_of, secured_broker
 from tests.conformance.wire import Connection, Fields, ms
-from tests.muster_process import COMMAND, TEST_CONFIG, MusterProcess, last_words, running_muster
+from tests.forked_muster import COMMAND
+from tests.muster_process import TEST_CONFIG, MusterProcess, last_words, running_muster
 from tests.waiting import until
 
 LISTENER: Final = "SASL_PLAINTEXT"
