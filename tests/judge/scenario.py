@@ -31,7 +31,7 @@ NAMES: Final = {
         partitions-changed assignor-change assignor-deployment enforced-by-application enforced-again-and-again
         enforced-by-administrator coordinator-outage coordinator-paused coordinator-away coordinator-change capacity
         capacity-after-change refused static-restart-with-topics unknown-topic shutdown-of-both
-        crash-loop-for-good
+        crash-loop-for-good killed-together
     """,
     ScenarioSort.COMPOUND: """
         two-crashes crash-in-deployment crash-after-deployment scaling-beside-restart crash-before-outage

@@ -1,12 +1,10 @@
 """A member that fell silent and did not come back."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from muster.replay.incidents.episode.acts import Came, Departure, Went
-from muster.replay.incidents.episode.episode import Episode
-from muster.replay.incidents.evidence.connection_ends import Ending, ended_ms, ending
+from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.incidents.evidence.naming import process_name, processes
 from muster.replay.incidents.evidence.session_timeout import shorter_sessions
 from muster.replay.incidents.evidence.silence import silences
@@ -15,9 +13,7 @@ from muster.replay.incidents.evidence.waiting import died_assigning, given_up, s
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.replaced import nobody_took
-from muster.replay.incidents.kinds.stopped import ended_claim, ended_within
-from muster.replay.incidents.runs import runs
-from muster.replay.incidents.windows import SAME_MOMENT_MS
+from muster.replay.incidents.kinds.stopped import ended_at_once, ended_claim, ended_within
 from muster.replay.text.times import duration, setting
 
 ADVICE: Final = "look at what became of it, in its own log and in that of its machine"
@@ -26,9 +22,8 @@ STATIC_ADVICE: Final = (
     f" and the group does not wait for its session; if this one was not, {ADVICE}"
 )
 
-UNLESS_STOPPED: Final = (
-    "if it was stopped on purpose: Kafka Streams, and a consumer that is closed with REMAIN_IN_GROUP, do not leave"
-)
+_DO_NOT_LEAVE: Final = "Kafka Streams, and a consumer that is closed with REMAIN_IN_GROUP, do not leave"
+UNLESS_STOPPED: Final = f"if it was stopped on purpose: {_DO_NOT_LEAVE}"
 MACHINE_ADVICE: Final = (
     "look at its machine, and at the network to it: its connection was never closed, as it is when a process ends; or"
     " the process stands still, or polled too late and has not come back"
@@ -49,16 +44,15 @@ KIND = Kind(
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    silent = [act for act in view.free(Went) if act.is_silent]
-    alone = (act for act in silent if ending(view.episode, act) is Ending.ENDED and call_for(view.episode, act) is None)
-    ended = sorted(alone, key=partial(ended_ms, view.episode))
-    at_once = [run for run in runs(ended, partial(_ended_at_once, view.episode)) if len(run) > 1]
+    at_once = ended_at_once(view)
     yield from (_of_several(view, run) for run in at_once)
     told = {act.seq for run in at_once for act in run}
-    yield from (_of_one(view, act) for act in silent if act.seq not in told)
+    yield from (_of_one(view, act) for act in view.free(Went) if act.is_silent and act.seq not in told)
 
 
 def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
+    has_static = any(act.member.group_instance_id is not None for act in run)
+    do_not_leave = f"static members, {_DO_NOT_LEAVE}" if has_static else _DO_NOT_LEAVE
     return ended_claim(
         view,
         KIND,
@@ -68,7 +62,7 @@ def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
             f" {processes([act.member for act in run])}; each closed its connection, and"
             f" {nobody_took(view.episode, run[-1], 'their places')}"
         ),
-        advice=(f"{ADVICE}: what they have in common there", UNLESS_STOPPED),
+        advice=(f"{ADVICE}: what they have in common there", f"if they were stopped on purpose: {do_not_leave}"),
     )
 
 
@@ -96,10 +90,6 @@ def _advice(act: Went, found: Ending) -> tuple[str, ...]:
     if act.member.group_instance_id is not None:
         return (STATIC_ADVICE,)
     return (ADVICE, UNLESS_STOPPED) if found is Ending.ENDED else (ADVICE,)
-
-
-def _ended_at_once(episode: Episode, run: list[Went], act: Went) -> bool:
-    return ended_ms(episode, act) - ended_ms(episode, run[0]) <= SAME_MOMENT_MS
 
 
 def _its_place(view: EpisodeView, act: Went) -> str:

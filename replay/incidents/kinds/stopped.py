@@ -1,4 +1,5 @@
 """Static members whose processes ended, and whose places nobody took; with the dynamic members that left with them.
+If dynamic members ended with them without leaving, all of them were killed: that is a crash.
 
 A static member that is closed sends no LeaveGroup, in any client family (docs/clients.md), and neither does one that is
 killed: either way its connection is closed, and the group waits for its session. So a stop and a crash look the same.
@@ -40,7 +41,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 def stops(view: EpisodeView) -> Iterator[tuple[Sequence[Went], Sequence[Went]]]:
     """The static members that ended together, with the dynamic ones that left with them."""
     gone = [act for act in view.free(Went) if act.seq not in view.episode.paired_seqs]
-    ended = [act for act in gone if _is_stopped(view, act)]
+    killed = {act.seq for run in ended_at_once(view) for act in run if not all(map(_is_static, run))}
+    ended = [act for act in gone if _is_static(act) and _has_ended(view, act) and act.seq not in killed]
     left = [act for act in gone if _is_closed(act)] if ended else []
     for run in runs(sorted([*ended, *left], key=partial(_gone_ms, view.episode)), partial(_is_next, view.episode)):
         static = [act for act in run if act.is_silent]
@@ -109,22 +111,33 @@ def _gone_ms(episode: Episode, act: Went) -> int:
     return ended_ms(episode, act) if act.is_silent else act.at_ms
 
 
-def _is_stopped(view: EpisodeView, act: Went) -> bool:
-    """Whether it is a static member whose process ended, and for which no standby was called."""
-    is_static = act.member.group_instance_id is not None
-    return (
-        is_static
-        and act.is_silent
-        and ending(view.episode, act) is Ending.ENDED
-        and call_for(view.episode, act) is None
-    )
+def ended_at_once(view: EpisodeView) -> list[list[Went]]:
+    """The processes, two at least, that ended without leaving, each at the moment of the one before.
+
+    A dynamic member that is closed leaves. So if one is among them, it was not a shutdown that ended them.
+    """
+    gone = (act for act in view.free(Went) if act.seq not in view.episode.paired_seqs)
+    ended = sorted((act for act in gone if _has_ended(view, act)), key=partial(ended_ms, view.episode))
+    return [run for run in runs(ended, partial(_is_at_once, view.episode)) if len(run) > 1]
+
+
+def _is_at_once(episode: Episode, run: list[Went], act: Went) -> bool:
+    return ended_ms(episode, act) - ended_ms(episode, run[-1]) <= SAME_MOMENT_MS
+
+
+def _has_ended(view: EpisodeView, act: Went) -> bool:
+    """Whether it ended without leaving, and no standby was called for it."""
+    return act.is_silent and ending(view.episode, act) is Ending.ENDED and call_for(view.episode, act) is None
+
+
+def _is_static(act: Went) -> bool:
+    return act.member.group_instance_id is not None
 
 
 def _is_closed(act: Went) -> bool:
     """Whether it is a dynamic member that left, and did not say that it left for another reason."""
     reason = act.why.client_reason
-    is_static = act.member.group_instance_id is not None
-    return act.how is Departure.LEFT and not is_static and (is_close(reason) or not says_something(reason))
+    return act.how is Departure.LEFT and not _is_static(act) and (is_close(reason) or not says_something(reason))
 
 
 def _is_next(episode: Episode, run: list[Went], act: Went) -> bool:

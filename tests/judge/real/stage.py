@@ -52,6 +52,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     size_min: int = 2
     size_max: int = 4
     static: bool | None = None
+    every_other_static: bool = False
     styles: Sequence[Style] = (Style.OWN_IDS, Style.OWN_IDS, Style.ALIKE)
     families: Sequence[Family] = tuple(Family)
     poll_interval_ms: int = POLL_INTERVAL_MS
@@ -116,6 +117,7 @@ class RealStage:
         family = self.families[len(self.all) % len(self.families)]
         self._numbers[family] = number = self._numbers.get(family, 0) + 1
         name = f"{family}-{number}"
+        is_static = self.is_static and not (self._wanted.every_other_static and len(self.all) % 2)
         return Given(
             name=name,
             family=family,
@@ -123,7 +125,7 @@ class RealStage:
             group_id=self.group_id,
             topic=self.service.orders,
             client_id=name if self.style is Style.OWN_IDS else None,
-            instance=name if self.is_static else None,
+            instance=name if is_static else None,
             assignor=self.assignor,
             session_ms=self.session_ms,
             heartbeat_ms=HEARTBEAT_MS,

@@ -56,6 +56,19 @@ def frozen_soon(stage: Stage) -> None:
     stand_still(stage, stage.processes[-1], "restart")
 
 
+@scenario(Wanted(static=0.5))
+def killed_together(stage: Stage) -> None:
+    """Static and dynamic processes are killed at one moment, as on one host."""
+    static, dynamic = stage.some(len(stage.static), stage.static), stage.some(len(stage.dynamic), stage.dynamic)
+    others = stage.some(stage.random.randint(0, min(4, stage.size - 2)), [*static[1:], *dynamic[1:]])
+    killed = [static[0], dynamic[0], *others]
+    story = stage.world.story("crash", culprits=[each.name for each in killed], knowable=Knowable.INFERRED)
+    for each in stage.some(len(killed), killed):
+        stage.kill(each, story)
+        stage.run(stage.random.randint(0, 3 * SECOND))
+    stage.rest(stage.session_ms + stage.rebalance_ms + 4 * SECOND)
+
+
 @scenario(Wanted(size_max=8))
 def slow_beat(stage: Stage) -> None:
     """A live process sends heartbeats more slowly than its session allows: it loses its place again and again."""

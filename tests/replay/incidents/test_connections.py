@@ -73,6 +73,29 @@ def test_a_leader_that_is_shut_down_with_all_others_is_no_slow_leader() -> None:
     assert [each.kind for each in fleet.told()] == ["stopped"]
 
 
+@pytest.mark.parametrize("gap_ms", [0, 2 * S])
+def test_static_and_dynamic_members_that_are_killed_at_once_are_one_crash(gap_ms: int) -> None:
+    """A dynamic member that is closed leaves, so that this was no shutdown."""
+    fleet = Fleet(5, static=2)
+    for number in (1, 4, 2):
+        fleet[number].die()
+        fleet.run(gap_ms)
+    fleet.rest(60 * S)
+    headline = "3 processes ended without leaving within ...; each closed its connection, and nobody has taken ..."
+    expect(fleet.only(), "crash", "inferred", headline, "app-1", "app-2", "app-4")
+    assert fleet.only().advice[1].startswith("if they were stopped on purpose: static members, Kafka Streams, and")
+
+
+def test_a_dynamic_member_that_is_killed_later_was_not_killed_with_a_static_one() -> None:
+    """Each may have ended for itself."""
+    fleet = Fleet(5, static=2)
+    fleet[1].die()
+    fleet.run(5 * S)
+    fleet[4].die()
+    fleet.rest(60 * S)
+    assert sorted(each.kind for each in fleet.told()) == ["crash", "stopped"]
+
+
 def test_members_of_both_sorts_that_end_at_one_moment_are_one_incident() -> None:
     """They were on one host, and others stay."""
     fleet = Fleet(5, static=2)

@@ -27,6 +27,18 @@ def crash(stage: RealStage) -> None:
     crash_of(stage, stage.one())
 
 
+@scenario(PLAIN, Wanted(static=True, every_other_static=True, size_min=3))
+def killed_together(stage: RealStage) -> None:
+    """A static and a dynamic process are killed at one moment, as on one host."""
+    killed = stage.processes[:2]
+    story = stage.story("crash", culprits=[each.name for each in killed], knowable=Knowable.INFERRED)
+    with stage.doing(story, after_ms=stage.session_ms - HEARTBEAT_MS):
+        for each in killed:
+            stage.kill(each, story)
+        for each in killed:
+            stage.until_gone(each.member_id)
+
+
 @scenario(PLAIN)
 def crash_and_replacement(stage: RealStage) -> None:
     """One is killed, and started again when its session has expired."""
