@@ -1,9 +1,8 @@
-"""The wall clock as if it had not jumped.
+"""Event times without jumps of the wall clock.
 
-Events of one owner's life carry its monotonic clock (`Why.uptime_ms`, format level 4). Where the wall clock has jumped
-between two of them, the times of all that follow are shifted back by as much, until the next owner: durations are true
-then, and who prints them says that the clock has jumped. Between two owners, and in histories of older levels, there is
-the wall clock alone.
+An owner's events carry its monotonic clock (`Why.uptime_ms`, format level 4). If the wall clock jumped between two of
+them, the times of all following events of that owner are shifted back by the jump: durations are then right, and the
+output mentions the jump. Between two owners, and in logs of older format levels, there is only the wall clock.
 """
 
 from typing import Final
@@ -24,19 +23,19 @@ from muster.events.events import (
 
 JUMP_MS: Final = 1_000
 SLEW: Final = 1 / 1_000
-"""A wall clock that differs by more than this, and by more than it is slewed meanwhile (NTP: 1/2000), has jumped."""
+"""A wall clock that is off by more than `JUMP_MS`, beyond what slewing can explain (NTP: 1/2000), has jumped."""
 
 
 def has_jumped(ahead_ms: int, later_ms: int, passed_ms: int) -> bool:
-    """Whether a wall clock jumped while so much time passed: it was ahead of the uptime by the one, then the other."""
+    """Return whether the wall clock jumped in `passed_ms`, from `ahead_ms` to `later_ms` ahead of the uptime."""
     return abs(later_ms - ahead_ms) > JUMP_MS + passed_ms * SLEW
 
 
 class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
-    """How the clock of an owner stood at an event: what a history that is read from there on goes on with.
+    """An owner's clock at an event; reading a history from there continues with it.
 
-    `ahead_ms`: its wall clock less its uptime. `jumped_ms`: all jumps of its life together; `jumped_when_empty_ms`: as
-    of the moment when the group became empty last.
+    `ahead_ms`: wall clock minus uptime. `jumped_ms`: the sum of the owner's clock jumps; `jumped_when_empty_ms`: that
+    sum when the group last became empty.
     """
 
     epoch: int | None = None
@@ -46,7 +45,7 @@ class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
     jumped_when_empty_ms: int = 0
 
     def after(self, owner_epoch: int, decided_ms: int, uptime_ms: int | None) -> "ClockReading":
-        """How it stands at the next decision."""
+        """Return the reading at the next decision."""
         if uptime_ms is None:
             return ClockReading(jumped_when_empty_ms=self.jumped_when_empty_ms)
         ahead_ms, jumped_ms = decided_ms - uptime_ms, 0
@@ -62,7 +61,7 @@ class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def when_empty(self) -> "ClockReading":
-        """The same, at an event with which the group became empty."""
+        """Return this reading as that of an event with which the group became empty."""
         return msgspec.structs.replace(self, jumped_when_empty_ms=self.jumped_ms)
 
 
@@ -70,7 +69,7 @@ BEGIN: Final = ClockReading()
 
 
 class SteadyClock:
-    """Follows the events of one group, in order, from a place in its history on."""
+    """Corrects the times of one group's events, in order, starting anywhere in its history."""
 
     def __init__(self, reading: ClockReading = BEGIN) -> None:
         self._reading = reading
@@ -78,10 +77,10 @@ class SteadyClock:
         self._why: Why | None = None
 
     def steadied(self, event: AnyEvent) -> tuple[AnyEvent, int]:
-        """The event with the times as they would be without jumps; and by how much the clock jumped before it, or 0."""
+        """Return the event with its times corrected for jumps, and the jump right before it in ms (0 if none)."""
         why = event.why
         jump_ms = 0
-        if why is not self._why or event.owner_epoch != self._epoch:  # else it is of the same decision
+        if why is not self._why or event.owner_epoch != self._epoch:  # else it belongs to the same decision
             before = self._reading
             self._reading = before.after(event.owner_epoch, why.decided_ms, why.uptime_ms)
             if before.epoch == self._reading.epoch:

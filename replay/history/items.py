@@ -1,10 +1,10 @@
-"""The value that everything here works on: what happened to one group, in the order of the log.
+"""The items of a group's history, in the order of the log: events, and markers for missing parts.
 
-A history holds the events themselves, the events of the partition it lives in (who coordinated it, since when), and
-markers for what is missing: a *gap* in `seq` (compacted away, or before the log begins) and a *broken* record. What
-comes before and after a marker is still told.
+A history has the group's events, the events of its partition (which process coordinated it, and since when), and
+markers for missing parts: a *gap* in `seq` (compacted away, or before the log begins) and a *broken* record. The parts
+before and after a marker are still used.
 
-Nothing here reads a log (`logs/` does) or interprets (`rebalances/` does).
+`logs/` reads them from a log, `rebalances/` interprets them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,14 +26,14 @@ from muster.events.events import (
 )
 
 UNREADABLE_NAMED: Final = 20
-"""Records in a row that cannot be read, of which a group is told one by one; the last one says how many follow it."""
+"""Consecutive unreadable records that a history has one by one; the last one counts those that follow it."""
 
 Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
-"""An event within a transition: all but the event on the group's own key, with which it ends."""
+"""An event within a transition, before the event on the group's own key that ends it."""
 
 
 class LogPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a record in the log. `timestamp_ms` is the wall clock of its append."""
+    """A record's position in the log. `timestamp_ms` is the wall clock time of its append."""
 
     partition: int
     offset: int
@@ -48,7 +48,7 @@ class Happened(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_ms(self) -> int:
-        """Wall clock ms of the decision that made it."""
+        """Wall clock ms of the decision that wrote the event."""
         return self.event.why.decided_ms
 
 
@@ -83,15 +83,15 @@ class Unreadable(StrEnum):
 
     @property
     def quarantines(self) -> bool:
-        """Whether it is known to be a record of this group, so that a coordinator would refuse to serve the group."""
+        """Whether the record certainly belongs to this group, so that a coordinator would refuse to serve the group."""
         return self in (Unreadable.BROKEN, Unreadable.UNKNOWN_TYPE)
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that cannot be read. With an undecodable key it may belong to any group of the partition.
+    """An unreadable record. If its key cannot be decoded, it may belong to any group of the partition.
 
-    `key`: of one that `muster log repair` can pass over; empty for the others. `more`: how many in a row are told with
-    it as one, up to the one at `last`.
+    `key`: set if `muster log repair` can skip the record. `more`: how many consecutive unreadable records this value
+    also covers, up to the one at `last`.
     """
 
     position: LogPosition
@@ -103,16 +103,16 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> LogPosition:
-        """The place of the last record."""
+        """The position of the last record that it covers."""
         return self.last or self.position
 
     def joined(self, following: "Broken") -> "Broken":
-        """This one and what follows it, as one."""
+        """Return one value for this and the following records."""
         return msgspec.structs.replace(self, more=self.more + 1 + following.more, last=following.end)
 
 
 class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
-    """A tombstone of `muster log repair`: what was broken under this key stops the partition no more."""
+    """A tombstone of `muster log repair`: the broken record with this key no longer stops the partition."""
 
     position: LogPosition
     key: bytes
@@ -132,8 +132,9 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissingParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest parts that are missing since a group's last rebalance. `is_assigned_since`: whether the history tells
-    anew, after them, who has which partitions.
+    """The latest missing parts since a group's last rebalance.
+
+    `is_assigned_since`: whether a later event has the complete assignment again.
     """
 
     parts: tuple[Gap | Broken, ...] = ()
@@ -146,17 +147,17 @@ Told = Happened | Coordinated | Broken
 """A part of a group's history."""
 
 Read = Told | PassedOver
-"""The parts that a log yields."""
+"""A part that a log yields."""
 
 Item = Told | Gap
-"""The parts of which a history consists."""
+"""A part of a history with its gaps marked."""
 
 
 class SeqGaps:
-    """Finds gaps in `seq` while the reads of one group pass by.
+    """Finds gaps in `seq` in one group's records.
 
-    A broken record explains one missing number, so that it is not reported twice; and a new incarnation begins at 1.
-    `incarnation` and `seq` are those of the last event before them.
+    A broken record explains one missing number, so it is not reported twice, and a new incarnation begins at 1.
+    `incarnation` and `seq` are those of the last event before the first record.
     """
 
     def __init__(self, *, incarnation: int = -1, seq: int = 0) -> None:
@@ -165,14 +166,14 @@ class SeqGaps:
         self._unreadable = 0
 
     def follows(self, event: AnyEvent) -> bool:
-        """Take in an event that has the number after the last one's; False: it has another, and is not taken in."""
+        """Accept an event whose seq follows the last one's; False: it does not follow and is not accepted."""
         if event.seq != self._seq + 1 or event.incarnation != self._incarnation or self._unreadable:
             return False
         self._seq = event.seq
         return True
 
     def before(self, read: Told) -> Gap | None:
-        """The gap that ends with this read, if there is one."""
+        """Return the gap that ends with this record, None if there is none."""
         if isinstance(read, Broken):
             self._unreadable += read.kind.quarantines
         if not isinstance(read, Happened):
@@ -189,9 +190,9 @@ class SeqGaps:
 
 
 class Prelude:
-    """The parts of the partition before a group's first event that matter to it: its owner, unreadable records.
+    """The partition's records before a group's first event that matter to the group: its owner's, and unreadable ones.
 
-    Of its owner these are the election, which has the settings, and the last event.
+    The owner's records are its election, which has the settings, and its last event.
     """
 
     def __init__(self) -> None:
@@ -201,7 +202,7 @@ class Prelude:
         self._reads: tuple[Told, ...] | None = None
 
     def note(self, read: Read) -> None:
-        """Take in something that concerns the whole partition."""
+        """Take a record that concerns the whole partition."""
         self._reads = None
         if isinstance(read, Coordinated):
             self._coordinator = read
@@ -214,35 +215,35 @@ class Prelude:
 
     @property
     def broken(self) -> list[Broken]:
-        """The records of which not even the group is known, in the order of the log."""
+        """The records whose group is not known, in the order of the log."""
         return sorted(chain.from_iterable(self._broken.values()), key=lambda each: each.position.offset)
 
     @property
     def owner(self) -> tuple[Coordinated, ...]:
-        """The election, and the last event of the owner."""
+        """The owner's election and its last event."""
         election = () if self._election is self._coordinator else (self._election,)
         return tuple(each for each in (*election, self._coordinator) if each is not None)
 
     @property
     def reads(self) -> tuple[Told, ...]:
-        """The parts in the order of the log, the broken ones first."""
+        """All of them: the broken records in log order, then the owner's."""
         if self._reads is None:
             self._reads = (*self.broken, *self.owner)
         return self._reads
 
 
 def place_of(read: Broken | PassedOver) -> tuple[int, bytes]:
-    """The key that is passed over, and its partition: another one may have a broken record under the same key."""
+    """Return the partition and the key: another partition may have a broken record with the same key."""
     return read.position.partition, read.key
 
 
 def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:
-    """Drop the broken record that was passed over."""
+    """Drop the broken record that was repaired."""
     return [each for each in broken if place_of(each) != place_of(passed_over)]
 
 
 def with_gaps(reads: Iterable[Told]) -> Iterator[Item]:
-    """The reads of one group, with a marker wherever `seq` jumps."""
+    """Yield the records of one group, with a marker wherever `seq` jumps."""
     gaps = SeqGaps()
     for read in reads:
         gap = gaps.before(read)

@@ -1,12 +1,9 @@
-"""A group's history skimmed: how far it goes and where the group stands, without telling what happened.
+"""Reads a group's history without decoding most of it, and makes checkpoints to start a full read from.
 
-What belongs here: keeping, of records that pass by undecoded, as little as a fold needs to begin in the middle. What
-the history means is the folds'.
-
-How it works: the last record of each of the group's entities makes the group as it stands (the law that compaction
-relies on), so nothing else is kept. The records on the group's own key, with which transitions end, are decoded
-partially; the others are only counted. A *checkpoint* is a place from which the group can be told: where it begins, and
-the records that make the group as it stood there. They are made in times of rest, so that a rebalance is told whole.
+The last record of each key is enough to rebuild the group (compaction relies on this too), so no other record is kept.
+Records on the group's own key, which end transitions, are partially decoded; the others are only counted. A
+*checkpoint* is an offset to read from, with the records that make up the group at that offset. Checkpoints are made
+while no rebalance is running, so that each rebalance is read as a whole.
 """
 
 from collections import deque
@@ -54,18 +51,18 @@ _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
 
 
 BUSY_EVENTS: Final = 10_000
-"""A group to which something happens all the time can be told from as many events before its last rebalance."""
+"""If a group is never quiet, its new checkpoint is the place at least this many events back."""
 
 MISSING_KEPT: Final = 100
-"""Parts that are missing since a group's last rebalance, of which it is told."""
+"""How many of the missing parts since a group's last rebalance are kept."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the group's partition, right behind a transition. `seq` and `at_ms` (wall clock, as if it
-    had not jumped) are those of the last event before it, `records` make the group there.
+    """A position in the group's partition, right after a transition.
 
-    `prelude`: what a history that begins here has to say of the partition first. `missing`: what is missing of the
-    group's since its last rebalance.
+    `seq` and `at_ms` (wall clock without jumps) are those of the last event before it, and `records` make up the group.
+    `prelude`: the partition's records that a history from here on begins with. `missing`: the parts of the group's
+    history that are missing since its last rebalance.
     """
 
     offset: int = 0
@@ -78,14 +75,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     clock: ClockReading = BEGIN
 
     def group(self, group_id: GroupId) -> Group | None:
-        """The group as it stood; None before its first event. What cannot be read is left out."""
+        """Return the group at the checkpoint, without unreadable records; None before its first event."""
         events = [told for told in self._told() if not isinstance(told, Broken)]
         if not events:
             return None
         return evolve(new_group(group_id, incarnation=events[0].incarnation, wall_ms=0), events)
 
     def broken(self) -> list[Broken]:
-        """The records of it that cannot be read."""
+        """Return the records that cannot be read."""
         return [told for told in self._told() if isinstance(told, Broken)]
 
     def _told(self) -> Iterator[AnyEvent | Broken]:
@@ -95,7 +92,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
             except BrokenRecord as error:
                 yield _broken(record, Unreadable.BROKEN, error.reason)
             else:
-                assert not isinstance(event, PartitionEvent)  # they have keys of their own
+                assert not isinstance(event, PartitionEvent)  # those have other keys
                 yield event
 
 
@@ -103,13 +100,13 @@ BEGINNING = Checkpoint()
 
 
 class Skim:
-    """Takes in the records of one group, in the order of its partition.
+    """Reads the records of one group, in the order of its partition.
 
-    `quiet_ms`: a checkpoint is made only where nothing happened for longer; at 0, once after each rebalance. Where it
-    is never quiet, `BUSY_EVENTS` later at the latest. `rebalances_kept`: how many of those before rebalances are kept,
-    which several may have in common; at 0 none is made at all, for whoever asks how the group stands alone. What is
-    counted is what was decided from `since_ms` on; after `until_ms` nothing is taken in.
-    `times`: when that was, as a survey of all of the history found it.
+    `quiet_ms`: a checkpoint is made only where no event happened for longer than that; at 0, once after each rebalance.
+    A group that is never quiet gets one after `BUSY_EVENTS` events. `rebalances_kept`: how many checkpoints before
+    rebalances are kept (rebalances may share one); 0 makes none, for callers that only need the group's current state.
+    Counts include only events decided from `since_ms` on; reading stops after `until_ms`. `times`: corrections to event
+    times, from a survey of the whole history.
     """
 
     def __init__(
@@ -123,30 +120,30 @@ class Skim:
         times: Times = AS_RECORDED,
     ) -> None:
         self.checkpoint = BEGINNING
-        """The last one."""
+        """The latest checkpoint."""
         self.before_rebalances: deque[Checkpoint] = deque(maxlen=rebalances_kept)
-        """The checkpoints before the last rebalances; each of them once."""
+        """The checkpoints before the last rebalances, without duplicates."""
         self.before_last = BEGINNING
-        """The place right before the last rebalance, however quiet it was there."""
+        """The position right before the last rebalance, even if it was not quiet there."""
         self.first: PartialGroupEvent | None = None
         self.last: PartialGroupEvent | None = None
-        """The ends of the first and the last transition."""
+        """The events that end the first and the last transition."""
         self.earliest_ms: int | None = None
         self.latest_ms: int | None = None
-        """The earliest and the latest moment of a transition: where the clock went back, those are not the ends."""
+        """The earliest and the latest time of a transition; if the clock went back, they are not those of the ends."""
         self.rebalances = 0
         self.events = 0
         self.missing = 0
-        """Events that are not in the log, as far as their numbers tell."""
+        """Events that are not in the log, according to gaps in `seq`."""
         self.broken: deque[Broken] = deque(maxlen=UNREADABLE_NAMED)
-        """The last records that cannot be read, since the group was repaired: because of them it is not served."""
+        """The latest unreadable records since the group was repaired; because of them it is not served."""
         self.unknown_types = 0
-        """Events of types that a newer version wrote."""
+        """Events of unknown types, which a newer version wrote."""
         self._prelude = prelude
         self._quiet_ms = quiet_ms
         self.has_begun = since_ms is None
         self.is_over = False
-        """Whether the window has begun, or is over."""
+        """Whether the window is over; `has_begun`: whether it has begun."""
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._makes_checkpoints = rebalances_kept > 0
@@ -160,18 +157,18 @@ class Skim:
         self._known_times = times.known
         self.survey = ClockSurvey()
         self._stood: tuple[Told, ...] = ()
-        """All that there was to say of the partition behind the last transition."""
+        """The prelude as it was right after the last transition."""
         self._records: dict[bytes, StoredRecord] = {}
         self._parts: list[StoredRecord] = []
         self._unreadable = 0
-        self._broken: list[Broken] = []  # since the last transition; what is too much is told with the last one
+        self._broken: list[Broken] = []  # since the last transition; the last one counts those beyond the limit
         self._missing: deque[Gap | Broken] = deque(maxlen=MISSING_KEPT)  # since the last rebalance
-        self._is_assigned = True  # since then
+        self._is_assigned = True  # since the last missing part
 
     def transitions(self, records: Iterable[StoredRecord]) -> Iterator[tuple[int, PartialGroupEvent]]:
-        """Take in the next records; gives what ends each transition, and how many of the records were taken in by then.
+        """Read the next records; yields the event that ends each transition, and how many records were read by then.
 
-        What comes behind it is taken in when the next one is asked for. `checkpoint` is one before that transition.
+        Records after it are read when the next value is requested. `checkpoint` is one before that transition.
         """
         if self.is_over:
             return
@@ -206,11 +203,11 @@ class Skim:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether the last incident may be going on: the group is not Stable, nor deleted."""
+        """Whether the last incident may not be over: the group is neither Stable nor deleted."""
         return self.last is not None and self.last.group.state not in (GroupState.STABLE, GroupState.DEAD)
 
     def now(self) -> Checkpoint:
-        """A checkpoint behind everything that was taken in."""
+        """Return a checkpoint after all records read so far."""
         records = dict(self._records)
         for part in self._parts:
             if part.value is not None:
@@ -218,16 +215,16 @@ class Skim:
         return self._made(records, self._prelude.reads)
 
     def cut(self) -> None:
-        """Make a checkpoint here, whatever happened before."""
+        """Make a checkpoint here, quiet or not."""
         self.checkpoint = self.now()
 
     def _transition(self, record: StoredRecord, ended: PartialGroupEvent, kind: object) -> bool:
-        """Take in what ends a transition; returns whether it counts."""
+        """Take the event that ends a transition; returns False for a leftover of an earlier incarnation."""
         parts = self._parts.copy()
         self._parts.clear()
         last = self.last
         if last is not None and ended.incarnation < last.incarnation:
-            return False  # a leftover of an earlier life
+            return False
         clock = self._clock.after(ended.owner_epoch, ended.why.decided_ms, ended.why.uptime_ms)
         if self._is_due and last is not None and self.is_at_rest:
             self._checkpoint(ended.why.decided_ms - clock.jumped_ms)
@@ -245,10 +242,10 @@ class Skim:
             if part.value is not None:
                 records[part.key] = part
                 numbered += 1
-            elif part.key != record.key:  # of the group's own, the last record says that it was deleted
+            elif part.key != record.key:  # on the group's own key the last record is its `GroupDeleted`
                 records.pop(part.key, None)
         self._note_missing(parts, record, ended, numbered)
-        if kind is RebalanceStarted:  # which tells of it
+        if kind is RebalanceStarted:  # the rebalance has a note about the missing parts
             self._missing.clear()
         self._is_assigned = self._is_assigned or not self._missing or kind in _TELLS_WHO_HAS_WHAT
         if kind is GroupDeleted:
@@ -264,7 +261,7 @@ class Skim:
         return True
 
     def _found_at(self, offset: int, ended: PartialGroupEvent) -> int:
-        """The time by which a transition is found."""
+        """Return the time that windows use for a transition."""
         return ended.why.decided_ms - self._times.ahead_ms(offset, ended.owner_epoch)
 
     def _note_last(self, ended: PartialGroupEvent, at_ms: int) -> None:
@@ -284,18 +281,18 @@ class Skim:
             self.before_last = self._made(self._records, self._stood)
 
     def _checkpoint(self, next_ms: int) -> None:
-        """Make a checkpoint, if it is quiet enough until the next transition."""
+        """Make a checkpoint if it was quiet long enough before the next transition."""
         if not self._quiet_ms or next_ms - self.last_ms > self._quiet_ms:
             self._is_due = self._quiet_ms > 0
             self.checkpoint = self._made(self._records, self._stood)
             self._busy = (self.events, self.checkpoint)
         elif self.events - self._busy[0] >= BUSY_EVENTS:
-            self.checkpoint = self._busy[1]  # so that as many events before this place are told
+            self.checkpoint = self._busy[1]  # so that this many events before here are read
             self._busy = (self.events, self._made(self._records, self._stood))
 
     @property
     def last_ms(self) -> int:
-        """When the last transition was, as if the clock had not jumped."""
+        """Wall clock ms of the last transition, without clock jumps; 0 if there is none."""
         return self.last.why.decided_ms - self._clock.jumped_ms if self.last is not None else 0
 
     def _made(self, records: dict[bytes, StoredRecord], prelude: tuple[Told, ...]) -> Checkpoint:
@@ -313,7 +310,7 @@ class Skim:
     def _note_missing(
         self, parts: Iterable[StoredRecord], record: StoredRecord, ended: PartialGroupEvent, numbered: int
     ) -> None:
-        """Note what is missing before and within a transition; a rebalance that is running tells of it."""
+        """Note what is missing before and within a transition; a running rebalance reports its own missing parts."""
         gaps = self._gaps(parts, record, ended) if self._count(ended, numbered) else ()
         if self.is_at_rest and (gaps or self._broken):
             self._missing += sorted((*gaps, *self._broken), key=lambda each: each.position.offset)
@@ -321,9 +318,9 @@ class Skim:
         self._broken.clear()
 
     def _count(self, ended: PartialGroupEvent, numbered: int) -> bool:
-        """Count the numbers that are missing, and return whether any is; a record that cannot be read explains one.
+        """Count missing events, and return whether there are more than unreadable records explain (one each).
 
-        `numbered`: events of the transition that are there.
+        `numbered`: events of the transition that are in the log.
         """
         missing = ended.seq - self._last_seq(ended) - numbered
         is_more = missing > self._unreadable
@@ -338,7 +335,7 @@ class Skim:
         return self.last.seq if self.last is not None and self.last.incarnation == ended.incarnation else 0
 
     def _gaps(self, parts: Iterable[StoredRecord], record: StoredRecord, ended: PartialGroupEvent) -> list[Gap]:
-        """The gaps before and within a transition."""
+        """Return the gaps before and within a transition."""
         gaps: list[Gap] = []
         last_seq, offset = self._last_seq(ended), -1
         for each in (*(part for part in parts if part.value is not None), record):
@@ -391,7 +388,7 @@ def _incarnation(value: bytes) -> int:
 
 
 def _partial_event(value: bytes | None) -> PartialEvent | PartialGroupEvent | None:
-    """Some fields of the event; None if it cannot be read."""
+    """Return the partially decoded event; None if it cannot be read."""
     try:
         return decode_partially(value or b"")
     except BrokenRecord:

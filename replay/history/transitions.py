@@ -1,7 +1,7 @@
-"""A group's items as transitions: the events of one decision, with the group before and after it.
+"""Folds a group's history into transitions: the events of one decision, with the group before and after it.
 
-The fold that everything else here stands on: it goes over the items once and keeps the group as it stands. A
-transition is the events before one on the group's own key, and that event (`events/events.py`).
+All analyses build on this fold. It reads the items once and keeps only the current group. A transition consists of an
+event on the group's own key and the events before it (`events/events.py`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,8 +19,8 @@ from muster.replay.history.items import Broken, Coordinated, Gap, Happened, Item
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The events of one decision. `parts` are those before `event`, the one on the group's own key.
 
-    `begins_life`: the group was made anew, and has nothing to do with the one before; `before` is a new group then.
-    `jump_ms`: by how much the wall clock jumped before it. Its times, and all after it, are given as if it had not.
+    `begins_life`: the group was created again and has nothing to do with the earlier one; `before` is then a new group.
+    `jump_ms`: the jump of the wall clock before the transition; its times and all later ones are corrected for it.
     """
 
     parts: tuple[Part, ...]
@@ -37,35 +37,35 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Step = Transition | Coordinated | Gap | Broken
-"""A transition, or what concerns the group and is none."""
+"""A transition, or another item of the group's history."""
 
 
 class Transitions:
-    """The fold. `group`, `clock`: as they stood before the first item, where that is not the first of its history."""
+    """The fold. `group` and `clock`: their state before the first item, if the history does not begin there."""
 
     def __init__(self, group_id: GroupId, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._group_id = group_id
-        self._parts: list[Part] = []  # of the transition that is being read
+        self._parts: list[Part] = []  # of the current transition
         self._clock = SteadyClock(clock)
         self._jump_ms = 0
         self.group: Group | None = group
         """The group as of the last transition; None before the first."""
 
     def steps(self, items: Iterable[Item]) -> Iterator[Step]:
-        """The steps that end within these items."""
+        """Yield the steps that end within these items."""
         for item in items:
             step = self.feed(item)
             if step is not None:
                 yield step
 
     def feed(self, item: Item) -> Step | None:
-        """Take in the next item; returns the step that ends with it."""
+        """Take the next item and return the step that it completes."""
         if not isinstance(item, Happened):
             return item
         return self.take(item.event)
 
     def take(self, event: AnyEvent) -> Transition | None:
-        """Take in the next event; returns the transition that ends with it."""
+        """Take the next event and return the transition that it completes."""
         event, jump_ms = self._clock.steadied(event)
         self._jump_ms += jump_ms
         if not isinstance(event, GroupEvent):
@@ -74,7 +74,7 @@ class Transitions:
         parts, self._parts = tuple(self._parts), []
         group = self.group
         if group is not None and event.incarnation < group.incarnation:
-            return None  # a leftover of an earlier life, which `evolve` passes over, too
+            return None  # a leftover of an earlier incarnation, which `evolve` ignores too
         begins_life = group is None or event.incarnation > group.incarnation
         before = new_group(self._group_id, incarnation=event.incarnation, wall_ms=0) if begins_life else group
         assert before is not None

@@ -1,8 +1,8 @@
-"""Windows of a history: from when, and until when, is it told? Pure.
+"""The part of a history that a command shows. Pure.
 
-What comes before a window is folded, so that what is told in it is right, and not shown. A history is in the order of
-its log; where clocks have jumped that is not the order of times (`wrong_times.py`). So a window ends before the first
-event that was decided after its end, and of what stands before that, what was decided before its beginning is left out.
+Events before the window are folded but not shown, so that results within it are right. A history is in log order,
+which is not the order of times if clocks jumped (`wrong_times.py`). So a window ends before the first event that was
+decided after its end; of the events before that, those decided before its start are left out.
 """
 
 from datetime import UTC, tzinfo
@@ -18,19 +18,19 @@ from muster.replay.text.times import Instant, instant, read_time
 
 
 class AtSeq(msgspec.Struct, frozen=True):
-    """Right after the event with this number, in the last life of the group."""
+    """Right after the event with this seq, in the group's last incarnation."""
 
     seq: int
 
 
 class AtTime(msgspec.Struct, frozen=True):
-    """A moment by the wall clock, in ms: after everything that had been decided by then."""
+    """A wall clock time in ms: after all that was decided by then."""
 
     wall_ms: int
 
 
 class AtGeneration(msgspec.Struct, frozen=True):
-    """When a generation of the group's last life had its assignment, or was empty; before that, when it had begun."""
+    """When this generation of the group's last incarnation got its assignment or became empty, else when it began."""
 
     generation_id: int
 
@@ -38,11 +38,11 @@ class AtGeneration(msgspec.Struct, frozen=True):
 At = AtSeq | AtTime
 
 _NUMBER_DIGITS_MAX: Final = 19
-"""The digits of an event's number, or a generation, at most; Python refuses to read numbers of thousands of digits."""
+"""Maximum digits of a seq or a generation; Python refuses to parse numbers with thousands of digits."""
 
 
 def read_at(text: str, *, now_ms: int, zone: tzinfo = UTC, is_seq: bool = False) -> At | AtGeneration | None:
-    """Parse a moment; None if it has none of the FORMS_OF_AT. `is_seq`: a number is an event's. Raises NoSuchTime."""
+    """Parse a time; None if it has none of the FORMS_OF_AT. `is_seq`: a number is a seq. Raises NoSuchTime."""
     if text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS_MAX:
         return AtSeq(int(text)) if is_seq else AtGeneration(int(text))
     wall_ms = read_time(text, now_ms=now_ms, zone=zone)
@@ -50,18 +50,18 @@ def read_at(text: str, *, now_ms: int, zone: tzinfo = UTC, is_seq: bool = False)
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """A window from `since` until `until`, both included; None: from the first event, until the last."""
+    """A window from `since` to `until`, both inclusive; None: from the first event, to the last."""
 
     since: At | None = None
     until: At | None = None
 
     @property
     def has_seq(self) -> bool:
-        """Whether it depends on which life of the group is the last one."""
+        """Whether the window has a seq, and so depends on the group's last incarnation."""
         return isinstance(self.since, AtSeq) or isinstance(self.until, AtSeq)
 
     def begins_by(self, ended: PartialGroupEvent, at_ms: int) -> bool:
-        """Whether the transition that ended so, at that time, is not before the window."""
+        """Return whether the transition that ended with this event, at this time, is not before the window."""
         if isinstance(self.since, AtTime):
             return at_ms >= self.since.wall_ms
         return self.since is None or ended.seq >= self.since.seq
@@ -71,14 +71,14 @@ WHOLE = Window()
 
 
 def wall_ms_in(window: Window) -> tuple[int | None, int | None]:
-    """The times at its edges, in ms; None where it has none."""
+    """Return the window's start and end time in ms; None where it has none."""
     since, until = window.since, window.until
     return since.wall_ms if isinstance(since, AtTime) else None, until.wall_ms if isinstance(until, AtTime) else None
 
 
 @unique
 class WindowEdge(StrEnum):
-    """An edge of a window that an incident crosses: it began before, or was not over at the end."""
+    """The edge of a window that an incident crosses: it began before the start, or was not over at the end."""
 
     SINCE = "since"
     UNTIL = "until"
@@ -92,7 +92,7 @@ class Place(Enum):
 
 
 class Cut:
-    """Says of each item in turn whether it is in the window. `life`: the last incarnation, for numbers."""
+    """Places each item before, within or after the window. `life`: the last incarnation, for windows with a seq."""
 
     def __init__(self, window: Window, life: int = -1, times: Times = AS_RECORDED) -> None:
         self._times = times
@@ -101,7 +101,7 @@ class Cut:
         self._place = Place.WITHIN if window.since is None else Place.BEFORE
 
     def place(self, item: Item) -> Place:
-        """The next item's place; what has no number is where the event before it is."""
+        """Return the next item's place; an item without a seq has the place of the event before it."""
         if self._place is Place.AFTER:
             return Place.AFTER
         since, until = self._window.since, self._window.until
@@ -121,11 +121,11 @@ class Cut:
         return self._place
 
     def has(self, item: Happened | Coordinated) -> bool:
-        """Whether this event lies in a window of times."""
+        """Return whether this event is within the window's times."""
         return self.is_within(self._times.at_ms(item))
 
     def is_within(self, at_ms: int) -> bool:
-        """Whether this moment lies in a window of times."""
+        """Return whether this time is within the window's times."""
         since, until = self._window.since, self._window.until
         return not (
             (isinstance(since, AtTime) and at_ms < since.wall_ms)
@@ -134,7 +134,7 @@ class Cut:
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """A window as results show it: instants, or numbers; None where there is no bound."""
+    """A window as results show it: instants, or seqs; None where there is no bound."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -143,7 +143,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounds(window: Window) -> Bounds | None:
-    """How a result shows the window; None for the whole history."""
+    """Return the window as results show it; None for the whole history."""
     if window.since is None and window.until is None:
         return None
     since, until = window.since, window.until

@@ -1,4 +1,4 @@
-"""Words for what a history lacks, and for jumps of its clock."""
+"""Describes missing parts of a history, and jumps of its clock."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from muster.replay.text.times import duration
 
 
 def jump_text(jump_ms: int) -> str:
-    """Word a jump of the wall clock."""
+    """Describe a jump of the wall clock."""
     way = "ahead" if jump_ms > 0 else "back"
     return (
         f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times are told as if it had never"
@@ -16,7 +16,7 @@ def jump_text(jump_ms: int) -> str:
 
 
 def missing_text(missing: Gap | Broken) -> str:
-    """Word what is left out, and where."""
+    """Describe what is missing, and where."""
     if isinstance(missing, Gap):
         seqs = (
             f"event {missing.first_seq} is"

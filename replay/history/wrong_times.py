@@ -1,17 +1,16 @@
-"""Times of a history that cannot be right, since later ones are earlier; and the times by which its events are found.
+"""Finds times in a history that are wrong because later ones are earlier, and the times to look such events up by.
 
-A wall clock that is put back makes the times of a log fall. Who asks for a moment, or a window, asks for one by a right
-clock. What can be known of that:
+When the wall clock is set back, times in the log go backwards. A user who asks for a time or a window means a correct
+clock. This much can be known:
 
-* Within the life of one owner, events have its monotonic clock, too. Where the wall clock jumped, and back again, it
-  was wrong in between, by as much as it jumped.
-* Where it was put back alone, or another owner has an earlier time, which of the two clocks was right is not known. The
-  events before are taken to be no later than those behind them: the order of the log is certain.
-* A clock that jumped ahead and stayed there may have been put right, or the machine was suspended: its times grow, and
-  are taken as they are.
+* The events of one owner also have its monotonic clock. If the wall clock jumped and then jumped back, it was wrong in
+  between, by the size of the jump.
+* If it was only set back, or the next owner has an earlier time, it is not known which of the two clocks was right. The
+  earlier events are assumed to be no later than the following ones, since the log's order is certain.
+* A clock that jumped ahead and stayed there may have been corrected, or the machine was suspended: its times increase,
+  and are used as they are.
 
-What belongs here: finding such parts, and the time of an event without the error. What is told of events has the times
-of `clock.py`.
+These times are only used to find events; results show the times of `clock.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,20 +31,20 @@ from muster.replay.history.items import Coordinated, Happened
 from muster.replay.text.times import duration
 
 _ENDS: Final = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
-"""The events with which transitions end."""
+"""The events that end transitions."""
 
 RUNS_MAX: Final = 64
-"""Stretches of a history with one owner and no jump; where there are more, the oldest count as one."""
+"""Maximum runs (one owner, no clock jump) of a history; if there are more, the oldest are merged."""
 
 
 TEXTS_MAX: Final = 3
-"""The parts that are named."""
+"""How many wrong parts are described one by one."""
 
 
 class WrongTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a group's history whose times are ahead by so much (less than 0: behind), by offsets and numbers.
+    """A part of a group's history, by offset and seq, whose times are ahead by `ahead_ms` (negative: behind).
 
-    `is_known`: by how much is recorded; else it is the least that it can be.
+    `is_known`: the log shows the exact error; otherwise `ahead_ms` is the least that it can be.
     """
 
     epoch: int
@@ -58,7 +57,7 @@ class WrongTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The sentence that people are given."""
+        """The sentence that users see."""
         seqs = f"seq {self.first_seq} to {self.last_seq}"
         if self.is_known:
             way = "ahead" if self.ahead_ms > 0 else "behind"
@@ -71,12 +70,12 @@ class WrongTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """The times by which the events of a group are found."""
+    """Corrections to the times that a group's events are looked up by."""
 
     wrong: tuple[WrongTimes, ...] = ()
 
     def ahead_ms(self, offset: int, epoch: int) -> int:
-        """The time by which an event with this offset, of this owner, is ahead."""
+        """Return by how much the time of an event with this offset, of this owner, is ahead."""
         for part in self.wrong:
             if part.first_offset <= offset < part.end_offset and part.epoch == epoch:
                 return part.ahead_ms
@@ -84,16 +83,16 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> "Times":
-        """The same, but for what is not known to be wrong."""
+        """Only the corrections whose error is known."""
         return Times(tuple(part for part in self.wrong if part.is_known))
 
     def at_ms(self, item: Happened | Coordinated) -> int:
-        """When it was, as far as that is known."""
+        """Return the item's corrected time."""
         return item.at_ms - (self.ahead_ms(item.position.offset, item.event.owner_epoch) if self.wrong else 0)
 
     @property
     def texts(self) -> list[str]:
-        """The sentences that people are given of it."""
+        """The sentences that users see."""
         more = len(self.wrong) - TEXTS_MAX
         said = [part.text for part in self.wrong[:TEXTS_MAX]]
         return [*said, *([f"the clock was wrong {more} more times"] if more > 0 else [])]
@@ -103,13 +102,13 @@ AS_RECORDED: Final = Times()
 
 
 def times_of_partition(times: Mapping[GroupId, Times], partition: int, partitions: int) -> Times:
-    """The times by which the coordinators' own events are found in a partition: those of all its groups together."""
+    """Return the corrections for the coordinators' own events in a partition: those of all its groups together."""
     here = (found for group_id, found in times.items() if partition_for(group_id, partitions) == partition)
     return Times(tuple(part for found in here for part in found.wrong))
 
 
 class _Run(msgspec.Struct, kw_only=True):
-    """A stretch of a history with one owner and no jump. `clock_ms`: wall clock less uptime, at its end."""
+    """A part of a history with one owner and no clock jump. `clock_ms`: wall clock minus uptime, at its end."""
 
     epoch: int
     clock_ms: int | None
@@ -125,26 +124,26 @@ class _Run(msgspec.Struct, kw_only=True):
 
 
 class ClockSurvey:
-    """Follows the transitions of one group, in order, from the first one on."""
+    """Follows the transitions of one group, in order, from the first one on, and finds wrong times."""
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
         self._end_offset = 0
-        self._life = (-1, 0)  # the incarnation, and the number of its last event
+        self._life = (-1, 0)  # the incarnation, and the seq of its last event
 
     def take(self, records: Iterable[StoredRecord]) -> None:
-        """Take in the next records of the group. What cannot be read is passed over."""
+        """Read the group's next records; unreadable ones are skipped."""
         for record in records:
             if record.value is None or event_type_of(record.value) not in _ENDS:
                 continue
             with suppress(BrokenRecord):
                 ended = decode_partially(record.value)
                 assert isinstance(ended, PartialGroupEvent)
-                if ended.incarnation >= self._life[0]:  # else a leftover of an earlier life
+                if ended.incarnation >= self._life[0]:  # else a leftover of an earlier incarnation
                     self.note(record.offset, ended)
 
     def note(self, offset: int, ended: PartialGroupEvent) -> None:
-        """Take in what ends the next transition, which has this offset."""
+        """Take the event that ends the next transition, at this offset."""
         why = ended.why
         incarnation, seq = self._life
         first_seq = seq + 1 if ended.incarnation == incarnation else 1
@@ -178,7 +177,7 @@ class ClockSurvey:
         del self._runs[0]
 
     def times(self) -> Times:
-        """The times of all that was taken in."""
+        """Return the corrections for everything read so far."""
         if len(self._runs) < 2:
             return AS_RECORDED
         runs = [msgspec.structs.replace(run) for run in self._runs]
@@ -208,7 +207,7 @@ class ClockSurvey:
 
 
 def _goes_on(run: _Run, ended: PartialGroupEvent, clock_ms: int | None) -> bool:
-    """Whether a transition is of the run's owner, whose clock has not jumped."""
+    """Return whether a transition continues the run: it has the same owner, whose clock has not jumped."""
     if run.epoch != ended.owner_epoch or (run.clock_ms is None) != (clock_ms is None):
         return False
     if run.clock_ms is None or clock_ms is None or ended.why.uptime_ms is None:
@@ -217,7 +216,7 @@ def _goes_on(run: _Run, ended: PartialGroupEvent, clock_ms: int | None) -> bool:
 
 
 def _correct_jumps(life: list[_Run]) -> None:
-    """Between a jump and the one that took it back the clock was wrong."""
+    """Correct the runs between a jump and the jump back: the clock was wrong in between."""
     for place, run in enumerate(life):
         if run.clock_ms is None or run.ahead_ms:
             continue

@@ -1,12 +1,12 @@
-"""Happenings that start no rebalance, in order, until a rebalance begins.
+"""Collects happenings, in order, until the next rebalance begins.
 
-Static restarts, standbys that take over, members that come or go without partitions, retired members that go one by
-one, plans that are made, requests that are refused. Some of it takes time, or comes again and again:
+Happenings are static restarts, standbys that take over, members that join or leave without partitions, retired members
+that leave one by one, plans, and refused requests. Some take time, or repeat:
 
-    a standby      is called when a member is lost, and has its partitions when it asks for them: one happening
-    retired ones   are remembered, since the rebalance that follows the last of them is due to them all
-    a duel         is one happening, however often the instance id changes hands in it
-    a fence        that says what an earlier one said is counted there
+    a standby        is called when a member is lost, and gets the partitions when it asks for them: one happening
+    retired members  are remembered, since all of them cause the rebalance that follows when the last one leaves
+    a duel           is one happening, however often the instance id changes hands
+    a fence          that repeats an earlier one is counted there
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -47,7 +47,7 @@ _STARTED_BY_NONE: Final[Mapping[type, Set[Cause]]] = {
 
 
 def starts_nothing(part: Part) -> bool:
-    """Whether it could not have started a rebalance, had none been running: it is told here, not folded in."""
+    """Return whether this would not have started a rebalance on its own: it is a happening, not a folded cause."""
     if isinstance(part, MemberRemoved):
         return part.member.is_inactive and part.why.cause not in _TOLD_WITH_THE_REBALANCE
     if not isinstance(part, MemberEvent):
@@ -56,7 +56,7 @@ def starts_nothing(part: Part) -> bool:
 
 
 class HappeningCollector:
-    """Collects happenings between rebalances."""
+    """Collects happenings between rebalances, or during one."""
 
     def __init__(self) -> None:
         self._happenings: list[Happening] = []
@@ -70,13 +70,13 @@ class HappeningCollector:
 
     @property
     def gone(self) -> tuple[MemberRef, ...]:
-        """The retired members that went, and left partitions without an owner."""
+        """The retired members that left, and whose partitions have no owner."""
         return tuple(self._gone)
 
-    # ---- what is one happening ---------------------------------------------------------------------------------------
+    # ---- merging repeated happenings ---------------------------------------------------------------------------------
 
     def add(self, *happenings: Happening) -> None:
-        """Take in what happened, together with what is the same."""
+        """Add happenings; one that repeats an earlier one is merged into it."""
         for happening in happenings:
             position = self._same(happening)
             if position is not None:
@@ -96,7 +96,7 @@ class HappeningCollector:
     def note(
         self, parts: Sequence[Part], before: Group, after: Group, baseline: GroupAssignment | None
     ) -> GroupAssignment | None:
-        """A transition that started no rebalance. Returns who has what after it, if that is known of `baseline`."""
+        """Take a transition that started no rebalance. Returns the assignment after it, if `baseline` is known."""
         baseline = self._call(parts, before, baseline)
         replaced = {call.lost.seq for _, call in self._calls.values() if call.lost is not None}
         for part in parts:
@@ -118,7 +118,7 @@ class HappeningCollector:
         return baseline
 
     def note_within(self, parts: Sequence[Part], before: Group) -> None:
-        """A transition of a rebalance that is running."""
+        """Take a transition of the running rebalance."""
         started_nothing = [part for part in parts if starts_nothing(part)]
         for part in started_nothing:
             if isinstance(part, MemberRemoved):
@@ -131,9 +131,9 @@ class HappeningCollector:
     def end(
         self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: GroupAssignment | None
     ) -> GroupAssignment | None:
-        """A rebalance begins: what else its first transition tells; whoever was called has come too late.
+        """End the collection as a rebalance begins: add the plans of its first transition, and fail the pending calls.
 
-        Configs that were changed in it are told with the trigger: a release is both the config and the rebalance.
+        Config changes of that transition belong to the trigger: a release is both the config and the rebalance.
         """
         baseline = self._call(parts, before, baseline)
         for position, call in self._calls.values():
@@ -170,7 +170,7 @@ class HappeningCollector:
             self._happenings[position] = call.happening(lost_itself=True)
 
     def _follow_restart(self, part: StaticMemberReplaced) -> None:
-        """A called standby that restarts has another member id."""
+        """A called standby that restarts gets a new member id."""
         found = self._calls.pop(part.replaced_member_id, None)
         if found is not None:
             self._calls[part.member.member_id] = found
@@ -189,7 +189,7 @@ def _duel(happening: Happening) -> _Key:
 
 
 def _with(known: Happening, again: Happening) -> Happening:
-    """Merge two happenings. In a duel restarts are counted: unlike the duel's own events, all of them are written."""
+    """Merge two happenings. In a duel restarts are counted, since the log has all of them, unlike the duel's events."""
     times = known.times + again.times
     if known.kind is HappeningKind.INSTANCE_DUEL:
         follows = known.seq is not None and again.seq == known.seq + 1

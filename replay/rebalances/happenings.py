@@ -1,6 +1,6 @@
 """Happenings, which start no rebalance: absorbed restarts, changes of the owner, refusals, fences.
 
-That is how a team proves what static membership saved it, and sees who knocked in vain.
+They show a team which rebalances static membership avoided, and which clients were refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,9 +34,9 @@ from muster.replay.text.times import duration, instant
 
 
 def restart(event: AnyMemberEvent, group: Group) -> Happening:
-    """A static member came back under a new member id, and kept what it had.
+    """A static member rejoined under a new member id and kept its assignment.
 
-    Its process may be another one, or the same, whose client has joined anew: the log does not tell.
+    The log does not show whether it is a new process, or the same one whose client joined again.
     """
     kept = partitions_of(group, event.member)
     partitions = plural(count_of(kept), "partition") if kept is not None else "assignment"
@@ -56,18 +56,18 @@ def restart(event: AnyMemberEvent, group: Group) -> Happening:
 
 
 def inactive_came(event: MemberJoined | MemberRejoined) -> Happening:
-    """A learner or a standby was admitted beside the running generation, or came again with another subscription."""
+    """A learner or a standby was admitted beside the running generation, or rejoined with another subscription."""
     return _of_member(HappeningKind.INACTIVE_MEMBER_CAME, event, cause_text(event.why, [actor(event)]))
 
 
 def inactive_went(event: MemberRemoved) -> Happening:
-    """A learner or a standby is gone."""
+    """A learner or a standby left or was removed."""
     text = f"{cause_text(event.why, [actor(event)])}; it was a {event.member.role.lower()} and had no partitions"
     return _of_member(HappeningKind.INACTIVE_MEMBER_WENT, event, text)
 
 
 def retired_went(event: MemberRemoved, after: Group) -> Happening:
-    """A member that was to go is gone; the rebalance waits for the others."""
+    """A retired member left; the rebalance waits for the others."""
     left = sum(member.retiring for member in after.members.values())
     waits = f"the rebalance waits for {plural(left, 'other')}" if left else "nobody else is waited for"
     text = f"{cause_text(event.why, [actor(event)])}; it was retired, and {waits}"
@@ -79,12 +79,12 @@ def _of_member(kind: HappeningKind, event: AnyMemberEvent, text: str) -> Happeni
 
 
 def announced(why: Why, seq: int, text: str) -> Happening:
-    """The happening of a plan, or of its end."""
+    """A plan was made, or it ended."""
     return Happening(kind=HappeningKind.PLANNED, at=instant(why.decided_ms), text=text, seq=seq)
 
 
 def gathered(joins: Sequence[MemberJoined]) -> Happening:
-    """Joins that were held back, and came to be one rebalance."""
+    """Several joins were delayed and gathered into one rebalance."""
     members = tuple(ref(event.member) for event in joins)
     first_ms = min(event.why.arrived_ms for event in joins)
     if len(members) == 1:
@@ -102,7 +102,7 @@ def gathered(joins: Sequence[MemberJoined]) -> Happening:
 
 
 def unserved(event: AnyGroupEvent) -> Iterator[Happening]:
-    """The happening of an event outside of rebalances: a refusal, or the end of the group."""
+    """Yield the happening of an event outside of rebalances: a refusal, a fence, or the end of the group."""
     if isinstance(event, GroupDeleted) and event.why.cause in REFUSED_WITHOUT_GROUP:
         return
     if isinstance(event, GroupDeleted):
@@ -141,7 +141,7 @@ def _ref(why: Why) -> MemberRef:
 
 
 def _sender(why: Why) -> str:
-    """The sender of a request, which may have no member id yet."""
+    """Name the sender of a request, which may have no member id yet."""
     sender = _ref(why)
     if why.group_instance_id is None and not why.member_id:
         return f"a new member ({process(sender)})"
@@ -157,7 +157,7 @@ def _fence_text(event: MemberFenced) -> str:
 
 
 def _duel_text(event: MemberFenced) -> str:
-    """Word a duel: the process that had lost the instance id is alive, and has it again."""
+    """Describe a duel: the process that had lost the instance id is alive, and has taken it back."""
     why = event.why
     one = f"{host(why.client_host or '')}, client {why.client_id}"
     other = f"{host(event.current_client_host or '')}, client {event.current_client_id}"
@@ -165,14 +165,14 @@ def _duel_text(event: MemberFenced) -> str:
 
 
 class CoordinatorChanges:
-    """The owner of the partition, followed through its events."""
+    """Follows the owner of the partition through its events."""
 
     def __init__(self) -> None:
         self._owner: str | None = None
         self._stopped = False
 
     def note(self, item: Coordinated, *, members: int, in_flight: bool) -> Happening | None:
-        """The happening of an owner's change for a group with members; None without any, or before it is complete."""
+        """Return the change of owner as a happening; None if the group has no members or the change is not complete."""
         event = item.event
         happening = None
         if isinstance(event, CoordinatorReady):
@@ -180,7 +180,7 @@ class CoordinatorChanges:
                 happening = self._takeover(event, members, in_flight=in_flight)
         elif isinstance(event, CoordinatorPaused) and members:
             happening = _pause(event)
-        if not isinstance(event, CoordinatorElected):  # it does not serve yet
+        if not isinstance(event, CoordinatorElected):  # a `CoordinatorElected` does not serve yet
             self._owner, self._stopped = event.owner, isinstance(event, CoordinatorStopped)
         return happening
 
@@ -197,7 +197,7 @@ class CoordinatorChanges:
         )
 
     def _leaving(self, event: CoordinatorReady) -> str:
-        """How the former owner came to own the partition no more."""
+        """Describe how the former owner lost the partition."""
         if self._stopped:
             return "let its partition go in good order"
         end = event.owner_before_end if event.owner_before == self._owner else None

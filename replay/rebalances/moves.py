@@ -1,8 +1,8 @@
 """The owners of partitions, and the partitions that a rebalance moved.
 
-Members are compared by `MemberRef.identity`, which a restart keeps, so that a static member that comes back with a new
-member id has moved nothing. Only protocol type 'consumer' has partitions; an assignment that
-cannot be decoded is named, and counts as empty.
+Members are compared by `MemberRef.identity`, which survives a restart, so a static member that rejoins with a new
+member id moves nothing. Only protocol type 'consumer' has partitions; an assignment that cannot be decoded is reported
+and counts as empty.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ TopicPartition = tuple[str, int]
 
 
 class GroupAssignment(msgspec.Struct, frozen=True, kw_only=True):
-    """The assignment of a whole group at one moment."""
+    """The assignment of a whole group at one time."""
 
     owners: dict[TopicPartition, MemberRef]
     undecodable: tuple[MemberRef, ...]
@@ -28,7 +28,7 @@ NOBODY = GroupAssignment(owners={}, undecodable=())
 
 
 def ownership(group: Group) -> GroupAssignment | None:
-    """The owners of all partitions; None if the protocol type's assignments cannot be decoded."""
+    """Return the owners of all partitions; None if the protocol type's assignments cannot be decoded."""
     if group.image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     owners: dict[TopicPartition, MemberRef] = {}
@@ -48,7 +48,7 @@ def handed_over(before: GroupAssignment, partitions: Iterable[TopicPartition], o
 
 
 def decode_assignment(assignment: bytes) -> frozenset[TopicPartition] | None:
-    """The partitions in an assignment, none in an empty one; None if it cannot be decoded."""
+    """Return the partitions in an assignment, none for an empty one; None if it cannot be decoded."""
     if not assignment:
         return frozenset()
     decoded = assigned_partitions(assignment)
@@ -56,13 +56,13 @@ def decode_assignment(assignment: bytes) -> frozenset[TopicPartition] | None:
 
 
 def partitions_of(group: Group, member: Member) -> tuple[TopicPartitions, ...] | None:
-    """The member's valid partitions by topic; None if they cannot be decoded."""
+    """Return the member's current partitions by topic; None if they cannot be decoded."""
     decoded = decode_assignment(group.assignment_of(member))
     return None if decoded is None else by_topic(decoded)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    """Sorted by topic and number."""
+    """Group partitions by topic, sorted by topic and number."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         topics[topic].append(partition)
@@ -70,13 +70,13 @@ def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...
 
 
 def movement(before: GroupAssignment, after: GroupAssignment) -> Movement:
-    """The moves between two ownerships."""
+    """Return the moves from one assignment to the next."""
     journeys: defaultdict[tuple[tuple[str, str] | None, tuple[str, str] | None], list[TopicPartition]]
     journeys = defaultdict(list)
     stayed = 0
     for partition in before.owners.keys() | after.owners.keys():
         previous, owner = before.owners.get(partition), after.owners.get(partition)
-        if previous == owner:  # as most do; else it may be the same under another member id
+        if previous == owner:  # most partitions; else it may be the same member under another member id
             stayed += 1
             continue
         origin, destination = _identity(previous), _identity(owner)

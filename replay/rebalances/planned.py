@@ -1,8 +1,7 @@
-"""Administrators' plans for a group's membership, in words, and their results.
+"""Administrators' plans for a group's membership and their results, as text.
 
-Plans stand in the log as events of their own: configs, registrations, retirements, promotions. Who asked is known
-from the request; until when a plan holds is not in the log, since its deadline is soft state: the timeout that was set
-is, and the event that says that the time was up.
+The log has plans as events of their own: configs, registrations, retirements, promotions. The request shows who asked.
+A plan's deadline is soft state and not in the log, but the timeout that was set is, and the event when it passed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -35,7 +34,7 @@ _PROMOTIONS = frozenset({Cause.LEARNERS_PROMOTED, Cause.LEARNER_TIMEOUT_ELAPSED,
 
 
 def config_changes(before: GroupConfig, after: GroupConfig) -> tuple[ValueChange, ...]:
-    """The configs that changed, by their names."""
+    """Return the configs that changed."""
     earlier, later = values_set(before), values_set(after)
     return tuple(
         ValueChange(name=name, before=earlier.get(name), after=later.get(name))
@@ -58,7 +57,7 @@ def _change_text(change: ValueChange) -> str:
 
 
 def configured_text(event: GroupConfigured, before: GroupConfig | None) -> str:
-    """Word a change of configs; with `before` unknown (None) it names all that are set."""
+    """Describe a change of configs; if `before` is not known (None), list all that are set."""
     if event.why.cause is Cause.GROUP_DELETED:
         return "the group's configs went with the group"
     if before is None:
@@ -75,7 +74,7 @@ _ASKED_BY_NOBODY = frozenset({Cause.GROUP_DELETED, Cause.RECORD_OVERWRITTEN})
 
 
 def announcements(parts: Iterable[Part], before: GroupConfig) -> Iterator[tuple[Why, int, str]]:
-    """The plans of a transition, made or timed out: why, the first event's number, and the text."""
+    """Yield a transition's plans, made or timed out: the reason, the first event's seq, and the text."""
     asked = (part for part in parts if part.why.cause not in _ASKED_BY_NOBODY)
     for (kind, cause), (*same,) in groupby(asked, key=lambda part: (type(part), part.why.cause)):
         first = same[0]
@@ -91,7 +90,7 @@ def announcements(parts: Iterable[Part], before: GroupConfig) -> Iterator[tuple[
 
 
 def registration_text(kind: type[Part], why: Why, instances: Sequence[str]) -> str | None:
-    """Word the end of these registrations; None if the instances joined, which other events tell."""
+    """Describe these registrations, or their end; None if the instances joined, which other events show."""
     count, names = plural(len(instances), "instance"), named(instances)
     if kind is InstanceRegistered:
         return f"{count} registered, to come: {names}{asked_by(why)}"
@@ -122,10 +121,10 @@ def planned(
     gone: Sequence[MemberRef],
     came: Sequence[MemberRef],
 ) -> Planned | None:
-    """The plan behind a trigger; None without one.
+    """Return the plan behind a trigger, None if there is none.
 
-    `parts` are those of the trigger's own transition, `gone` the retired members that went since the last rebalance,
-    `came` those whose joins had been held back.
+    `parts` are those of the trigger's transition, `gone` the retired members that left since the last rebalance,
+    `came` the members whose joins had been delayed.
     """
     instances = {member.group_instance_id for member in came}
     cause = started.why.cause
@@ -159,7 +158,7 @@ def _members(parts: Iterable[Part], kind: type[MemberEvent], wanted: Set[Cause])
 
 
 def planned_text(cause: Cause, told: Planned) -> str:
-    """Word who came, left, and did not, after the cause's own sentence; empty if that says all."""
+    """Say who joined, left, and did not, after the cause's own sentence; empty if there is nothing to add."""
     came, went = _named(told.came), _named(told.went)
     expected = named(told.did_not_come)
     match cause:

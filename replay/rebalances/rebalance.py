@@ -1,7 +1,7 @@
 """The values that describe a rebalance, which `timeline.py` makes and `why` prints.
 
-All fields are plain values, and their names are those of the JSON output. Instants are ISO 8601 in UTC, durations ms.
-A field that is None is not known, or not yet: each says which.
+All fields are plain values, and their names are those of the JSON output. Instants are ISO 8601 in UTC, durations are
+in ms. None means that a value is not known, or not known yet: each field says which.
 """
 
 from enum import StrEnum, unique
@@ -32,7 +32,6 @@ class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ref(member: Member | MemberRef) -> MemberRef:
-    """The reference to a member."""
     return MemberRef(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -42,18 +41,18 @@ def ref(member: Member | MemberRef) -> MemberRef:
 
 
 class Actor(MemberRef, frozen=True, kw_only=True):
-    """A member that did something, or to which something was done, and its signs of life where they were recorded."""
+    """A member that acted or was acted upon, with the times when it was last heard from, where they were recorded."""
 
     principal: str | None
     session_timeout_ms: int | None = None
     last_seen: Instant | None = None
-    silence_ms: int | None = None  # from its last sign of life to the decision
-    longest_silence_ms: int | None = None  # between two signs of life since its previous event
+    silence_ms: int | None = None  # from the time it was last heard from to the decision
+    longest_silence_ms: int | None = None  # between two requests since its previous event
 
 
 def actor(event: AnyMemberEvent) -> Actor:
     member = event.member
-    is_seen = event.heard is not False  # else it is the time of a takeover, which invents no sign of life
+    is_seen = event.heard is not False  # else `last_seen_ms` is the time of a takeover, not of a request
     return Actor(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -76,13 +75,13 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan behind a rebalance's trigger, and its result: who came, who left, who did not."""
+    """The plan behind a rebalance's trigger, and its result: which members joined, left, or did neither."""
 
-    came: tuple[MemberRef, ...] = ()  # new members whose joins were held back until now
+    came: tuple[MemberRef, ...] = ()  # new members whose joins were delayed until now
     did_not_come: tuple[GroupInstanceId, ...] = ()  # registered instances
-    went: tuple[MemberRef, ...] = ()  # retired members, by themselves, since the rebalance before
-    removed: tuple[MemberRef, ...] = ()  # retired members, because their time was up
-    stay: tuple[MemberRef, ...] = ()  # members that are not to go after all
+    went: tuple[MemberRef, ...] = ()  # retired members that left by themselves since the previous rebalance
+    removed: tuple[MemberRef, ...] = ()  # retired members that had not left in time
+    stay: tuple[MemberRef, ...] = ()  # members whose retirement was withdrawn
     promoted: tuple[MemberRef, ...] = ()  # learners
     configs: tuple[ValueChange, ...] = ()
 
@@ -97,14 +96,14 @@ class Requester(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause of the rebalance. `who` has several members if one decision concerned several; `seq`: the first event."""
+    """A cause of the rebalance. `who`: all members that the decision concerned; `seq`: the first event."""
 
     cause: Cause
     at: Instant
     seq: int
     text: str
     who: tuple[Actor, ...]
-    client_reason: str | None  # the client's own (KIP-800); None: it gave none
+    client_reason: str | None  # the reason that the client gave (KIP-800); None: it gave none
     request: Requester | None  # None: a deadline passed
     planned: Planned | None = None  # None: nothing was planned
 
@@ -115,7 +114,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMove(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions that changed hands. No `previous`: nobody had them; no `owner`: nobody has them now."""
+    """Partitions that moved. No `previous`: they had no owner; no `owner`: they have none now."""
 
     previous: MemberRef | None
     owner: MemberRef | None
@@ -127,9 +126,9 @@ class Movement(msgspec.Struct, frozen=True, kw_only=True):
     """The partitions that moved since the last stable assignment; static members are compared by instance id."""
 
     moves: tuple[PartitionMove, ...]
-    moved: int  # partitions that went from one member to another
-    gained: int  # partitions that nobody had before
-    lost: int  # partitions that nobody has now
+    moved: int  # partitions that moved from one member to another
+    gained: int  # partitions that had no owner before
+    lost: int  # partitions that have no owner now
     stayed: int
     undecodable: tuple[MemberRef, ...]  # members whose assignment cannot be read, before or after
 
@@ -151,21 +150,21 @@ class HappeningKind(StrEnum):
     INACTIVE_MEMBER_CAME = "held-member-came"
     INACTIVE_MEMBER_WENT = "held-member-went"
     PLANNED = "planned"
-    """An administrator registered, retired or configured something: an announcement, which spared nobody anything."""
+    """An administrator registered, retired or configured something: an announcement, which avoided no rebalance."""
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence that started no rebalance. `times` counts like ones that were not written, too."""
+    """An occurrence that started no rebalance. `times` includes repetitions that were suppressed in the log."""
 
     kind: HappeningKind
     at: Instant
     text: str
     times: int = 1
     seq: int | None = None  # None: an event of the partition, not of the group
-    error: str | None = None  # Kafka's name of the error that was answered
+    error: str | None = None  # Kafka's name of the error in the response
     who: MemberRef | None = None
-    until: Instant | None = None  # the last of several, or when it was over; None: one moment, or not over
-    members: tuple[MemberRef, ...] = ()  # all of whom it tells, if they are several
+    until: Instant | None = None  # the last of several, or the end; None: a single point in time, or not over
+    members: tuple[MemberRef, ...] = ()  # all members that it concerns, if there are several
     movement: Movement | None = None  # what a standby took over; None: nothing moved, or it is not known
 
 
@@ -187,13 +186,13 @@ class JoinPhase(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool
     arrivals: tuple[Arrival, ...]
     last_to_join: Arrival | None
-    dropped: tuple[Occurrence, ...]  # who was thrown out because it did not come
-    absent: tuple[MemberRef, ...]  # static members kept although they did not come
-    awaited: tuple[MemberRef, ...]  # who has not come yet, while the phase runs
+    dropped: tuple[Occurrence, ...]  # removed because they did not join
+    absent: tuple[MemberRef, ...]  # static members that were kept although they did not join
+    awaited: tuple[MemberRef, ...]  # not joined yet, while the phase runs
 
 
 class SyncPhase(msgspec.Struct, frozen=True, kw_only=True):
-    """The sync phase, in which all wait for the leader's assignment. `ended_at` is None while it runs."""
+    """The sync phase, in which all members wait for the leader's assignment. `ended_at` is None while it runs."""
 
     started_at: Instant
     ended_at: Instant | None
@@ -203,12 +202,12 @@ class SyncPhase(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class Outcome(StrEnum):
-    """The end of a rebalance."""
+    """How a rebalance ended."""
 
     STABLE = "stable"
     EMPTIED = "emptied"
     SUPERSEDED = "superseded"
-    """Another rebalance began before the assignment was there."""
+    """Another rebalance began before there was an assignment."""
     RUNNING = "running"
     UNKNOWN = "unknown"
     """The end of the rebalance is not in the log."""
@@ -217,8 +216,8 @@ class Outcome(StrEnum):
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     """A rebalance.
 
-    `to_generation` is None when no generation came of it (yet). `movement` is None when it is not known: the rebalance
-    did not end, the history before it is not complete, or the protocol type is not 'consumer'.
+    `to_generation` is None when it has led to no generation (yet). `movement` is None when it is not known: the
+    rebalance did not end, the history before it is incomplete, or the protocol type is not 'consumer'.
     """
 
     group_id: GroupId
@@ -227,8 +226,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     to_generation: int | None
     initial: bool  # the group was Empty
     trigger: Occurrence
-    folded: tuple[Occurrence, ...]  # what would have started one, while it ran; in order
-    folded_left_out: int  # in their middle, those that are only counted
+    folded: tuple[Occurrence, ...]  # causes during it that would have started a rebalance; in order
+    folded_left_out: int  # how many are left out, from the middle
     outcome: Outcome
     started_at: Instant
     ended_at: Instant | None
@@ -241,11 +240,11 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     members_before: tuple[MemberRef, ...]
     members_after: tuple[MemberRef, ...]
     movement: Movement | None
-    avoided: tuple[Happening, ...]  # between the rebalance before and this one
+    avoided: tuple[Happening, ...]  # between the previous rebalance and this one
     meanwhile: tuple[Happening, ...]  # while it ran
     first_seq: int
     last_seq: int
-    notes: tuple[str, ...]  # what is missing of its history
+    notes: tuple[str, ...]  # what its history lacks
     partitions_before: int | None = None  # those that had an owner; None: not known
     held: tuple[MemberRef, ...] = ()  # of `members_after`: learners and standbys, which have no partitions
 
@@ -256,7 +255,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended_ms(self) -> int:
-        """When it ended: by its duration, else by the wall clock, if that was not put back meanwhile."""
+        """The end in wall clock ms: by the duration, else by `ended_at` unless the clock was set back meanwhile."""
         if self.duration_ms is not None or self.ended_at is None:
             return self.started_ms + (self.duration_ms or 0)
         return max(self.started_ms, wall_ms_of(self.ended_at))

@@ -1,6 +1,6 @@
 """A rebalance while its events are folded, and the finished value.
 
-`timeline.py` decides which event belongs to which rebalance. One object per rebalance, used by the fold alone.
+`timeline.py` decides which event belongs to which rebalance, and creates one object for each.
 """
 
 from collections import deque
@@ -48,17 +48,17 @@ from muster.replay.rebalances.wording import cause_text
 from muster.replay.text.times import instant
 
 FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
-"""The causes that would have started a rebalance, had none been running, static replacements among them."""
+"""The causes that would have started a rebalance if none had been running, including static replacements."""
 
 OCCURRENCES_KEPT: Final = 1_000
-"""The causes folded in that are kept one by one: the first so many, and as many of the latest. Others are counted."""
+"""How many of the first, and of the latest, causes folded into a rebalance are kept; the rest are only counted."""
 
 _JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
 _ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
 
 
 def occurrences(parts: Sequence[Part], wanted: Container[Cause]) -> list[Occurrence]:
-    """Member events of one transition as causes at work, those of `wanted`; neighbours with one cause are one."""
+    """Return the wanted causes among a transition's member events; neighbours with the same cause are merged."""
     if not any(part.why.cause in wanted for part in parts):  # in most transitions
         return []
     told = (part for part in parts if isinstance(part, _ACTS) and not starts_nothing(part))
@@ -69,7 +69,7 @@ def occurrences(parts: Sequence[Part], wanted: Container[Cause]) -> list[Occurre
 
 
 def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
-    """The trigger: the member events of the same transition with the same cause, else what `why` alone says."""
+    """Return the trigger: the transition's member events with the same cause, else what `why` alone has."""
     why = started.why
     acting = [part for part in parts if isinstance(part, _ACTS) and part.why.cause is why.cause]
     if why.cause is Cause.RETIREMENT_COMPLETE:
@@ -80,7 +80,7 @@ def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -
 
 
 def _named(member_id: MemberId, why: Why, group: Group) -> Actor:
-    """A member that acted without a change to itself; one that is not known to the group had not joined yet."""
+    """Return a member that acted but did not change; if the group does not have it, it had not joined yet."""
     member = group.members.get(member_id)
     return Actor(
         member_id=member_id,
@@ -162,7 +162,7 @@ class RunningRebalance:
         self._note_arrivals(parts)
 
     def _note(self, seen: Occurrence) -> None:
-        """Keep the first causes one by one, and the latest: a phase that does not end has any number of them."""
+        """Keep the first and the latest causes: a phase that does not end collects any number of them."""
         if seen.cause not in FOLDED:
             self.dropped.append(seen)
         elif len(self.folded) < OCCURRENCES_KEPT:
@@ -172,7 +172,7 @@ class RunningRebalance:
             self.folded_more += 1
 
     def _gather(self, parts: Sequence[Part]) -> None:
-        """Joins that had been held back are let in by the very decision that starts the rebalance."""
+        """Find the delayed joins: they are admitted by the same decision that starts the rebalance."""
         registered = {
             part.registration.group_instance_id
             for part in (*self._parts, *parts)
@@ -183,7 +183,7 @@ class RunningRebalance:
         self.gathered = [join for join in joins if delayed or join.member.group_instance_id in registered]
 
     def _told_trigger(self) -> Occurrence:
-        """Word the trigger with who came and who went, which the first transition alone does not tell."""
+        """Return the trigger with the members that joined and left, some of which later transitions have."""
         told = planned(
             self.started,
             self._parts,
@@ -209,12 +209,12 @@ class RunningRebalance:
                 self.arrivals.pop(event.member.member_id, None)
 
     def complete_join(self, completed: JoinPhaseCompleted, group: Group) -> None:
-        """The next generation began."""
+        """Record the end of the join phase, which begins the next generation."""
         self.completed = completed
         self.absent = tuple(ref(group.members[id_]) for id_ in completed.absent if id_ in group.members)
 
     def is_followed_by(self, image: GroupImage) -> bool:
-        """Whether a later image of the group belongs to this rebalance; if not, its end was missed."""
+        """Return whether a later image of the group belongs to this rebalance; if not, its end was missed."""
         return image.generation_id - self.from_generation <= 1
 
     def finish(
@@ -227,7 +227,7 @@ class RunningRebalance:
         movement: Movement | None,
         partitions_before: int | None,
     ) -> Rebalance:
-        """The value. `group` is as it stands at the end; `end_ms` is None unless the end is known."""
+        """Return the finished value. `group` is the group at the end; `end_ms` is None unless the end is known."""
         image = self.completed.group if self.completed is not None else group.image
         reached = self.completed is not None or outcome in (Outcome.STABLE, Outcome.EMPTIED)
         return Rebalance(
@@ -281,7 +281,7 @@ class RunningRebalance:
 
     @property
     def _clock_went_ahead(self) -> bool:
-        """Whether its join phase took longer than its owner lets it, by the wall clock alone."""
+        """Whether the join phase lasted longer than its owner allows, going by the wall clock alone."""
         end = self.completed or self.emptied
         if end is None or end.why.uptime_ms is not None or end.owner_epoch != self.started.owner_epoch:
             return False
@@ -310,14 +310,14 @@ CLOCK_WENT_AHEAD: Final = (
     "its join phase took longer than it may by the coordinator's wall clock, which was put ahead, or the coordinator"
     " stood still: how long it took is not recorded"
 )
-"""Said only of logs that have the wall clock alone, before format level 4."""
+"""Only for logs that have no uptime, just the wall clock (before format level 4)."""
 
 CLOCK_MARGIN_MS: Final = 60_000
-"""A join phase may take longer than its timeout where the log or the machine was slow: by less than this."""
+"""A slow log or machine may prolong a join phase beyond its timeout, but by less than this."""
 
 
 def _elapsed_ms(start_ms: int, end_ms: int | None) -> int | None:
-    """The time between them; None if it is not known."""
+    """Return the time between the two; None if it is not known."""
     return None if end_ms is None or end_ms < start_ms else end_ms - start_ms
 
 
@@ -329,13 +329,13 @@ _TELLING_REJOINS = _FOLDED_OR_DROPPED | MOVED_NOTHING
 
 
 def _tells_of_itself(part: Part) -> bool:
-    """Whether a part of a transition within a rebalance may be more than an arrival, or an assignment."""
+    """Return whether this part of a rebalance's transition may be more than an arrival or an assignment."""
     kind = type(part)
     return kind is not MemberAssigned and (kind is not MemberRejoined or part.why.cause in _TELLING_REJOINS)
 
 
 def members(group: Group, *, without: Iterable[MemberId] = (), held: bool = False) -> tuple[MemberRef, ...]:
-    """The group's members by name; or those alone that have no partitions."""
+    """Return the group's members, sorted by identity; with `held`, only the inactive ones, which have no partitions."""
     left_out = set(without)
     chosen = (member for member in group.members.values() if not held or member.is_inactive)
     refs = (ref(member) for member in chosen if member.member_id not in left_out)

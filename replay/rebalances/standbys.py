@@ -1,4 +1,4 @@
-"""A standby that takes the place of a lost member, from its call to the moment when it has the partitions."""
+"""A standby that replaces a lost member, from its call until it has the partitions."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from muster.replay.text.times import duration, instant
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """`lost` is None when its removal is not in the log, `taken` when the assignment cannot be read."""
+    """`lost` is None if the removal is not in the log, `taken` if the assignment cannot be decoded."""
 
     event: MemberAssigned
     lost: MemberRemoved | None
@@ -25,7 +25,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     def happening(
         self, *, took_over_ms: int | None = None, rebalanced: bool = False, lost_itself: bool = False
     ) -> Happening:
-        """The outcome of a call: it took over, a rebalance began before, it was lost itself, or it is still called."""
+        """Return the call's result: the standby took over, was lost, is still called, or a rebalance came first."""
         called_ms = self.event.why.decided_ms
         standby = f"the standby {plainly(ref(self.event.member))}"
         if took_over_ms is not None:
@@ -58,7 +58,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 def called(
     event: MemberAssigned, lost: Sequence[MemberRemoved], before: Group, baseline: GroupAssignment | None
 ) -> tuple[Call, GroupAssignment | None]:
-    """The call that the event is, and who has what from then on. It was given the very assignment of who was lost."""
+    """Return the call and the assignment after it. The lost member is the one with exactly the standby's assignment."""
     gone = next((part for part in lost if part.member.assignment == event.member.assignment), None)
     decoded = decode_assignment(event.member.assignment)
     after = baseline

@@ -1,6 +1,6 @@
-"""A takeover in words, who took over from whom, and why: all outputs say it in the same ones.
+"""A takeover as text: the old owner, the new one, and the reason, in the same words for all outputs.
 
-What belongs here: the words of what a takeover recorded (format level 5). What it recorded nothing of is not worded.
+Only says what the takeover recorded (from format level 5 on).
 """
 
 from typing import assert_never
@@ -10,9 +10,9 @@ from muster.replay.text.times import moment
 
 
 def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:
-    """'b:2 took over from a:1, which ...'; None where there is nothing to say of it. `with_time`: when it was seen.
+    """Return 'b:2 took over from a:1, which ...'; None if there is nothing to say. `with_time`: add when it was seen.
 
-    Of two that share a log, the one before may run on: it has let go what the other one is to own.
+    If two processes share the log, the old owner may still run: it has given up what the other one should own.
     """
     if end is None:
         return None if owner == owner_before else f"{owner} took over from {owner_before}"
@@ -24,7 +24,7 @@ def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_
 
 
 def end_text(end: OwnershipEnd | None, *, with_time: bool = False) -> str | None:
-    """Say what a former owner did, or was, as the rest of a sentence about it; None: it is not known."""
+    """Return the former owner's end as the predicate of a sentence; None if it is not known."""
     if end is None:
         return None
     match end.cause:

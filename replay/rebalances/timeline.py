@@ -1,18 +1,18 @@
-"""History -> rebalances: what started each, what was folded in, how long it took, what moved, what started none.
+"""Folds a group's history into rebalances, with their triggers, durations and moves, and the happenings between them.
 
-The fold goes over the steps (`history/transitions.py`) once and keeps no more than the group as it stands, so that it
-may be used on histories of any length, and on those of all groups at once (`replay/fleet`, `groups`). The meaning of a
-transition depends on where the group is:
+The fold reads the steps (`history/transitions.py`) once and keeps only the current group, so it works on histories of
+any length, and on those of all groups at once (`replay/fleet`, `groups`). The meaning of a transition depends on the
+state of the group:
 
     RebalanceStarted      a rebalance begins; one that was running is *superseded*
     the other events      in the join phase: arrivals, causes folded in, members dropped
     JoinPhaseCompleted    the join phase ends, the sync phase begins
     GroupStabilized       the rebalance ends *stable*
     GroupEmptied          the rebalance ends *emptied*
-    anything else         a happening: within the rebalance that is running, else between two (`happening_collector.py`)
+    anything else         a happening: within the running rebalance, else between two (`happening_collector.py`)
 
-What is missing of a history (a gap, a broken record) makes the rebalance that it falls into, and what moved in the next
-one, uncertain; both say so.
+A missing part of the history (a gap, a broken record) makes the rebalance that it falls into uncertain, and the moves
+of the next one; both have a note about it.
 """
 
 from collections.abc import Sequence
@@ -42,28 +42,29 @@ class Timeline:
     """The fold. Feed it all steps, then ask what is still running."""
 
     def __init__(self, group: Group | None = None, *, missing: MissingParts = NOTHING_MISSING) -> None:
-        """`group`: as it stood before the first step, at rest, where that is not the first of its history; `missing`:
-        what is missing since its last rebalance.
+        """`group`: the group before the first step, with no rebalance running, if the history does not begin there.
+
+        `missing`: the parts that are missing since its last rebalance.
         """
         self._group: Group | None = group
         self._running: RunningRebalance | None = None
         self._baseline = None if group is None else ownership(group) if group.members else NOBODY
-        """The last stable assignment; None: not known."""
+        """The last stable assignment; None if it is not known."""
         self._happenings = HappeningCollector()
         self._notes = list(map(missing_text, missing.parts))
         if not missing.is_assigned_since:
             self._baseline = None
-        self._unreadable: list[Broken] = []  # those in a row of which the last notes are
+        self._unreadable: list[Broken] = []  # consecutive ones; the last notes are about them
         self._coordinators = CoordinatorChanges()
         self._last_seq = 0 if group is None else group.seq
 
     @property
     def is_running(self) -> bool:
-        """Whether a rebalance is."""
+        """Whether a rebalance is running."""
         return self._running is not None
 
     def running(self) -> Rebalance | None:
-        """The rebalance that has not ended, as far as it went."""
+        """Return the rebalance that has not ended, as far as it is known; None if none is running."""
         return self._finish(Outcome.RUNNING, None) if self._running is not None else None
 
     def feed(self, step: Step) -> Rebalance | None:
@@ -120,7 +121,7 @@ class Timeline:
         return None
 
     def _interrupt(self, event: RebalanceStarted) -> Rebalance | None:
-        """End the running rebalance when another begins: it was superseded in its sync phase, or its end was missed."""
+        """End the running rebalance as another begins: it was superseded in its sync phase, or its end was missed."""
         running = self._running
         if running is None:
             return None
@@ -137,11 +138,11 @@ class Timeline:
         self._happenings, self._notes = HappeningCollector(), []
 
     def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
-        """Take an event while no rebalance is running: of a fresh or emptied group, and all that starts none."""
+        """Take an event while no rebalance is running: the group is created, emptied or deleted, or it starts none."""
         if isinstance(event, GroupCreated | GroupDeleted | GroupEmptied):
             self._baseline = NOBODY
         elif isinstance(event, GroupStabilized):
-            self._baseline = ownership(after)  # its beginning is not in the log
+            self._baseline = ownership(after)  # the start of this rebalance is not in the log
         self._baseline = self._happenings.note(parts, before, after, self._baseline)
         self._happenings.add(*unserved(event))
 
@@ -165,14 +166,14 @@ class Timeline:
         return told
 
     def _end_earlier_life(self) -> Rebalance | None:
-        """A group that was made anew has nothing to do with the one before it."""
+        """Forget the earlier group: one that was created again under its id has nothing to do with it."""
         if self._group is None:
             return None
         finished = self._finish(Outcome.UNKNOWN, None)
         self._group, self._baseline, self._happenings = None, NOBODY, HappeningCollector()
         return finished
 
-    # ---- what is not an event of the group --------------------------------------------------------------------------
+    # ---- missing parts and the coordinator's events -----------------------------------------------------------------
 
     def _miss(self, missing: Gap | Broken) -> None:
         self._baseline = None

@@ -1,6 +1,6 @@
-"""Every English phrase about members and causes, so that all outputs say the same thing in the same words.
+"""The English phrases for members and causes, so that all outputs use the same words.
 
-The base is `events.causes.TEXTS`; here the member is named, and numbers are put in where the history has them.
+They are based on `events.causes.TEXTS`, with the member's name, and numbers where the history has them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ def short_member_id(member_id: str) -> str:
 
 
 def name(member: MemberRef) -> str:
-    """The member's name in a sentence: its instance id, or its shortened member id."""
+    """Return the member's name in a sentence: its instance id, or its shortened member id."""
     return member.group_instance_id or short_member_id(member.member_id)
 
 
@@ -37,7 +37,7 @@ def host(client_host: str) -> str:
 
 
 def process(member: MemberRef) -> str:
-    """The host and the client id of a member."""
+    """Return 'HOST, client CLIENT_ID'."""
     return f"{host(member.client_host) or 'unknown host'}, client {member.client_id or '(none)'}"
 
 
@@ -48,7 +48,7 @@ def who(member: MemberRef) -> str:
 
 
 def plainly(member: MemberRef) -> str:
-    """''billing-2' (10.0.0.7, client rdkafka)', where it is said already what it is."""
+    """''billing-2' (10.0.0.7, client rdkafka)', where the sentence already has the kind of member."""
     return f"'{name(member)}' ({process(member)})"
 
 
@@ -64,20 +64,20 @@ def several(members: Sequence[MemberRef]) -> str:
 
 
 def named(names: Iterable[str]) -> str:
-    """The names in quotes, the first few of them."""
+    """Return the first few names, in quotes."""
     return few([f"'{each}'" for each in names])
 
 
 def rearmed_text(event: CoordinatorPaused) -> str:
-    """'3 sessions of partition 5 were re-armed in full': of all its groups."""
+    """'3 sessions of partition 5 were re-armed in full': sessions of all groups of the partition."""
     were = "was" if event.sessions == 1 else "were"
     return f"{plural(event.sessions, 'session')} of partition {event.partition} {were} re-armed in full"
 
 
 def cause_text(why: Why, actors: Sequence[Actor], planned: str = "") -> str:
-    """Word a cause: the silence of an expired session, who asked for a removal, the client's own reason.
+    """Describe a cause, including the silence before an expired session, who asked for a removal, the client's reason.
 
-    `planned` is what there is to add of plans.
+    `planned` is text about plans to be added.
     """
     if why.cause is Cause.SESSION_EXPIRED and len(actors) == 1:
         return f"{who(actors[0])} was not heard from {_silence(actors[0])}"
@@ -98,7 +98,7 @@ BOILERPLATE = (
     "encountered UNKNOWN_MEMBER_ID from",
     "rebalance failed due to UnknownMemberIdException",
 )
-"""The begin of reasons that clients give by themselves (KIP-800), and that say no more than the event does."""
+"""Prefixes of reasons that clients send by themselves (KIP-800) and that add nothing to the event."""
 
 _SAID_BY_CLIENTS = (
     "rebalance failed due to",
@@ -108,14 +108,14 @@ _SAID_BY_CLIENTS = (
     "need to revoke partitions",
     "consumer pro-actively leaving the group",
 )
-"""The begin of further reasons that Java's client gives by itself when it joins (KIP-800), and that say something."""
+"""Prefixes of other reasons that the Java client sends by itself when it joins (KIP-800): these add something."""
 
 _BY_ANOTHER = "{member} was removed"
-"""The text of a leave that somebody else asked for."""
+"""The text for a LeaveGroup that another client sent."""
 
 
 def is_of_another(why: Why, member: Member | MemberRef) -> bool:
-    """Whether the request did not come from the member's own client: from elsewhere, or under another client id."""
+    """Return whether the request came from another client: its client id or host is not the member's."""
     return why.client_id is not None and (why.client_id, why.client_host) != (member.client_id, member.client_host)
 
 
@@ -124,27 +124,27 @@ def _is_by_another(why: Why, actors: Sequence[Actor]) -> bool:
 
 
 _REMOVED = "member was removed by an admin"
-"""Kafka's AdminClient puts it before the administrator's own reason."""
+"""Kafka's AdminClient puts this before the administrator's own reason."""
 
 
 def says_something(client_reason: str | None) -> bool:
-    """Whether a client's own reason is worth a sentence."""
+    """Return whether the client's reason is worth a sentence."""
     return bool(client_reason) and not (client_reason or "").startswith(BOILERPLATE) and client_reason != _REMOVED
 
 
 def is_of_application(client_reason: str | None) -> bool:
-    """Whether a reason to join is none of those that clients give by themselves: the application asked (KIP-568)."""
+    """Return whether a reason to join is not one that clients send by themselves: the application asked (KIP-568)."""
     return says_something(client_reason) and not (client_reason or "").startswith(_SAID_BY_CLIENTS)
 
 
 def clients_say(reasons: Iterable[str | None]) -> str:
-    """'the clients say: "a", "b" and 2 others': a few of the different ones. `reasons`: one of each client."""
+    """'the clients say: "a", "b" and 2 others', the first few distinct ones. `reasons`: one for each client."""
     said = [f'"{each}"' for each in reasons]
     return f"{'the client says' if len(said) == 1 else 'the clients say'}: {few(list(dict.fromkeys(said)))}"
 
 
 def is_close(client_reason: str | None) -> bool:
-    """Whether the client says that it left since it was closed; the others do not tell that from a poll timeout."""
+    """Return whether the client says that it left because it was closed, which other clients' reasons do not show."""
     return (client_reason or "").startswith("the consumer is being closed")
 
 
@@ -165,7 +165,7 @@ ASKED_FOR = frozenset(
 
 
 def _by_administrator(text: str, why: Why) -> str:
-    """The text with the administrator's name in it, if it is about what one did."""
+    """Add the administrator to the text, if it is about something that one did."""
     if why.cause not in ASKED_FOR or why.client_id is None:
         return text
     someone = "an administrator"
@@ -175,7 +175,7 @@ def _by_administrator(text: str, why: Why) -> str:
 
 
 def asked_by(why: Why) -> str:
-    """', asked for by client admin at 10.0.0.9, User:admin'; nothing if nobody asked."""
+    """', asked for by client admin at 10.0.0.9, User:admin'; empty if there was no request."""
     return f", asked for by {_requester(why)}" if why.client_id is not None else ""
 
 
@@ -193,7 +193,7 @@ _TEXTS_WITH_KIND = frozenset(
         Cause.STANDBY_UNFIT,
     }
 )
-"""Causes whose texts say already what kind of member it is."""
+"""Causes whose texts already have the kind of member."""
 
 
 def _subject(cause: Cause, actors: Sequence[Actor]) -> str:
@@ -209,7 +209,7 @@ def _silence(member: Actor) -> str:
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
+    """Return Kafka's name of an error code, or its number if it is unknown."""
     try:
         return ErrorCode(code).name.upper()
     except ValueError:
@@ -217,14 +217,14 @@ def error_name(code: int) -> str:
 
 
 def generations(rebalance: Rebalance) -> str:
-    """'Generation 7 -> 8', or what there is of it."""
+    """'Generation 7 -> 8', or 'After generation 7' if there is no next one."""
     if rebalance.to_generation is None:
         return f"After generation {rebalance.from_generation}"
     return f"Generation {rebalance.from_generation} -> {rebalance.to_generation}"
 
 
 def headline(rebalance: Rebalance) -> str:
-    """The answer in one sentence: which generations, which cause, and how it ended unless it ended well."""
+    """Return the rebalance in one sentence: its generations, its cause, and how it ended unless it ended stable."""
     sentence = f"{generations(rebalance)}: {rebalance.trigger.text}"
     folded = len(rebalance.folded) + rebalance.folded_left_out
     if folded:
@@ -248,7 +248,7 @@ JOIN_ENDS = {
     Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
     Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
 }
-"""The end of a join phase in words, after 'until'."""
+"""The end of a join phase as text, after 'until'."""
 
 
 def count_of(topics: Sequence[TopicPartitions]) -> int:
