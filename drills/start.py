@@ -150,7 +150,7 @@ def _service(given: Given) -> tuple[RunningService, str]:
 
 def _security(given: Given) -> KafkaSecurity:
     try:
-        return security_given(given.kafka_config or [], os.environ)
+        return security_given(given.kafka_config, os.environ)
     except BadSecurity as error:
         _refuse(str(error))
 
@@ -158,9 +158,7 @@ def _security(given: Given) -> KafkaSecurity:
 def _client_security(given: Given) -> KafkaSecurity:
     """How the drill's members reach a running service."""
     try:
-        return security_given(
-            given.client_config or [], os.environ, option=CLIENT_CONFIG, variables=CLIENT_CONFIG_VARIABLES
-        )
+        return security_given(given.client_config, os.environ, option=CLIENT_CONFIG, variables=CLIENT_CONFIG_VARIABLES)
     except BadSecurity as error:
         _refuse(str(error))
 

@@ -79,7 +79,7 @@ def groups_command(
 
     view = commands.view_of(form, tz)
     window = commands.window_of(since, until, view)
-    commands.groups(commands.source_of(log, kafka_config or []), view, window=window, wanted=group, sort=sort)
+    commands.groups(commands.source_of(log, kafka_config), view, window=window, wanted=group, sort=sort)
 
 
 @app.command("digest")
@@ -107,7 +107,7 @@ def digest_command(
 
     view = commands.view_of(form or (Format.TABLE if sys.stdout.isatty() else Format.MD), tz)
     window = commands.window_of(since, until, view)
-    commands.digest(commands.source_of(log, kafka_config or []), view, window=window, wanted=group)
+    commands.digest(commands.source_of(log, kafka_config), view, window=window, wanted=group)
 
 
 @app.command("history")
@@ -143,7 +143,7 @@ def history_command(
         commands.fail("--follow does not end, and json is one document: use jsonl", commands.CANNOT_READ)
     window = commands.window_of(since, until, view, is_seq=seq)
     commands.history(
-        commands.source_of(log, kafka_config or []), group, view, window=window, goes_on=follow, everything=everything
+        commands.source_of(log, kafka_config), group, view, window=window, goes_on=follow, everything=everything
     )
 
 
@@ -210,7 +210,7 @@ def why_command(
     if isinstance(point, commands.AtGeneration):
         generation, point = point.generation_id, None
     asked = commands.AskedIncidents(generation=generation, at=point, last=last, everything=everything)
-    commands.why(commands.source_of(log, kafka_config or []), group, view, asked, window)
+    commands.why(commands.source_of(log, kafka_config), group, view, asked, window)
 
 
 @app.command("state")
@@ -244,7 +244,7 @@ def state_command(
     if group is not None and pattern is not None:
         commands.fail("give a group or --group, not both", commands.CANNOT_READ)
     view = commands.view_of(form, tz)
-    source = commands.source_of(log, kafka_config or [])
+    source = commands.source_of(log, kafka_config)
     when = commands.moment("--at", at, view) if group is None else commands.point("--at", at, view, is_seq=seq)
     commands.state(source, group, view, at=when, wanted=pattern)
 
@@ -285,7 +285,7 @@ def export_command(
     if to.suffix not in (".jsonl", ".avro"):
         commands.fail(f"{to} is neither NAME.jsonl nor NAME.avro", commands.CANNOT_READ)
     window = commands.window_of(since, until, view)
-    source = commands.source_of(log, kafka_config or [])
+    source = commands.source_of(log, kafka_config)
     commands.export(source, to, window=window, wanted=group, keyfile=pseudonyms)
 
 
@@ -323,7 +323,7 @@ def report_command(
     view = asked.view_of(Format.TABLE, tz)
     window = asked.window_of(since, until, view, is_seq=seq)
     page_zone = UTC if tz is None else view.zone
-    report(source_of(log, kafka_config or []), group, out, view, window=window, page_zone=page_zone)
+    report(source_of(log, kafka_config), group, out, view, window=window, page_zone=page_zone)
 
 
 comparing_cli.add_to(app)

@@ -56,7 +56,7 @@ def diff_command(
     from muster.replay.commands.opening import source_of
 
     view = asked.view_of(form, tz)
-    source = source_of(log, kafka_config or [])
+    source = source_of(log, kafka_config)
     one, other = (asked.point(name, text, view, is_seq=seq) for name, text in (("A", before), ("B", after)))
     comparing.diff(source, group, view, before=one, after=other)
 
@@ -147,7 +147,7 @@ def whatif_command(
         fail("give at least one setting that would be another one; --help lists them", CANNOT_READ)
     view = asked.view_of(form, tz)
     window = asked.window_of(since, until, view, is_seq=seq)
-    comparing.whatif(source_of(log, kafka_config or []), group, view, alterations, window=window)
+    comparing.whatif(source_of(log, kafka_config), group, view, alterations, window=window)
 
 
 def verify_command(
@@ -180,4 +180,4 @@ def verify_command(
 
     view = asked.view_of(form, tz)
     window = asked.window_of(since, until, view)
-    comparing.verify(source_of(log, kafka_config or []), view, window=window, wanted=group)
+    comparing.verify(source_of(log, kafka_config), view, window=window, wanted=group)

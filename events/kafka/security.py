@@ -99,10 +99,10 @@ def is_secret(name: str) -> bool:
     return name.endswith("password")
 
 
-def split_properties(entries: Iterable[str], where: str) -> dict[str, str]:
+def split_properties(entries: Iterable[str] | None, where: str) -> dict[str, str]:
     """Parse `KEY=VALUE` texts. Raises BadSecurity, in which `where` names the option; values are never shown."""
     properties: dict[str, str] = {}
-    for entry in entries:
+    for entry in entries or ():
         name, equals, value = entry.partition("=")
         name = name.strip()
         if not equals:
@@ -147,7 +147,7 @@ def kafka_security(
 
 
 def security_given(
-    entries: Iterable[str],
+    entries: Iterable[str] | None,
     environment: Mapping[str, str],
     *,
     option: str = KAFKA_CONFIG,

@@ -41,7 +41,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     security: KafkaSecurity
 
 
-def source_of(url: str, kafka_config: Sequence[str]) -> Source:
+def source_of(url: str, kafka_config: Sequence[str] | None) -> Source:
     """Make a source from the options of a command."""
     try:
         return Source(url=url, security=security_given(kafka_config, os.environ))

@@ -98,7 +98,7 @@ def build_command(
         engine=engine,
         master=master,
         verbose=verbose,
-        kafka_config=kafka_config or [],
+        kafka_config=kafka_config,
         rebuild=rebuild,
         grace_ms=GRACE_MS if grace is None else grace,
     )

@@ -36,7 +36,7 @@ class AskedBuild(msgspec.Struct, frozen=True, kw_only=True):
     every_ms: int | None
     engine: EngineName
     master: str
-    kafka_config: Sequence[str]
+    kafka_config: Sequence[str] | None
     verbose: bool = False
     rebuild: bool = False
     grace_ms: int = GRACE_MS

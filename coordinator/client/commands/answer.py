@@ -69,7 +69,7 @@ def confirmed(question: str, *, yes: bool) -> bool:
     return yes or (sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm(question))
 
 
-def security_of(kafka_config: Sequence[str], command: str) -> KafkaSecurity:
+def security_of(kafka_config: Sequence[str] | None, command: str) -> KafkaSecurity:
     """Return the security from `--kafka-config` and the environment; print an invalid property as one line."""
     try:
         return security_given(kafka_config, os.environ)
@@ -107,7 +107,7 @@ def ask(
                 fail(str(unknown).rstrip(".") + await admin.groups_like(unknown.group_id), REFUSED, command)
 
     try:
-        return asyncio.run(ask(security_of(kafka_config or [], command)))
+        return asyncio.run(ask(security_of(kafka_config, command)))
     except Refused as error:
         fail(str(error), REFUSED, command)
     except NotReady as error:

@@ -70,7 +70,7 @@ def repair(
     """
     from muster.coordinator.client.commands.log_commands import repair_log
 
-    repair_log(log, kafka_config or [], yes=yes, owner_has_ended=owner_has_ended, audit_window_ms=audit_window_ms)
+    repair_log(log, kafka_config, yes=yes, owner_has_ended=owner_has_ended, audit_window_ms=audit_window_ms)
 
 
 @app.command("upgrade")
@@ -103,4 +103,4 @@ def upgrade(
     """
     from muster.coordinator.client.commands.log_commands import upgrade_log
 
-    upgrade_log(log, kafka_config or [], yes=yes, owner_has_ended=owner_has_ended, audit_window_ms=audit_window_ms)
+    upgrade_log(log, kafka_config, yes=yes, owner_has_ended=owner_has_ended, audit_window_ms=audit_window_ms)

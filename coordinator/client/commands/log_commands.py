@@ -30,7 +30,7 @@ UPGRADE = "muster log upgrade"
 
 
 def repair_log(
-    log: str, kafka_config: Sequence[str], *, yes: bool, owner_has_ended: bool, audit_window_ms: int | None
+    log: str, kafka_config: Sequence[str] | None, *, yes: bool, owner_has_ended: bool, audit_window_ms: int | None
 ) -> None:
     """Run `muster log repair`."""
     security = security_of(kafka_config, REPAIR)
@@ -54,7 +54,7 @@ def repair_log(
 
 
 def upgrade_log(
-    log: str, kafka_config: Sequence[str], *, yes: bool, owner_has_ended: bool, audit_window_ms: int | None
+    log: str, kafka_config: Sequence[str] | None, *, yes: bool, owner_has_ended: bool, audit_window_ms: int | None
 ) -> None:
     """Run `muster log upgrade`."""
     security = security_of(kafka_config, UPGRADE)

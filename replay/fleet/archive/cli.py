@@ -73,7 +73,7 @@ def archive_command(
         engine=engine,
         master=master,
         verbose=verbose,
-        kafka_config=kafka_config or [],
+        kafka_config=kafka_config,
     )
     (commands.archive_command if every is None else commands.archive_until_sigterm)(asked)
 
@@ -103,7 +103,7 @@ def verify_command(
     _check_needs()
     from muster.replay.fleet.archive import commands
 
-    commands.verify_command(archive, log, kafka_config or [], form)
+    commands.verify_command(archive, log, kafka_config, form)
 
 
 def compact_command(archive: ArchiveOption) -> None:

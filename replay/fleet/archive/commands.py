@@ -52,7 +52,7 @@ class AskedArchive(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineName
     master: str
     verbose: bool
-    kafka_config: Sequence[str]
+    kafka_config: Sequence[str] | None
 
 
 def archive_command(asked: AskedArchive) -> None:
@@ -160,7 +160,9 @@ def _tell(done: ArchivedRun, engine: str, seconds: float) -> None:
     )
 
 
-def verify_command(root: Path, log: str | None, kafka_config: Sequence[str], form: Literal["table", "json"]) -> None:
+def verify_command(
+    root: Path, log: str | None, kafka_config: Sequence[str] | None, form: Literal["table", "json"]
+) -> None:
     """Verify and print the result; exit code 3 if anything is wrong."""
 
     async def run(watch: Watch) -> VerifiedArchive:

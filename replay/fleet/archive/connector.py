@@ -25,7 +25,7 @@ _LOGIN_MODULES: Final = {
 }
 
 
-def connector_options(entries: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+def connector_options(entries: Sequence[str] | None, environment: Mapping[str, str]) -> dict[str, str]:
     """The options that correspond to `--kafka-config` and its variables, which have already been checked.
 
     Raises BadSecurity for a key in a format that Java cannot read.

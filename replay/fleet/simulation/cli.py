@@ -56,7 +56,7 @@ def simulate_command(
         begin=begin,
         truth=truth,
         jobs=jobs,
-        kafka_config=tuple(kafka_config or ()),
+        kafka_config=kafka_config,
     )
     simulate(asked)
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +32,7 @@ class AskedSimulation(msgspec.Struct, frozen=True, kw_only=True):
     begin: datetime
     truth: Path | None
     jobs: int | None
-    kafka_config: tuple[str, ...]
+    kafka_config: Sequence[str] | None
 
     @property
     def fleet(self) -> Fleet:
