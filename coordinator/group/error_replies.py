@@ -1,7 +1,6 @@
 """The response to a request that was not decided, as each API phrases an error (Kafka's `getErrorResponse`)."""
 
 from collections.abc import Callable, Mapping
-from typing import assert_never
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -10,22 +9,16 @@ from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,
     AuthorizeCommit,
-    CheckCapacity,
     CommitOffsets,
-    Deadline,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     DescribeGroupConfig,
-    ExpireOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    RebalanceUnassigned,
-    RejectAssignment,
     ReleaseGroup,
     Request,
-    RewriteEntities,
     SyncGroup,
 )
 from muster.coordinator.group.describe import describe
@@ -65,22 +58,13 @@ def error_replies(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
 
     Deadlines and the other commands that no client sent get no response.
     """
+    if not isinstance(command, Request):
+        return ()
     match command:
         case JoinGroup():
             outcome: Outcome = JoinGroupOutcome(error=error, member_id=command.member_id)
         case DescribeGroup():
             outcome = msgspec.structs.replace(describe(None), error=error)
-        case Request():
-            outcome = _ERROR_ALONE[type(command)](error=error)
-        case (
-            Deadline()
-            | RejectAssignment()
-            | CheckCapacity()
-            | RebalanceUnassigned()
-            | RewriteEntities()
-            | ExpireOffsets()
-        ):
-            return ()
         case _:
-            assert_never(command)
+            outcome = _ERROR_ALONE[type(command)](error=error)
     return (Reply(command.caller.request_id, outcome),)
