@@ -36,7 +36,7 @@ from muster.events.kafka.errors import LinkError
 from muster.events.log.base import LogError
 from muster.events.records import EventsError
 from muster.replay.commands.opening import fail, say
-from muster.replay.report.command import check_folder, write_page
+from muster.replay.commands.output_file import check_folder, write_page
 from muster.replay.text.grammar import size_text
 from muster.replay.text.printable import printable
 

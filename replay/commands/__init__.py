@@ -5,6 +5,7 @@ why.py          `why`: which incidents are read, and which are shown.
 comparing.py    What compares: `diff`, `whatif`, `verify`.
 asked.py        Views, windows and groups that were asked for, and what to say where there is none.
 opening.py      The log of a command, opened; exit codes.
+output_file.py  The file that a command writes.
 options.py      Options that several commands have.
 speaking.py     The name that lines on stderr begin with.
 """

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 import msgspec
@@ -101,16 +100,6 @@ def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
         raise typer.Exit(ENOUGH) from error
     except OSError as error:
         fail(f"{writes} cannot be written: {error.strerror}", CANNOT_READ)
-
-
-def refuse_to_replace(log: EventLog, to: Path) -> None:
-    """End the command if a file that is to be written is the log that is read."""
-    try:
-        is_log = to.samefile(log.location)
-    except OSError:  # one of them is no file, or not there yet
-        return
-    if is_log:
-        fail(f"{to} is the log that is read: write to another file", CANNOT_READ)
 
 
 def say(message: str) -> None:

@@ -35,10 +35,10 @@ from muster.replay.commands.opening import (
     Source,
     fail,
     opened,
-    refuse_to_replace,
     run,
     source_of,
 )
+from muster.replay.commands.output_file import refuse_to_replace
 from muster.replay.commands.why import AskedIncidents, why
 from muster.replay.form import Format, Sort, View
 from muster.replay.history.window import WHOLE, At, AtGeneration, AtTime, Cut, Place, Window, bounds, wall_ms_in

@@ -1,6 +1,5 @@
 """`muster replay report`: read the log, make the page, write it."""
 
-import os
 import time
 from contextlib import aclosing
 from datetime import UTC, tzinfo
@@ -10,7 +9,8 @@ import typer
 
 from muster.events.ids import GroupId
 from muster.replay.commands.asked import fail_outside, fail_unknown, start_of
-from muster.replay.commands.opening import CANNOT_READ, Source, fail, opened, refuse_to_replace, run
+from muster.replay.commands.opening import Source, opened, run
+from muster.replay.commands.output_file import check_folder, refuse_to_replace, write_page
 from muster.replay.form import View
 from muster.replay.history.window import WHOLE, Window
 from muster.replay.incidents.windows import QUIET_MS
@@ -67,30 +67,6 @@ def report(
             _tell(out, len(text.encode()), page, view.zone)
 
     run(read())
-
-
-def check_folder(out: Path) -> None:
-    """End the command if there is no folder to write into."""
-    if not out.parent.is_dir():
-        fail(f"{printable(str(out))} cannot be written: there is no folder {printable(str(out.parent))}", CANNOT_READ)
-
-
-def write_page(out: Path, text: str) -> None:
-    """Write the page beside the file and put it in its place; what is no file (/dev/stdout) is written to."""
-    try:
-        if out.exists() and not out.is_file():
-            out.write_text(text, encoding="utf-8")  # where /dev/stdout leads has no path if it is a pipe
-            return
-        target = out.resolve()
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with beside.open("x", encoding="utf-8") as file:
-                file.write(text)
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        fail(f"{printable(str(out))} cannot be written: {error.strerror}", CANNOT_READ)
 
 
 def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:

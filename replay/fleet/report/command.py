@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from muster.replay.commands.opening import CANNOT_READ, fail
+from muster.replay.commands.output_file import check_folder, write_page
 from muster.replay.fleet.questions.commands import Asking, Given
-from muster.replay.report.command import check_folder, write_page
 from muster.replay.text.grammar import plural, size_text
 from muster.replay.text.printable import printable
 from muster.replay.text.zones import zone_named
