@@ -1,6 +1,6 @@
-"""Client ids at hosts that two live members had at once: of those processes nobody can tell which is which.
+"""Finds client ids and hosts that two live members had at once, so that their processes look the same.
 
-A member that was dead already when its successor came has not shared anything with it, however long its session lasted.
+A member that was dead when its successor joined did not share its address, however long its session lasted.
 """
 
 import math
@@ -20,13 +20,13 @@ Address = tuple[str, str]
 
 class _Life(msgspec.Struct, kw_only=True):
     address: Address
-    successor_ms: float = math.inf  # when the next member came to this address
+    successor_ms: float = math.inf  # when the next member joined from this address
 
 
 class SharedAddresses:
-    """The fold over the items of a group. It keeps the live members, and the addresses that were shared.
+    """A fold over a group's items that keeps the live members and the shared addresses.
 
-    `group`, `clock`: as they stood before the first item.
+    `group`, `clock`: their state before the first item.
     """
 
     def __init__(self, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
@@ -38,7 +38,6 @@ class SharedAddresses:
             self._begin(member, member.joined_ms)
 
     def feed(self, item: Item) -> None:
-        """Take in the next item."""
         if not isinstance(item, Happened):
             return
         event, _ = self._clock.steadied(item.event)
@@ -49,12 +48,12 @@ class SharedAddresses:
             self._at.clear()
 
     def end(self) -> None:
-        """End the reading: a member that is alive shares with whoever came after it."""
+        """End the history: live members share their address with the members that joined from it after them."""
         for life in self._lives.values():
             self._end(life, math.inf)
 
     def has(self, member: Member) -> bool:
-        """Whether two members had this one's address at the same time."""
+        """Return whether two members had this member's address at the same time."""
         return address_of(member) in self._shared
 
     def _of_member(self, event: AnyMemberEvent) -> None:
@@ -95,5 +94,5 @@ class SharedAddresses:
 
 
 def address_of(member: Member) -> Address:
-    """Where its process is, as far as members tell."""
+    """Return the client id and the host of the member's process."""
     return member.client_id, member.client_host

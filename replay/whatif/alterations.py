@@ -1,4 +1,4 @@
-"""The other settings of a what-if, and what they make of members, groups and the rules' settings."""
+"""The other settings of a what-if, and how they change members, commands, groups and the coordinator's settings."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from muster.replay.whatif.addresses import SharedAddresses
 
 
 class Alterations(msgspec.Struct, frozen=True, kw_only=True):
-    """None: as recorded. `is_static`: each process that can be told apart has an instance id, and keeps it."""
+    """None: as recorded. `is_static`: each process that can be identified gets an instance id and keeps it."""
 
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
@@ -21,7 +21,7 @@ class Alterations(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> dict[str, str]:
-        """The settings by their names in Kafka and Muster."""
+        """The changed settings by their names in Kafka and Muster."""
         named = {
             "session.timeout.ms": self.session_timeout_ms,
             "rebalance.timeout.ms": self.rebalance_timeout_ms,
@@ -32,7 +32,7 @@ class Alterations(msgspec.Struct, frozen=True, kw_only=True):
         return told | ({"group.instance.id": "of each process"} if self.is_static else {})
 
     def of_settings(self, settings: GroupSettings) -> GroupSettings:
-        """The rules' settings. Session timeouts are not refused, whatever the coordinator's bounds were."""
+        """Return the coordinator's settings with these changes, and without its bounds for session timeouts."""
         delay_ms = self.initial_rebalance_delay_ms
         return msgspec.structs.replace(
             settings,
@@ -50,7 +50,7 @@ class Altered:
         self._shared = shared
 
     def is_known(self, member: Member) -> bool:
-        """Whether it would be known again under an instance id: it has one, or its process can be told apart."""
+        """Return whether the member has an instance id, or its process can be identified so that it could have one."""
         return member.group_instance_id is not None or not self._shared.has(member)
 
     def session_timeout_ms(self, member: Member) -> int:
@@ -58,7 +58,7 @@ class Altered:
         return member.session_timeout_ms if given is None else given
 
     def member(self, member: Member) -> Member:
-        """The member under the other settings."""
+        """Return the member with the other settings."""
         given = self.alterations.rebalance_timeout_ms
         instance = member.group_instance_id
         if instance is None and self.alterations.is_static and self.is_known(member):
@@ -71,7 +71,7 @@ class Altered:
         )
 
     def command(self, command: AnyCommand, group: Group | None) -> AnyCommand:
-        """A command about members of a group that is played: who has an instance id there is removed by it."""
+        """Return the command for the simulated group: members that have an instance id there are removed by it."""
         if group is None or not isinstance(command, LeaveGroup):
             return command
 
@@ -83,7 +83,7 @@ class Altered:
         return msgspec.structs.replace(command, members=tuple(map(altered, command.members)))
 
     def group(self, group: Group) -> Group:
-        """A group as recorded, under the other settings."""
+        """Return the recorded group with the other settings."""
         altered = group.copy()
         for member in group.members.values():
             twin = self.member(member)

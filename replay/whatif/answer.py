@@ -1,4 +1,4 @@
-"""The answer of `whatif` as one value: all verdicts counted, and the last of them listed."""
+"""The answer of `whatif` as one value: counts of all verdicts, and a list of the latest."""
 
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from muster.replay.whatif.verdict import Additional, Line, Replayed, Standstill,
 
 MATTERS_MS: Final = 1_000
 MATTERS_SHARE: Final = 0.05
-"""Costs whose difference is larger than both are different: partition time, and time not Stable."""
+"""Two costs (partition time, or time not Stable) differ if the difference is larger than both limits."""
 LISTED_MAX: Final = 1_000
-"""The rebalances that a table or a document lists; JSON lines have all."""
+"""Maximum rebalances listed in a table or a document; JSON lines have all of them."""
 
 
 class Counted:
-    """Takes the verdicts as they come."""
+    """Counts and sums the verdicts as they arrive."""
 
     def __init__(self) -> None:
         self._counts: Counter[Verdict] = Counter()
@@ -31,7 +31,6 @@ class Counted:
         self._additional: deque[Additional] = deque(maxlen=LISTED_MAX)
 
     def take(self, line: Line) -> None:
-        """Take in the next verdict."""
         if isinstance(line, Additional):
             self._besides[line.verdict] += 1
             self._additional.append(line)
@@ -56,7 +55,7 @@ class Counted:
         notes: Iterable[str],
         window: Bounds | None = None,
     ) -> WhatIf:
-        """The answer, once every verdict was taken."""
+        """Return the answer after all verdicts."""
         unknown = self._counts[Verdict.CANNOT_TELL] + self._besides[Verdict.CANNOT_TELL]
         return WhatIf(
             group_id=group_id,
@@ -81,9 +80,9 @@ class Counted:
 
 
 def advice(recorded: Standstill, played: Standstill, unknown: int = 0) -> str:
-    """Which settings cost less, whatever the number of rebalances; empty: there is no difference that matters.
+    """Return which settings cost less, regardless of the number of rebalances; empty if the difference is negligible.
 
-    `unknown`: how many cannot be told. They may turn the comparison round, so that it is no advice.
+    `unknown`: how many have no verdict. They might reverse the comparison, so it is then not worded as advice.
     """
     more = _more(recorded, played)
     if more and unknown:
@@ -98,10 +97,10 @@ def advice(recorded: Standstill, played: Standstill, unknown: int = 0) -> str:
 
 
 def _more(recorded: Standstill, played: Standstill) -> int:
-    """Return whether playing costs more (1), less (-1) or the same (0): by partitions, else by time.
+    """Return whether playing costs more (1), less (-1) or the same (0), by partition time, else by time not Stable.
 
-    A group that nobody was in for days would hide every difference: the share is of the other time. And time not Stable
-    in place of time without a member is no difference.
+    The share is relative to the time with members: days without any would hide every difference. Time not Stable
+    instead of time without members is no difference.
     """
     partition_ms = recorded.partition_ms - recorded.empty_partition_ms
     if _differs(played.partition_ms - recorded.partition_ms, partition_ms):

@@ -1,7 +1,6 @@
-"""The members for whom a play waits, so that the next one is known without going through all of them.
+"""The members that a play waits for, ordered so that the next one is found without searching all of them.
 
-A member whose time has come and that does nothing (it is silent, or gone) is dropped; one that comes back is added
-again.
+A member that does nothing when its time comes (it is silent, or removed) is dropped, and added again if it comes back.
 """
 
 from collections import deque
@@ -12,11 +11,11 @@ from muster.events.ids import MemberId
 from muster.replay.whatif.pace import NEVER
 
 Waits = Callable[[MemberId], bool]
-"""Whether a member is still to do what it is awaited for."""
+"""Returns whether the play still waits for this member."""
 
 
 class Rejoins:
-    """The moments at which members rejoin in a join phase, wall clock ms; the earliest comes first."""
+    """The times at which members rejoin in a join phase, in wall clock ms, the earliest first."""
 
     def __init__(self, at_ms: Mapping[MemberId, float] | None = None) -> None:
         self._at_ms = at_ms or {}
@@ -25,17 +24,17 @@ class Rejoins:
         heapify(self._next)
 
     def at_ms(self, member_id: MemberId) -> float:
-        """When the member rejoins; NEVER if it was none when the phase began."""
+        """Return when the member rejoins; NEVER if it was not a member when the phase began."""
         return self._at_ms.get(member_id, NEVER)
 
     def add(self, member_id: MemberId) -> None:
-        """Await it again."""
+        """Wait for this member again."""
         at_ms = self.at_ms(member_id)
         if at_ms < NEVER:
             heappush(self._next, (at_ms, -1, member_id))
 
     def first(self, waits: Waits) -> tuple[float, MemberId | None]:
-        """The next one, and when it comes; NEVER if nobody does."""
+        """Return the next rejoin's time and member; NEVER and None if there is none."""
         while self._next:
             at_ms, _, member_id = self._next[0]
             if waits(member_id):
@@ -51,11 +50,11 @@ class Syncs:
         self._next = deque(members)
 
     def add(self, member_id: MemberId) -> None:
-        """Await it again."""
+        """Wait for this member again."""
         self._next.append(member_id)
 
     def first(self, waits: Waits) -> MemberId | None:
-        """The next one."""
+        """Return the next member to sync; None if there is none."""
         while self._next:
             if waits(self._next[0]):
                 return self._next[0]

@@ -1,5 +1,6 @@
-"""Members that fell silent: since when, as far as the log tells, before their sessions ended; and what became of their
-processes, by the same evidence as in `why`.
+"""Members that fell silent before their sessions ended, and what happened to their processes.
+
+The evidence is the same as in `why`.
 """
 
 from collections import deque
@@ -21,11 +22,11 @@ from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.whatif.facts import Fact, Step
 
 _NOTHING = new_group(GroupId(""), incarnation=0, wall_ms=0)
-"""The group, for evidence that is the same whatever it was: who spoke on which connection, who was heard from."""
+"""An empty group, for evidence that does not depend on the group: connections, and when members were heard from."""
 
 
 class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that was removed because its session ended, which was due at `due_ms`; wall clock ms."""
+    """A member that was removed because its session ended, due at `due_ms`. Times are wall clock ms."""
 
     member: Member
     last_seen_ms: int
@@ -35,26 +36,25 @@ class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class Fate(Enum):
-    """The fate of a silent member's process, as far as the log shows it when one of its client id and host joins."""
+    """The fate of a silent member's process, as the log shows it when a member with its client id and host joins."""
 
     LIVED = auto()
-    """It was heard from again, or is the one that joins, on its connection: it had not ended."""
+    """The process had not ended: it was heard from again, or the new member joins on its connection."""
     ENDED = auto()
-    """It closed its connection, or did not go on under its id while that was valid: it was restarted."""
+    """The process was restarted: it closed its connection, or did not use its member id while that was valid."""
     UNKNOWN = auto()
 
 
 class Departures:
-    """The departures among the steps that are looked ahead at, in the order in which they were read."""
+    """The departures among the steps of the lookahead, in the order in which they were read."""
 
     def __init__(self) -> None:
         self._fell_silent: deque[FellSilent] = deque()
         self._forgotten = 0
         self._acts: deque[AnyAct] = deque()
-        self._episode: Episode | None = None  # of these acts; None: not made yet
+        self._episode: Episode | None = None  # built from these acts on demand
 
     def note(self, step: Step) -> None:
-        """Take in the next step."""
         if not isinstance(step, Fact):
             return
         for event in step.events:
@@ -68,7 +68,7 @@ class Departures:
             self._episode = None
 
     def forget(self, before_ms: int) -> None:
-        """Drop those who were removed before a moment."""
+        """Drop members that were removed before this time."""
         while self._fell_silent and self._fell_silent[0].removed_ms < before_ms:
             self._fell_silent.popleft()
             self._forgotten += 1
@@ -77,11 +77,11 @@ class Departures:
             self._episode = None
 
     def heard_again_ms(self, member_id: MemberId) -> int | None:
-        """When a member was heard from after its session had ended, wall clock ms; None: that is not recorded."""
+        """Return when a member was heard from after its session had ended, in wall clock ms; None if not recorded."""
         return self._known().heard_again.get(member_id, (None, 0))[0]
 
     def fate(self, silent: MemberId, came: MemberId, at_ms: int) -> Fate:
-        """The fate of the process of a silent member that the log has no longer, when another one joins."""
+        """Return the fate of a removed silent member's process at the time when another member joins."""
         known, heard_ms = self._known(), self.heard_again_ms(silent)
         if (heard_ms is not None and heard_ms <= at_ms) or known.connections.are_same_process(silent, came):
             return Fate.LIVED
@@ -95,24 +95,24 @@ class Departures:
         return self._episode
 
     def since(self, number: int) -> tuple[int, Iterator[tuple[int, FellSilent]]]:
-        """Return the departures after the first `number`, numbered, the last first; and how many there are in all."""
+        """Return the total, and the departures after the first `number`, numbered, latest first."""
         total = self._forgotten + len(self._fell_silent)
         more = min(total - number, len(self._fell_silent))
         return total, zip(range(total, total - more, -1), reversed(self._fell_silent), strict=False)
 
 
 class Falling:
-    """The members who fall silent while one play goes on: each is given once, when it is time."""
+    """The members that fall silent during one play: each is yielded once, when its time comes."""
 
     def __init__(self, departures: Departures, now_ms: int) -> None:
         self._departures = departures
         self._seen = 0
-        self._waiting: list[tuple[int, int, FellSilent]] = []  # a heap, by when each was last seen, and number
+        self._waiting: list[tuple[int, int, FellSilent]] = []  # a heap, by the time last seen and the number
         self._silent: dict[MemberId, FellSilent] = {}
         self._now_ms = now_ms
 
     def until(self, at_ms: int) -> Iterator[FellSilent]:
-        """Yield the members who are silent at a moment and were not given, in the order in which they fell silent."""
+        """Yield members that are silent at this time and were not yielded before, in the order of their silences."""
         self._seen, read = self._departures.since(self._seen)
         for number, each in read:
             if each.removed_ms >= self._now_ms:
@@ -125,7 +125,7 @@ class Falling:
                 yield each
 
     def again(self, member_ids: Iterable[MemberId], at_ms: int) -> Iterator[FellSilent]:
-        """Yield those of these members who were given and are to stay silent: they are members again in the play."""
+        """Yield those of these members that were yielded before and stay silent: they are members again in the play."""
         for member_id in member_ids:
             each = self._silent.get(member_id)
             if each is not None and each.removed_ms >= at_ms:
@@ -133,7 +133,7 @@ class Falling:
 
 
 def fell_silent(event: MemberRemoved) -> FellSilent:
-    """The silence that ended with the member's removal."""
+    """Return the silence that ended with the member's removal."""
     return FellSilent(
         member=event.member,
         last_seen_ms=event.last_seen_ms,

@@ -1,7 +1,7 @@
-"""Everything that came in, in order: the recorded history as commands, with the events that each made.
+"""The recorded history as commands, in order, each with the events that it led to.
 
-The commands are those that the re-run derives; where the rules do not give what was recorded, or a part is missing,
-there is no command, and `unexplained` says why.
+The commands are derived by the re-run. If the rules do not reproduce the recorded events, or a part is missing, there
+is no command, and `unexplained` says why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _SETTLED = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One command and what it made. `unexplained`: why there is no command. `is_within`: whether it is asked about."""
+    """A command and its events. `unexplained`: why there is no command. `is_within`: whether it is in the window."""
 
     command: AnyCommand | None
     events: tuple[AnyEvent, ...]
@@ -40,12 +40,12 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def started(self) -> RebalanceStarted | None:
-        """The rebalance that began with it."""
+        """The rebalance that began with this command, if one did."""
         return next((event for event in self.events if isinstance(event, RebalanceStarted)), None)
 
     @cached_property
     def leaves_settled(self) -> bool | None:
-        """Whether the group was in no rebalance afterwards; None: as before."""
+        """Whether no rebalance was running afterwards; None: no change."""
         states = [event.group.state for event in self.events if isinstance(event, GroupEvent)]
         return states[-1] in _SETTLED if states else None
 
@@ -54,7 +54,7 @@ Step = Fact | Coordinated | Gap | Broken
 
 
 def is_second_round(fact: Fact, started: RebalanceStarted, members: Mapping[MemberId, Member]) -> bool:
-    """Whether members rejoined by themselves, and for the same topics: with what they own now, after a rebalance."""
+    """Return whether members rejoined by themselves for the same topics: with the partitions of the last rebalance."""
     rejoined = [event.member for event in fact.events if isinstance(event, MemberRejoined)]
     return (
         started.why.cause in _BY_ITSELF
@@ -67,19 +67,19 @@ def is_second_round(fact: Fact, started: RebalanceStarted, members: Mapping[Memb
 
 
 class RecordedFacts:
-    """The fold: items -> facts, and what concerns the group besides. `group`: see `Rerunner`; `clock`: as of then.
+    """The fold from items to facts; other items pass through. `group`: see `Rerunner`; `clock`: its reading then.
 
-    The events of facts have the times as if the wall clock had never jumped, as in `why`.
+    The times of the events are corrected for jumps of the wall clock, as in `why`.
     """
 
     def __init__(self, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._rerunner = Rerunner(group)
         self._clock = SteadyClock(clock)
-        self._waiting: list[AnyEvent] = []  # in no fact yet: those of the last moment
+        self._waiting: list[AnyEvent] = []  # in no fact yet: those with the latest decision time
         self._is_within = True
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Step]:
-        """Take in the next item; gives the steps that ended before it, and itself if it is no event."""
+        """Take the next item; yields the steps that ended before it, and the item itself if it is no event."""
         self._rerunner.feed(item)
         if isinstance(item, Happened):
             event, _ = self._clock.steadied(item.event)
@@ -92,12 +92,12 @@ class RecordedFacts:
         yield item
 
     def end(self) -> Iterator[Step]:
-        """The log ends here."""
+        """End the history; yields the last steps."""
         self._rerunner.end()
         yield from self._facts()
 
     def _facts(self) -> Iterator[Fact]:
-        """The waiting events, which the rules were run for by now."""
+        """Yield facts for the waiting events, which the re-run has processed by now."""
         commands = {each.first_seq: (each.command, each.last_seq) for each in self._rerunner.inputs}
         different = {each.recorded[0].seq: each.recorded[-1].seq for each in self._rerunner.differences}
         events, self._waiting = self._waiting, []

@@ -1,4 +1,4 @@
-"""The limits of the other settings: what a coordinator, or a client, would refuse is not played."""
+"""Refuses settings that a coordinator or a client would refuse."""
 
 from collections.abc import Iterator
 
@@ -11,16 +11,16 @@ from muster.replay.whatif.alterations import Alterations
 
 
 class SettingRefused(Exception):
-    """A setting that would be refused; the text names it, its value, the limits and whose they are."""
+    """A setting would be refused; the text has its name, its value, the limits and where they come from."""
 
 
 def check(alterations: Alterations) -> None:
-    """Check the limits that hold whatever the coordinator. Raises SettingRefused."""
+    """Check the limits that hold for every coordinator. Raises SettingRefused."""
     _check(alterations, PERMISSIVE, "no coordinator accepts less than 1")
 
 
 def check_for(alterations: Alterations, elected: CoordinatorElected) -> None:
-    """Check what this coordinator would refuse, by its recorded settings. Raises SettingRefused."""
+    """Check the limits in this coordinator's recorded settings. Raises SettingRefused."""
     whose = (
         "group.min.session.timeout.ms and group.max.session.timeout.ms of the coordinator that was elected at"
         f" {instant(elected.elected_ms)}; where it had others later, --since leaves it out"
@@ -37,7 +37,7 @@ def _check(alterations: Alterations, settings: GroupSettings, whose: str) -> Non
 def _limits(
     alterations: Alterations, settings: GroupSettings, whose: str
 ) -> Iterator[tuple[str, int | None, int, int, str]]:
-    """Yield the settings with a limit: the name, the value, the least, the most, and whose limit it is."""
+    """Yield each setting with a limit: its name, value, minimum, maximum, and where the limit comes from."""
     least_ms = max(1, settings.min_session_timeout_ms)
     yield "session.timeout.ms", alterations.session_timeout_ms, least_ms, settings.max_session_timeout_ms, whose
     yield (

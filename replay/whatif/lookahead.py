@@ -1,8 +1,9 @@
-"""The steps of a history, each held back until what it needs of those after it has been read.
+"""Delays the steps of a history until the later history that a play needs has been read.
 
-A play needs to know what is coming: who is silent already, and is removed only when its session ends; and how fast the
-members went along with the rebalance that begins. So a step waits until twice the longest session has passed behind it,
-and, if a rebalance begins with it, until that one has ended. No more than STEPS_MAX steps wait.
+A play needs to know which members are already silent, although they are removed only when their sessions end, and how
+fast members rejoin and sync in the rebalance that begins. So a step waits until the history has been read for twice the
+longest session after it and, if a rebalance begins with it, until that rebalance has ended. At most STEPS_MAX steps
+wait.
 """
 
 from collections import deque
@@ -21,7 +22,7 @@ HORIZON_MAX_MS: Final = 3_600_000
 
 
 class Lookahead:
-    """The steps that wait. `was_cut`: more than STEPS_MAX would have had to."""
+    """The waiting steps. `was_cut`: a step was released early because more than STEPS_MAX were waiting."""
 
     def __init__(self) -> None:
         self.departures = Departures()
@@ -30,15 +31,14 @@ class Lookahead:
         self._steps: deque[Step] = deque()
         self._last_ms = 0
         self._session_max_ms = 0
-        self._looked_through = 1  # of the steps behind the first, for the end of the rebalance that begins with it
+        self._looked_through = 1  # steps already searched for the end of the first step's rebalance
 
     @property
     def following(self) -> Iterator[Step]:
-        """The steps after the one that was given last."""
+        """The steps after the one that was released last."""
         return iter(self._steps)
 
     def add(self, step: Step) -> None:
-        """Take in the next step."""
         self._steps.append(step)
         self.departures.note(step)
         if isinstance(step, Fact):
@@ -49,7 +49,7 @@ class Lookahead:
             self.horizon_ms = min(HORIZON_MIN_MS + 2 * self._session_max_ms, HORIZON_MAX_MS)
 
     def ready(self, *, is_end: bool = False) -> Iterator[Step]:
-        """Give the steps that need not wait any longer. `is_end`: no others come."""
+        """Yield the steps that need not wait any longer. `is_end`: the history has ended."""
         while self._steps and (is_end or self._is_ready(self._steps[0])):
             step = self._steps.popleft()
             self._looked_through = 1
@@ -66,7 +66,7 @@ class Lookahead:
         return self._last_ms - step.at_ms >= self.horizon_ms and (step.started is None or self._has_ended())
 
     def _has_ended(self) -> bool:
-        """Whether the end of the rebalance that begins with the first step has been read."""
+        """Return whether the end of the first step's rebalance has been read."""
         for step in islice(self._steps, self._looked_through, None):
             self._looked_through += 1
             if isinstance(step, Coordinated) or not isinstance(step, Fact):

@@ -1,10 +1,10 @@
-"""The cost of a play: the time in which its group is not Stable, and the time in which partitions have no consumer.
+"""Measures the cost of a play: the time in which the group is not Stable, and in which partitions have no consumer.
 
-As for incidents (`incidents/cost.py`): in a rebalance with an eager assignor no partition has one, with a cooperative
-one only those of silent members have none; outside of rebalances those of silent members have none, and while there is
-no member none has one. How partitions are assigned in a play is not known: their number is that of the log. What was
-recorded is measured the same way, in the control, so that the two can be compared. Nothing is measured after the end of
-the log, where the recorded cost ends, too.
+As for incidents (`incidents/cost.py`): during a rebalance with an eager assignor no partition has a consumer; with a
+cooperative one, and outside of rebalances, only the partitions of silent members have none; without members none has
+one. How partitions are assigned in a play is not known, so their number is taken from the log. The control measures the
+recorded history in the same way, so that the two can be compared. Nothing is measured after the end of the log, where
+the recorded cost ends too.
 """
 
 from muster.events.ids import MemberId
@@ -16,30 +16,30 @@ _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
 class Meter:
-    """Measures one play. `group`: as it is when the play begins.
+    """Measures one play. `group`: the group when the play begins.
 
-    `partitions`, `emptied_ms`: if it has no members, how many partitions it had, and since when it has none.
+    `partitions` and `emptied_ms`: for a group without members, its number of partitions, and since when it is empty.
     """
 
     def __init__(self, group: Group, partitions: int = 0, emptied_ms: int | None = None) -> None:
         self.partitions = sum(map(partitions_had, group.members.values())) or partitions
         self.emptied_ms = emptied_ms
-        """Since when there is no member, and no rebalance; wall clock ms."""
+        """Since when the group has had no member and no rebalance, in wall clock ms; None: it has one."""
         self._is_stopped = False
-        self._heard_ms = 0  # the time in which silent members had partitions that would else have been consumed
+        self._heard_ms = 0  # the time in which the partitions of silent members would otherwise have been consumed
         self._silent: dict[MemberId, tuple[int, int, int]] = {}
         self._ended: dict[MemberId, int] = {}
 
     def stop(self) -> None:
-        """Measure no more time."""
+        """Stop measuring."""
         self._is_stopped = True
 
     def assigned(self, partitions: int) -> None:
-        """Take the number of partitions that were assigned; 0: it is not known, and as before."""
+        """Take the number of partitions that were assigned; 0: not known, no change."""
         self.partitions = partitions or self.partitions
 
     def passes(self, ms: int, group: Group | None) -> Standstill:
-        """Let time pass in this state of the group; returns what it costs the rebalance that runs, if one does."""
+        """Let time pass in this state of the group; returns the cost to the running rebalance, if one is running."""
         if self._is_stopped:
             return Standstill()
         is_rebalancing = group is not None and group.state in _REBALANCING
@@ -51,25 +51,25 @@ class Meter:
         return Standstill(not_stable_ms=ms, partition_ms=0 if is_cooperative else ms * self.partitions)
 
     def falls_silent(self, member: Member, before_ms: int) -> None:
-        """Begin a silence, of which so much was before the play."""
+        """Begin a silence, of which `before_ms` was before the play."""
         self._silent[member.member_id] = partitions_had(member), self._heard_ms, before_ms
 
     def ends(self, member_id: MemberId) -> None:
-        """End a silence: the member is gone, or back."""
+        """End a silence: the member was removed, or is back."""
         if member_id in self._silent:
             partitions, since_ms, before_ms = self._silent.pop(member_id)
             self._ended[member_id] = partitions * (before_ms + self._heard_ms - since_ms)
 
     def take(self, member_id: MemberId) -> int:
-        """Return the partition time of a silence that has ended, once."""
+        """Return the partition time of a silence that has ended; 0 if it was taken before."""
         return self._ended.pop(member_id, 0)
 
     def empties(self, at_ms: int) -> None:
-        """Begin the time without any member."""
+        """Begin the time without members."""
         self.emptied_ms = at_ms
 
     def fills(self, at_ms: int) -> Standstill:
-        """End the time without any member, if there is one; returns what it cost."""
+        """End the time without members, if the group had none; returns its cost."""
         emptied_ms, self.emptied_ms = self.emptied_ms, None
         if emptied_ms is None or self._is_stopped:
             return Standstill()

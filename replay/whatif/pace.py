@@ -1,4 +1,4 @@
-"""How fast a group's members went along with a recorded rebalance, so that a play of it has the same phases."""
+"""How fast members rejoined and synced in a recorded rebalance, so that a play of it has the same phases."""
 
 import math
 from collections.abc import Iterable
@@ -22,16 +22,16 @@ NEVER = math.inf
 _BY_TIMER = (Cause.JOIN_PHASE_TIMED_OUT, Cause.INITIAL_DELAY_ELAPSED)
 
 TYPICAL_MS = 1_500
-"""The time until a member rejoins if none is recorded: half of the default `heartbeat.interval.ms` of clients."""
+"""Assumed time until a member rejoins if none is recorded: half of the clients' default `heartbeat.interval.ms`."""
 
 
 class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations in ms: of each member from the rebalance's start to its rejoin, and of the leader to its assignment.
+    """Times in ms from the rebalance's start to each member's rejoin, and from the join phase's end to the assignment.
 
-    `partitions`: how many were assigned in the end; 0: not known. `late_ms`: how late the timer came that ended the
-    join phase, if one did; no timer comes on time.
+    `partitions`: how many were assigned in the end; 0: not known. `late_ms`: how late the timer fired that ended the
+    join phase, if one did; timers are never exactly on time.
 
-    Who is not in `rejoins` and was a member (`members`) did not rejoin; of others nothing is recorded.
+    Members (`members`) that are not in `rejoins` did not rejoin; nothing is recorded about others.
     """
 
     members: frozenset[MemberId] = frozenset()
@@ -42,11 +42,11 @@ class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int = 0
 
     def syncs_after_ms(self, leader_id: MemberId | None) -> float:
-        """The time that the leader took; of another one than the recorded nothing is known, and it takes none."""
+        """Return the time that the leader took; a leader other than the recorded one is assumed to take none."""
         return self.sync_ms if leader_id == self.leader_id else 0
 
     def rejoins_after_ms(self, member_id: MemberId) -> float:
-        """The time that the member took."""
+        """Return the time until the member rejoins."""
         return self.rejoins.get(member_id, NEVER if member_id in self.members else TYPICAL_MS)
 
 
@@ -54,14 +54,14 @@ PROMPT = MemberPace()
 
 
 def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step]) -> MemberPace:
-    """The pace of the rebalance that a fact started. `members`: those of the group before it."""
+    """Return the pace of the rebalance that a fact started. `members`: the group's members before it."""
     started, begun_ms = begun.started, begun.at_ms
     rejoins: dict[MemberId, int] = {}
     completed: JoinPhaseCompleted | None = None
     sync_ms = NEVER
     for step in (begun, *following):
         if not isinstance(step, Fact):
-            break  # what comes after a gap, or a takeover, is of another pace
+            break  # after a gap or a takeover the pace is another
         for event in step.events:
             if isinstance(event, MemberRejoined) and completed is None:
                 rejoins.setdefault(event.member.member_id, max(0, event.why.arrived_ms - begun_ms))

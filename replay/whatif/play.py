@@ -1,7 +1,7 @@
-"""A group, its rules and its members, played on from a recorded state under other settings.
+"""Simulates a group, its coordinator and its members from a recorded state on, with other settings.
 
-Members are *alive*, and rejoin and sync at the recorded pace; or *silent*, and nothing is heard from them until their
-process comes back. Time is wall clock ms, and moves when it is told to: what is due on the way is decided.
+Members are *alive*: they rejoin and sync at the recorded pace; or *silent*: they send nothing until their process comes
+back. Time is wall clock ms and moves only when the caller advances it; deadlines on the way are then decided.
 """
 
 import math
@@ -48,23 +48,23 @@ from muster.replay.whatif.verdict import Standstill
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
 _COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
 DECISIONS_MAX = 100_000
-"""Decisions of one play, so that none goes on for ever."""
+"""Maximum decisions of one play, so that each play ends."""
 BY_ITSELF_MAX = 20
-"""The rebalances of one play beyond two for each thing that came in: with more, they lead to one another."""
+"""Maximum rebalances of one play beyond two for each input; with more, rebalances cause one another."""
 
 
 class Started(msgspec.Struct, kw_only=True, eq=False):
-    """A rebalance that began in the play. `admitted`: the members whose joins it let in, held until then or not.
+    """A rebalance that began in the play. `admitted`: the members whose joins it admitted, delayed or not.
 
-    `cost`: so far; it alone changes.
+    `cost`: the cost so far, the only field that changes.
     """
 
     at_ms: int
     cause: Cause
     member_id: MemberId | None
     admitted: frozenset[MemberId] = frozenset()
-    is_late: bool  # by somebody alive, who was dropped before
-    is_dead: bool  # for somebody dead, whose sync did not come
+    is_late: bool  # started by a live member that had been dropped
+    is_dead: bool  # started because a dead member did not sync
     cost: Standstill = Standstill()
 
 
@@ -76,7 +76,7 @@ class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TooLong(Exception):
-    """The play was given up; the text says why."""
+    """The play was aborted; the text says why."""
 
 
 TOO_LONG = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
@@ -84,7 +84,7 @@ CIRCLES = "with these settings one rebalance would have led to the next, again a
 
 
 class Play:
-    """See the module. `started`: its rebalances; `kept`: ids, old and new, of who came back and kept its place."""
+    """See the module. `started`: its rebalances; `kept`: old and new ids of members that came back to their place."""
 
     def __init__(self, group: Group, settings: GroupSettings, now_ms: int, meter: Meter | None = None) -> None:
         self.group: Group | None = group
@@ -101,16 +101,16 @@ class Play:
         self._soft = restore_soft_state(group, now_ms, settings)
         self._rejoins = Rejoins()
         self._syncs = Syncs(self._soft.pending_syncs)
-        self._came: list[MemberId] = []  # that may have been silent under their ids before
-        self._late: list[tuple[float, Member]] = []  # alive, dropped, and when each comes back
+        self._came: list[MemberId] = []  # members that may have been silent under their ids before
+        self._late: list[tuple[float, Member]] = []  # dropped live members, and when they return
         self._dropped: set[MemberId] = set()
-        self._sync_ms = NEVER  # a sync phase that was running when the play began was recorded to be superseded
+        self._sync_ms = NEVER  # a sync phase that was running when the play began was superseded in the log
         self._decisions = 0
         self._came_in = 0
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is awaited any more."""
+        """Whether the group is quiet and nothing is pending."""
         group = self.group
         if group is None:
             return True
@@ -118,7 +118,7 @@ class Play:
         return is_quiet and not (self.silent or self._late or self._soft.held_joins)
 
     def closest_end_ms(self, member: Member) -> tuple[MemberId, int] | None:
-        """How far from now, before or after it, the session of a process ends that comes back, and whose it is.
+        """Return the member as which a returning process was silent, and the ms between its session's end and now.
 
         None: it was not silent in this play.
         """
@@ -133,18 +133,18 @@ class Play:
         return None
 
     def rejoins_at_ms(self, member_id: MemberId) -> float:
-        """When a member that the join phase waits for comes, if it is alive then; NEVER if none waits for it."""
+        """Return when a member that the join phase waits for would rejoin; NEVER if no phase waits for it."""
         is_awaited = self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE
         is_there = member_id in self._soft.parked_joins
         return self._rejoins.at_ms(member_id) if is_awaited and not is_there else NEVER
 
     def part_of(self, member_id: MemberId, since_ms: int, *, is_loss: bool) -> Started | None:
-        """The rebalance that was running when, from a moment on, the member first came, or was lost; None: none was."""
+        """Return the rebalance that ran when the member first joined, or was lost, since this time, if any."""
         parts = self._parts.get((member_id, is_loss), ())
         return next((started for at_ms, started in parts if at_ms >= since_ms), None)
 
     def came(self) -> list[MemberId]:
-        """Return the members who joined, or rejoined, since the last call."""
+        """Return the members that joined or rejoined since the last call."""
         came, self._came = self._came, []
         return came
 
@@ -157,7 +157,7 @@ class Play:
     def silence(self, member: Member, deadline_ms: int, since_ms: int | None = None) -> None:
         """Let a member fall silent; its session ends at the deadline unless its process comes back.
 
-        `since_ms`: since when it was, if that was before the play.
+        `since_ms`: when it fell silent, if that was before the play.
         """
         if member.member_id in self._soft.held_joins:
             self._silent_once_admitted[member.member_id] = member
@@ -165,7 +165,7 @@ class Play:
         if session is not None:
             self._soft.sessions[member.member_id] = msgspec.structs.replace(
                 session,
-                timeout_ms=member.session_timeout_ms,  # it begins again at the end of a join phase (see `_pass`)
+                timeout_ms=member.session_timeout_ms,  # restarts at the end of a join phase (see `_pass`)
                 deadline_ms=deadline_ms,
                 last_seen_ms=min(self.now_ms, deadline_ms),
             )
@@ -174,13 +174,13 @@ class Play:
             self._came_in += 1
 
     def arrive(self, member: Member) -> None:
-        """A process joins, and knows of no member id."""
+        """A process joins without a member id."""
         self._feed_join(member, UNKNOWN_MEMBER_ID)
 
     def go_on(self, silent_id: MemberId, member: Member) -> None:
-        """A silent member is heard from again, under another id in the log, since it had lost its place there.
+        """A silent member is heard from again; in the log it has a new id, since it had been removed there.
 
-        Here it has kept its place; from now on it has that id here, too, so that what comes next is about it.
+        Here it is still a member, and takes over the new id, so that the following commands apply to it.
         """
         assert self.group is not None
         self.silent.pop(silent_id)
@@ -194,7 +194,7 @@ class Play:
         self._go_along()
 
     def rejoin(self, member: Member) -> None:
-        """A member joins again, as it is now."""
+        """A member rejoins with its current subscription."""
         self.silent.pop(member.member_id, None)
         self.meter.ends(member.member_id)
         self._rejoins.add(member.member_id)
@@ -206,20 +206,20 @@ class Play:
         self.feed(join_of(self.group, member, member_id, self.now_ms))
 
     def expire(self, member_id: MemberId) -> None:
-        """End the session of a silent member, now that it was recorded, if that is the time for it here."""
+        """End a silent member's session, which ended in the log at this time, if it is due here too."""
         session = self._soft.sessions.get(member_id)
         if self.group is not None and session is not None and session.deadline_ms <= self.now_ms:
             due_ms = int(session.deadline_ms)
             self.feed(ExpireSession(group_id=self.group.group_id, member_id=member_id, due_ms=due_ms))
 
     def feed(self, command: AnyCommand) -> None:
-        """Decide a command, and let the members go along with it."""
+        """Decide a command, and let the members react."""
         self._came_in += 1
         self._decide(command)
         self._go_along()
 
     def end_plan(self, command: AnyCommand) -> None:
-        """The time of a plan is up, as it was recorded: since when it ran is not in the log."""
+        """End a plan at the recorded time: the log does not show when it began."""
         for field, deadline in PHASES.items():
             is_over = isinstance(command, _PLANS) and isinstance(command, deadline)
             if is_over and getattr(self._soft, field) is not None:
@@ -227,12 +227,12 @@ class Play:
         self.advance(self.now_ms)
 
     def let_sync(self) -> None:
-        """The leader sends its assignment now: what was recorded to come before it did not happen here."""
+        """Let the leader send its assignment now: the recorded event that came before it did not happen here."""
         self._sync_ms = self.now_ms
         self._go_along()
 
     def come_to(self, at_ms: int) -> None:
-        """Let time pass until something comes in: what members do at that very moment comes before, deadlines after."""
+        """Let time pass until the next input: members act before it at the same ms, deadlines are decided after it."""
         self.advance(at_ms - 1)
         self._pass_until(at_ms)
         self._go_along()
@@ -258,9 +258,10 @@ class Play:
         self._pass_until(until_ms)
 
     def take_over(self, alive_ms: int, ready_ms: int) -> bool:
-        """Let another coordinator take over. Returns False if what became of the rebalance is not known.
+        """Let another coordinator take over. Returns False if the fate of the rebalance is not known.
 
-        Whoever waited in a phase asks again. Joins that were held are forgotten, and come again nobody knows how.
+        Members that waited in a phase send their requests again. Delayed joins are lost, and it is not known when their
+        clients retry.
         """
         self.advance(alive_ms)
         if self.group is None:
@@ -281,11 +282,11 @@ class Play:
     # ---- decisions --------------------------------------------------------------------------------------------------
 
     def _pass(self, command: AnyCommand) -> None:
-        """A deadline has come; who is alive was heard from in time, and retries what is sent back."""
+        """A deadline has passed. Live members were heard from in time, and retry requests that got an error."""
         if isinstance(command, ExpireSession) and command.member_id not in self.silent:
             session = self._soft.sessions.get(command.member_id)
             if session is not None and session.deadline_ms <= self.now_ms:
-                # Once and for all, not at each session timeout: `silence` sets the deadline of who falls silent.
+                # Done once, not at each session timeout: `silence` sets the deadline of a member that falls silent.
                 session.timeout_ms, session.deadline_ms = INT32_MAX, NEVER
             return
         held = self._soft.held_joins.get(command.member_id) if isinstance(command, EndHold) else None
@@ -376,7 +377,7 @@ class Play:
         )
 
     def _note_removal(self, member: Member, cause: Cause) -> None:
-        """Note a removal: a live member that was dropped for being late learns it by its next request, and rejoins."""
+        """Note a removal: a live member that was dropped for being late finds out by its next request, and rejoins."""
         if cause is Cause.SESSION_EXPIRED:
             self.expired.append(ExpiredSession(at_ms=self.now_ms, member=member))
         elif cause in _COMES_AT and self._is_alive(member.member_id):
@@ -392,10 +393,10 @@ class Play:
         members = self.group.members if self.group is not None else {}
         self._rejoins = Rejoins({each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members})
 
-    # ---- what members do --------------------------------------------------------------------------------------------
+    # ---- members' requests ------------------------------------------------------------------------------------------
 
     def _go_along(self) -> None:
-        """Let who is alive rejoin and sync, as far as it is time."""
+        """Let live members rejoin and sync, if their time has come."""
         while True:
             command = next(self._next_commands(), None)
             if command is None:
@@ -432,7 +433,7 @@ class Play:
         return member_id in self._soft.pending_syncs and not is_leader and self._is_alive(member_id)
 
     def _next_timer_ms(self) -> float:
-        """When the coordinator next looks for what is due: after the end of a phase as late as it did in the log."""
+        """Return when the coordinator next checks deadlines: after a phase's end, it is as late as in the log."""
         next_ms = self._soft.next_deadline_ms()
         is_phase = next_ms in (self._soft.join_deadline_ms, self._soft.sync_deadline_ms)
         return next_ms + self.pace.late_ms if is_phase else next_ms

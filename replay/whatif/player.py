@@ -1,9 +1,9 @@
-"""The recorded rebalances of a group, played with the settings of one player.
+"""Plays all recorded rebalances of a group with one set of settings.
 
-A play begins with a recorded rebalance, from the recorded state. While something is awaited in it (a silent member may
-come back, joins are held, a phase runs) what was recorded next is fed to it, so that what belongs together is decided
-together. Once nothing is, the play is over: a rebalance that did not begin in it would not have happened, and the next
-one is played from what was recorded.
+A play begins with a recorded rebalance, from the recorded state. While anything is pending in it (a silent member may
+come back, joins are delayed, a phase runs), it is fed the following recorded commands, so that related rebalances are
+decided together. When nothing is pending, the play is over: recorded rebalances that did not begin in it would not have
+happened, and the next one is played from the recorded state again.
 """
 
 import math
@@ -50,16 +50,19 @@ _DROPPED = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.SYNC
 NOT_YET = -math.inf
 
 BEYOND_MS = 3_600_000
-"""How far a play goes on behind the end of the log, for what was begun."""
+"""How far a play continues beyond the end of the log to finish pending work."""
 
 BEYOND_STEP_MS = 10_000
 CLOSE_MS = 6_000
-"""Two default heartbeat.interval.ms of clients: when the last one would have come is not known better, nor how long the
-others take to hear of a rebalance that is folded in with a return, or not."""
+"""Twice the clients' default heartbeat.interval.ms.
+
+The time of a member's last heartbeat is not known more precisely, nor is the time until other members notice a
+rebalance, which decides whether a return is folded into it.
+"""
 
 
 class Player:
-    """See the module. `ahead`: the steps after the one that is taken; `group`s are as recorded before it."""
+    """See the module. `ahead`: the steps after the current one; each `group` is the recorded one before the step."""
 
     def __init__(self, altered: Altered, ahead: Lookahead, verdicts: VerdictTeller) -> None:
         self._altered = altered
@@ -68,28 +71,27 @@ class Player:
         self._verdicts = verdicts
         self._settings = PERMISSIVE
         self._play: Play | None = None
-        self._falling = Falling(ahead.departures, 0)  # of the play
-        self._partitions = 0  # of the group, as far as plays that are over have known it
-        self._emptied_ms: int | None = None  # since when it had no member, at the end of the play before
-        self._is_settled = True  # the group, in the log, after the last fact
+        self._falling = Falling(ahead.departures, 0)  # of the current play
+        self._partitions = 0  # of the group, as known from earlier plays
+        self._emptied_ms: int | None = None  # since when it had no member, at the end of the previous play
+        self._is_settled = True  # whether the recorded group was, after the last fact
         self._is_within = False
         self._last_ms = 0
         self._open: list[Open] = []
-        self._besides = 0  # of the play's rebalances, those that were not recorded
-        self._told = 0  # of the play's rebalances, those that were looked at
-        self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or not yet
+        self._besides = 0  # how many rebalances of the play are not recorded
+        self._told = 0  # how many rebalances of the play were processed
+        self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or come later in it
         self._last_avoided_ms = NOT_YET
-        self._behind = ""  # a doubt about the next one, where a takeover left open whether the last one would have been
-        self._dropped: list[Member] = []  # in the log, since the play began: of those who may have been alive
-        self._barely_silent: set[MemberId] = set()  # who would have rejoined so soon that it may have done so
+        self._behind = ""  # a doubt about the next one: after a takeover, the last one's fate is not known
+        self._dropped: list[Member] = []  # members dropped in the log since the play began that may be alive
+        self._barely_silent: set[MemberId] = set()  # members that may have rejoined right before they fell silent
 
     @property
     def is_playing(self) -> bool:
-        """Whether anything is not decided yet."""
+        """Whether any verdict is pending."""
         return bool(self._open or self._early)
 
     def take(self, step: Step, group: Group) -> None:
-        """Take in the next step."""
         try:
             if isinstance(step, Fact):
                 self._last_ms = max(self._last_ms, step.at_ms)
@@ -103,14 +105,14 @@ class Player:
             self._give_up(str(given_up), step)
 
     def end(self) -> None:
-        """End: nothing comes any more."""
+        """End the history."""
         try:
             self._end(self._last_ms)
         except TooLong as given_up:
             self._give_up(str(given_up))
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
-        """Give, with their times, the rebalances that there would have been besides: now surely not in the log."""
+        """Return additional rebalances, with their times, that by now are certainly not in the log."""
         given: list[tuple[int, Additional]] = []
         while self._early and self._early[0][0].at_ms < before_ms:
             begun, told = self._early.pop(0)
@@ -120,7 +122,7 @@ class Player:
         return given
 
     def _end(self, last_ms: int) -> None:
-        """The log ends: phases and delays go on by themselves, but who is silent then may have come back."""
+        """End the log: phases and delays run to their end, but members that are silent by then may have come back."""
         if (play := self._play) is None:
             return
         play.advance(last_ms)
@@ -143,7 +145,7 @@ class Player:
                 self._settle(play)
                 return
             seen_ms = step.event.owner_before_seen_ms or 0
-            # A sign of life from after the takeover is by a clock that was wrong.
+            # If the former owner was last seen after the takeover, its clock was wrong.
             alive_ms = max(self._last_ms, seen_ms if seen_ms <= step.event.ready_ms else 0)
             self._advance(play, alive_ms)
             is_known = play.take_over(alive_ms, step.event.ready_ms)
@@ -186,7 +188,7 @@ class Player:
             self._is_settled = bool(fact.leaves_settled)
 
     def _feed(self, fact: Fact, one: Open | None, play: Play, group: Group) -> None:
-        """Give to the play what came in, and find out what begins with it. `one`: what began with it in the log."""
+        """Feed a fact to the play and see which rebalance begins. `one`: the recorded rebalance that began with it."""
         if self._is_back_anew(fact, play):
             self._abandon(telling.BACK_ANEW)
             if one is not None:
@@ -210,7 +212,7 @@ class Player:
         self._is_settled = bool(fact.leaves_settled)
 
     def _fold_in(self, fact: Fact, running: Open) -> None:
-        """Note who came, or was lost, while a rebalance was running in the log."""
+        """Note the members that joined, or were lost, while a rebalance was running in the log."""
         folded = {
             (event.member.member_id, isinstance(event, MemberRemoved))
             for event in fact.events
@@ -221,9 +223,9 @@ class Player:
             running.doubt = running.doubt or telling.BARELY_SILENT
 
     def _is_back_anew(self, fact: Fact, play: Play) -> bool:
-        """Whether a process came back as a new member, since it was dropped in the log, that is still one in the play.
+        """Return whether a process rejoined as a new member because it was dropped in the log, but not in the play.
 
-        There it would have come back as itself, or not at that time.
+        In the play it would have rejoined under its own id, or not at that time.
         """
         members = play.group.members if play.group is not None else {}
         there = {address_of(each) for each in self._dropped if each.member_id in members}
@@ -234,7 +236,7 @@ class Player:
         return one is None or one.begins_ms is not None
 
     def _come_to(self, fact: Fact) -> None:
-        """Bring the play to where this comes in; it may be over by then."""
+        """Advance the play to the time of this fact; the play may be over by then."""
         if self._play is not None:
             self._advance(self._play, fact.at_ms)
             self._attribute(None)
@@ -242,21 +244,21 @@ class Player:
                 self._settle(self._play)
 
     def _advance(self, play: Play, until_ms: int) -> None:
-        """Let time pass, in which members fall silent."""
+        """Let time pass; members fall silent meanwhile."""
         for silent in (*self._falling.again(play.came(), until_ms), *self._falling.until(until_ms)):
             play.come_to(max(play.now_ms, silent.last_seen_ms + 1))
             self._silence(silent, play)
         play.come_to(until_ms)
 
     def _silence(self, silent: FellSilent, play: Play) -> None:
-        """Let a member fall silent, with its session as much longer as the other settings make it."""
+        """Let a member fall silent, with its session longer or shorter according to the other settings."""
         member_id = silent.member.member_id
         if member_id not in play.silent:
             if play.rejoins_at_ms(member_id) - silent.last_seen_ms < CLOSE_MS:
                 self._barely_silent.add(member_id)
             member = self._altered.member(silent.member)
             longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
-            # As late after its due time as it was recorded.
+            # As late after its due time as in the log.
             play.silence(member, silent.removed_ms + longer_ms, silent.last_seen_ms)
 
     def _begin(self, fact: Fact, group: Group) -> None:
@@ -274,9 +276,10 @@ class Player:
         self._advance(self._play, fact.at_ms)
 
     def _fates(self, fact: Fact, group: Group) -> telling.FateOf:
-        """The fates of silent members, when others joined. `group`: as recorded before.
+        """Return the function that gives the fates of silent members. `group`: the recorded group before the fact.
 
-        One that the log has still as a member had ended: alive, it would have gone on under its id, which was valid.
+        If the recorded group still has the silent member, its process had ended: alive, it would have kept using its
+        id, which was valid.
         """
         departures = self._ahead.departures
 
@@ -287,9 +290,9 @@ class Player:
         return fate_of
 
     def _former(self, came: Member, play: Play, fate_of: telling.FateOf) -> Member | None:
-        """The dynamic member whose process, which had not ended, joins under a new id; None: there is none.
+        """Return the dynamic member whose process, which had not ended, joins under a new id; None if there is none.
 
-        It is silent in the play, or its session has ended there, too.
+        It is silent in the play, or its session has ended there too.
         """
         if came.group_instance_id is not None:
             return None
@@ -300,7 +303,7 @@ class Player:
         )
 
     def _apply(self, fact: Fact, play: Play, group: Group) -> None:
-        """Give to the play what came in."""
+        """Feed a fact to the play."""
         members = [event for event in fact.events if isinstance(event, MemberEvent)]
         is_told = False
         for event in members:
@@ -314,7 +317,7 @@ class Player:
             play.feed(command)
 
     def _of_member(self, event: AnyMemberEvent, fact: Fact, play: Play, group: Group) -> bool:
-        """Whether the event tells all that came in."""
+        """Apply a member event; returns whether nothing else of the fact needs to be applied."""
         member = self._altered.member(event.member)
         match event:
             case MemberJoined() | StaticMemberReplaced():
@@ -336,9 +339,9 @@ class Player:
                 return False
 
     def _doubt_if_close(self, recorded: Member, member: Member, play: Play, former: Member | None = None) -> None:
-        """Doubt what depends on whether it came back in time, where a heartbeat earlier or later decides that.
+        """Doubt verdicts that depend on whether a process came back in time, if a heartbeat more or less decides that.
 
-        `former`: as which member its process was silent, if it had another id then.
+        `former`: the member as which its process was silent, if it had another id then.
         """
         if member.session_timeout_ms == recorded.session_timeout_ms:
             return
@@ -365,7 +368,7 @@ class Player:
     # ---- verdicts ---------------------------------------------------------------------------------------------------
 
     def _opened(self, fact: Fact, started: RebalanceStarted) -> Open:
-        """The rebalance that begins with a fact, which one of an earlier moment in the play may be."""
+        """Return the recorded rebalance that begins with a fact; it may have begun earlier in the play."""
         members = [event.member for event in fact.events if isinstance(event, MemberEvent)]
         is_assumed = self._alterations.is_static and any(each.group_instance_id is None for each in members)
         one = Open(
@@ -387,7 +390,7 @@ class Player:
         return doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else behind)
 
     def _attribute(self, fed: Open | None) -> None:
-        """Find the recorded rebalance that each of the play's new ones is."""
+        """Match each new rebalance of the play with a recorded one."""
         play = self._play
         if play is None:
             return
@@ -416,7 +419,7 @@ class Player:
             else:
                 not_of_its_own = telling.not_of_its_own_text(one, self._open, play)
                 if not_of_its_own:
-                    one.standstill = None  # it depends on what came of its process
+                    one.standstill = None  # depends on the fate of its process
                 else:
                     one.doubt = one.doubt or telling.doubt_of_other(one, self._open, play)
                 self._verdicts.would_not(one, not_of_its_own or telling.would_not_text(one, self._open, play))
@@ -424,8 +427,9 @@ class Player:
         self._close()
 
     def _doubt_of_expiry(self, one: Open, play: Play) -> str:
-        """Doubt what depends on the end of a session in the play, if the member was heard from before, without a place
-        in the log.
+        """Return a doubt if the member of a session that ended in the play was heard from before that end.
+
+        The log has no later event of it, since it had been removed there.
         """
         for expired in play.expired:
             member_id = expired.member.member_id
@@ -437,7 +441,7 @@ class Player:
         return ""
 
     def _abandon(self, reason: str) -> None:
-        """End the play: what is not decided cannot be told."""
+        """End the play: undecided rebalances get the verdict *cannot tell*."""
         for one in self._open:
             if one.begins_ms is not None:
                 self._verdicts.would(one, telling.would_text(one))
@@ -447,7 +451,7 @@ class Player:
         self._close()
 
     def _give_up(self, reason: str, step: Step | None = None) -> None:
-        """End the play, while a step was taken: the rebalance that begins with it may not have been opened yet."""
+        """Abort the play during a step; the rebalance that begins with the step may not have been opened yet."""
         started = step.started if isinstance(step, Fact) else None
         is_open = any(one.started is started for one in self._open)
         self._add_given_up(reason)
@@ -456,7 +460,7 @@ class Player:
             self._verdicts.cannot_tell(started, reason)
 
     def _add_given_up(self, reason: str) -> None:
-        """Say once that there may have been more, in place of each that there may have been."""
+        """Report once that there may have been more rebalances, instead of each possible one."""
         play = self._play
         if play is None or not play.started or not self._is_within:
             return
@@ -476,7 +480,7 @@ class Player:
         self._barely_silent.clear()
 
     def _is_second_round(self, fact: Fact, started: RebalanceStarted, group: Group) -> bool:
-        """Whether a member rejoined with its new partitions, after a rebalance that would not have happened."""
+        """Return whether a member rejoined with its new partitions after a rebalance that would not have happened."""
         avoided_ms = self._last_avoided_ms
         if self._open:
             avoided_ms = NOT_YET if self._has_begun(self._open[-1]) else self._open[-1].started.why.decided_ms
@@ -484,7 +488,7 @@ class Player:
 
 
 def _standstill(one: Open, play: Play) -> Standstill | None:
-    """The cost of a recorded rebalance in a play, with the silences that it, or none, ended there."""
+    """Return the cost of a recorded rebalance in a play, including the silences of its lost members."""
     if one.follows is not None:
         return None if one.follows.begun is not None else Standstill()
     lost = {*one.lost, *(member_id for member_id, is_lost in one.folded if is_lost and member_id is not None)}

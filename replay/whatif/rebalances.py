@@ -1,4 +1,4 @@
-"""The recorded rebalances that are asked about, each with its verdict as it is found, in the order of the log."""
+"""The recorded rebalances in the window, each with its verdict as it is found, in log order."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
@@ -21,7 +21,7 @@ from muster.replay.whatif.play import Started
 from muster.replay.whatif.verdict import Replayed, Standstill, Verdict
 
 SAME_MS: Final = 1_000
-"""Within this the control gives a rebalance at the recorded moment."""
+"""The control reproduces a rebalance if it begins within this of the recorded time."""
 
 NOT_REPRODUCED: Final = (
     "played with the settings that were recorded, it does not come out as it was recorded: something mattered that is"
@@ -32,15 +32,15 @@ NOT_REPRODUCED: Final = (
 _LOSSES: Final = frozenset(
     {Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT, Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN}
 )
-"""The causes of what begins because a member is gone."""
+"""The causes of rebalances that begin because a member is lost."""
 
 
 class Open(msgspec.Struct, kw_only=True):
     """A recorded rebalance that is being played. `subjects`: the members that started it; `grade`: how they are known.
 
-    `lost`: those of them that were removed. `perhaps_back`: silent members whose processes, restarted or not,
-    those that came may be. `folded`: who came, or was lost (True), while it ran. `begun`: which
-    one of the play it is. `doubt`: why nothing can be told, whatever the play says; empty: there is none.
+    `lost`: the subjects that were removed. `perhaps_back`: silent members whose processes may be those that joined,
+    restarted or not. `folded`: members that joined, or were lost (True), while it ran. `begun`: the rebalance of the
+    play that corresponds to it. `doubt`: why there is no verdict, whatever the play shows; empty: no doubt.
     """
 
     started: RebalanceStarted
@@ -54,26 +54,26 @@ class Open(msgspec.Struct, kw_only=True):
     begun: Started | None = None
     standstill: Standstill | None = None
     follows: "Open | None" = None
-    """The rebalance whose second round it is."""
+    """The rebalance of which this is the second round (cooperative assignors)."""
 
 
 def recorded_as(begun: Started, opened: Sequence[Open]) -> Open | None:
-    """The recorded rebalance that one of a play is, of those that have not begun in it."""
+    """Return the recorded rebalance, not yet begun in the play, that corresponds to this one of the play."""
     waiting = [one for one in opened if one.begins_ms is None and one.follows is None]
     of_subject = [one for one in waiting if begun.member_id in one.subjects]
     same = next((one for one in of_subject if one.started.why.cause is begun.cause), None)
-    # The same member may have come, and have fallen silent later: these are two.
+    # A member may have joined and later fallen silent: those are two rebalances.
     is_loss = begun.cause in _LOSSES
     alike = next((one for one in of_subject if (begun.member_id in one.lost) is is_loss), None)
-    # Whatever starts a rebalance lets those in whose joins are held.
+    # Any rebalance admits the delayed joins.
     admitted = next((one for one in waiting if (one.subjects - one.lost) & begun.admitted), None)
-    # Without its first cause, what was folded in would have begun it.
+    # Without its first cause, one of the folded causes would have started it.
     folded = next((one for one in waiting if (begun.member_id, is_loss) in one.folded), None)
     return same or alike or admitted or folded
 
 
 class VerdictTeller(Protocol):
-    """Takes the verdicts on recorded rebalances."""
+    """Receives the verdicts on recorded rebalances."""
 
     def would_not(self, one: Open, reason: str) -> None: ...
 
@@ -83,7 +83,7 @@ class VerdictTeller(Protocol):
 
 
 class _Asked(msgspec.Struct, kw_only=True):
-    """A rebalance that is asked about, with what is known of it by now."""
+    """A rebalance in the window, with what is known about it so far."""
 
     started: RebalanceStarted
     recorded: Rebalance | None = None
@@ -95,11 +95,11 @@ class _Asked(msgspec.Struct, kw_only=True):
     recorded_cost: Standstill | None = None
     played_cost: Standstill | None = None
     control: bool | None = None
-    """Whether the control gave what was recorded; None: it is being played."""
+    """Whether the control reproduced the recorded rebalance; None: not decided yet."""
 
 
 class Control:
-    """Takes the verdicts of the control: what was recorded happens again, or it is not known whether."""
+    """Receives the verdicts of the control: it reproduced the recorded rebalance, or not."""
 
     def __init__(self, asked: dict[tuple[int, int], _Asked]) -> None:
         self._asked = asked
@@ -122,7 +122,7 @@ class Control:
 
 
 class Verdicts:
-    """The fold: fed the items, which run ahead, and told the verdicts. `group`, `clock`: before the first item."""
+    """Joins the items, which are read ahead, with the verdicts. `group`, `clock`: as before the first item."""
 
     def __init__(self, group_id: GroupId, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._transitions = Transitions(group_id, group, clock)
@@ -131,7 +131,7 @@ class Verdicts:
         self.control = Control(self._asked)
 
     def feed(self, item: Item, *, is_within: bool) -> None:
-        """Take in the next item. `is_within`: whether a rebalance that begins with it is asked about."""
+        """Take the next item. `is_within`: whether a rebalance that begins with it is in the window."""
         step = self._transitions.feed(item)
         finished = self._timeline.feed(step) if step is not None else None
         if finished is not None:
@@ -141,11 +141,11 @@ class Verdicts:
 
     @property
     def has_open(self) -> bool:
-        """Whether any that is asked about is not given yet."""
+        """Whether a rebalance of the window has not been yielded yet."""
         return bool(self._asked)
 
     def end(self) -> None:
-        """The log ends here; a rebalance may be running."""
+        """End the history; a rebalance may be running."""
         running = self._timeline.running()
         if running is not None:
             self._finished(running)
@@ -167,7 +167,7 @@ class Verdicts:
         self._add(started, Verdict.CANNOT_TELL, reason, Grade.UNKNOWN)
 
     def ready(self) -> Iterator[Replayed]:
-        """Give the next ones that have a verdict, a control, and an end."""
+        """Yield the next rebalances whose verdict, control and end are known."""
         while self._asked:
             key, asked = next(iter(self._asked.items()))
             if asked.verdict is None or asked.control is None or not asked.is_over:
@@ -190,7 +190,7 @@ class Verdicts:
             asked.played_cost = one.standstill
 
     def _finished(self, recorded: Rebalance) -> None:
-        """Note the end of a rebalance; those that began before it have ended, too."""
+        """Note the end of a rebalance; all that began before it have ended too."""
         for (incarnation, seq), asked in self._asked.items():
             if (incarnation, seq) > (recorded.incarnation, recorded.last_seq):
                 return

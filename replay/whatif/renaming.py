@@ -1,4 +1,4 @@
-"""A member of a played group under another member id: a process that kept its place there, and lost it in the log."""
+"""Gives a member of a simulated group another member id: it was removed in the log, but not in the simulation."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from muster.events.state import Group
 
 
 def renamed(group: Group, soft: SoftState, old: MemberId, new: MemberId, now_ms: int) -> tuple[Group, SoftState]:
-    """The group with the member under its new id, as if it had always had that; and it was heard from now."""
+    """Return the group as if the member had always had its new id; the member's session restarts now."""
     group, soft = group.copy(), soft.copy()
     member = msgspec.structs.replace(group.members.pop(old), member_id=new)
     group.members[new] = member

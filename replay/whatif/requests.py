@@ -10,13 +10,13 @@ _LATEST = 9
 
 
 def join_of(group: Group, member: Member, member_id: MemberId, now_ms: int) -> JoinGroup:
-    """A join of the member, which says that it has this id."""
+    """Return a JoinGroup of the member with this member id in the request."""
     return JoinGroup(
         group_id=group.group_id,
         caller=_caller(_JOIN_GROUP, member, now_ms),
         member_id=member_id,
         group_instance_id=member.group_instance_id,
-        # The same id as the member's would say that it is a request sent again, which leads to no event.
+        # The member's own id would make it a resent request, which leads to no event.
         proposed_member_id=member.member_id if member_id == UNKNOWN_MEMBER_ID else PHANTOM,
         protocol_type=group.image.protocol_type or "consumer",
         protocols=member.protocols,
@@ -29,7 +29,7 @@ def join_of(group: Group, member: Member, member_id: MemberId, now_ms: int) -> J
 
 
 def sync_of(group: Group, member_id: MemberId, now_ms: int) -> SyncGroup:
-    """A sync of a member of the group; the leader's has an assignment for everybody."""
+    """Return a SyncGroup of a member; the leader's has an assignment for every member."""
     member = group.members[member_id]
     return SyncGroup(
         group_id=group.group_id,

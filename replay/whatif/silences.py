@@ -1,8 +1,8 @@
-"""Shorter sessions: which of the recorded silences they would not have borne.
+"""Finds recorded silences that are longer than a shorter session timeout.
 
-Each event of a member has its longest silence since its event before. In it are times in which a request of the member
-was parked, or the coordinator stood still, while no session ends: so much less of it may have been silence. What was
-not written cannot be told: the silences since a member's last event, and before a takeover.
+Each event of a member has its longest silence since its previous event. The silence may include time in which a request
+of the member was parked, or the coordinator was paused; no session ends then, so the actual silence may be shorter by
+that time. Silences since a member's last event, and those before a takeover, are not in the log.
 """
 
 from collections.abc import Iterator
@@ -32,22 +32,22 @@ from muster.replay.whatif.verdict import Additional, Verdict
 
 
 class Silences:
-    """The fold over the items of a history. `group`, `clock`: as they stood before the first item."""
+    """The fold over the items of a history. `group`, `clock`: their state before the first item."""
 
     def __init__(self, session_timeout_ms: int, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self.takeovers = 0
         self._clock = SteadyClock(clock)
         self._session_timeout_ms = session_timeout_ms
-        self._since_ms: dict[MemberId, int] = {}  # each member's last event
+        self._since_ms: dict[MemberId, int] = {}  # time of each member's last event
         self._parked_ms: dict[MemberId, int] = {}  # how long requests were parked since then
-        self._waiting: dict[MemberId, int] = {}  # since when one is parked
+        self._waiting: dict[MemberId, int] = {}  # since when a request is parked
         self._is_shorter = False
         if group is not None:
             self._since_ms = dict.fromkeys(group.members, group.image.state_since_ms)
 
     @property
     def notes(self) -> Iterator[str]:
-        """The limits of what is written of silences; none unless a session would be shorter."""
+        """Notes on silences that are not in the log; none unless a session would be shorter."""
         if not self._is_shorter:
             return
         yield (
@@ -58,7 +58,7 @@ class Silences:
             yield f"{plural(self.takeovers, 'takeover')} cut off what was known of silences"
 
     def feed(self, item: Item) -> Additional | None:
-        """Take in the next item; returns the rebalance that a silence before it would have led to."""
+        """Take the next item; returns the rebalance that a silence before it would have led to."""
         if isinstance(item, Coordinated):
             self.takeovers += isinstance(item.event, CoordinatorReady) and bool(self._since_ms)
             self._waiting.clear()

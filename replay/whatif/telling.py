@@ -1,4 +1,4 @@
-"""Verdicts in words, and the doubts about them."""
+"""Verdicts, and doubts about them, as text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -31,11 +31,11 @@ WHEN_MISSED = (
 
 
 FateOf = Callable[[Member, Member], Fate]
-"""The fate of a silent member's process, when another one joined."""
+"""Returns the fate of the first member's process, which is silent, when the second one joined."""
 
 
 def doubt(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_static: bool) -> str:
-    """Why it cannot be told whether the rebalance would have happened; empty: it can."""
+    """Return why it cannot be determined whether the rebalance would have happened; empty if it can."""
     return next(_doubts(fact, altered, play, fate_of, is_static=is_static), "")
 
 
@@ -56,7 +56,7 @@ def _doubts(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_sta
 
 
 def came_back(fact: Fact, play: Play, fate_of: FateOf) -> dict[MemberId, Fate]:
-    """The silent members for whose processes, restarted or not, those who came may be taken; that is inferred."""
+    """Return silent members whose processes may be those that joined, restarted or not, by client id and host."""
     came = [event.member for event in fact.events if isinstance(event, MemberJoined)]
     silent_ones = [each for each in play.silent.values() if each.group_instance_id is None]
     pairs = ((silent, each) for each in came for silent in silent_ones if address_of(silent) == address_of(each))
@@ -64,7 +64,7 @@ def came_back(fact: Fact, play: Play, fate_of: FateOf) -> dict[MemberId, Fate]:
 
 
 def _of_silent(silent: Member, member: Member, fate_of: FateOf, *, is_static: bool) -> Iterator[str]:
-    """A dynamic member came, and one of its client id is silent."""
+    """Yield doubts about a dynamic member that joined while one with its client id is silent."""
     if silent.client_host != member.client_host:
         if is_static:
             yield f"it is not known whether {member.client_id!r} moved to {member.client_host}, or is new there"
@@ -90,7 +90,7 @@ BARELY_SILENT: Final = (
 
 
 def close_text(ms: int) -> str:
-    """Why it cannot be told whether a process came back in time."""
+    """Return why it cannot be determined whether a process came back in time."""
     return (
         f"the process came back {duration(ms)} from the end of that session: a heartbeat more or less before it fell"
         " silent decides"
@@ -98,7 +98,7 @@ def close_text(ms: int) -> str:
 
 
 def would_text(one: Open) -> str:
-    """When it would have begun."""
+    """Say when the rebalance would have begun."""
     recorded_ms = one.started.why.decided_ms
     assert one.begins_ms is not None
     later_ms = one.begins_ms - recorded_ms
@@ -111,7 +111,7 @@ def would_text(one: Open) -> str:
 
 
 def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
-    """Why it would not have begun; `together`: the rebalances that were played with it, itself too."""
+    """Say why it would not have begun; `together`: the rebalances of the same play, including this one."""
     if one.follows is not None:
         return FOLLOWED
     if one.subjects & play.kept:
@@ -123,7 +123,7 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
 
 
 def not_of_its_own_text(one: Open, together: Sequence[Open], play: Play) -> str:
-    """Why a loss would not have begun one of its own, though nobody knows what came of it; empty: it may have.
+    """Say why a loss would not have started its own rebalance, although its fate is not known; empty: it may have.
 
     Either the process was restarted, and the group waited for its former id when it came back; or it was not lost.
     """
@@ -135,7 +135,7 @@ def not_of_its_own_text(one: Open, together: Sequence[Open], play: Play) -> str:
 
 
 def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:
-    """Why it cannot be told: it would have been a part of, or followed from, one that cannot; empty: it can."""
+    """Return the doubt about the rebalance that it would have been part of, or followed from; empty if none."""
     other = one.follows
     if other is None and not one.subjects & play.kept:
         running = _running(one, play)
@@ -146,7 +146,7 @@ def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:
 
 
 def _running(one: Open, play: Play) -> Started | None:
-    """The rebalance of the play that one that was recorded would have been a part of."""
+    """Return the rebalance of the play that this recorded one would have been part of."""
     since_ms = one.started.why.decided_ms
     parts = (play.part_of(each, since_ms, is_loss=each in one.lost) for each in sorted(one.subjects))
     return next((each for each in parts if each is not None), None)
@@ -160,7 +160,7 @@ def _name(running: Started, together: Sequence[Open]) -> str:
 
 
 def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> Additional:
-    """A rebalance that began in a play of these, and is none of them. `is_first`: of those of the play."""
+    """Describe a rebalance of the play that is not recorded. `is_first`: whether it is the first such one."""
     reason = f"one more rebalance would have begun ({begun.cause.value})"
     if begun.is_late:
         reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
@@ -175,7 +175,7 @@ def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> A
 
 
 def given_up(last: Started, together: Sequence[Open], reason: str) -> Additional:
-    """The rebalances up to the last one of a play that was given up, and those that would have come after it."""
+    """Describe the rebalances of an aborted play, and those that would have come after its last one."""
     return _additional(last, together, reason, is_known=False)
 
 

@@ -1,7 +1,7 @@
 """The answer of `whatif`. Field names are those of the JSON output.
 
-Grades (`incidents/grade.py`): *recorded*, all that the rules were given stands in the log; *inferred*, which process it
-was is known by client id and host alone; *unknown*, the log does not bear an answer, and `reason` says what is missing.
+Grades (`incidents/grade.py`): *recorded*, all inputs of the rules are in the log; *inferred*, the process is identified
+by client id and host alone; *unknown*, the log does not support an answer, and `reason` says what is missing.
 """
 
 from enum import StrEnum, unique
@@ -19,15 +19,15 @@ class Verdict(StrEnum):
     WOULD_NOT = "would-not"
     """The rebalance would not have happened."""
     WOULD = "would"
-    """The rebalance would have happened, if at another time."""
+    """The rebalance would have happened, perhaps at another time."""
     CANNOT_TELL = "cannot-tell"
 
 
 class Standstill(msgspec.Struct, frozen=True, kw_only=True):
-    """The time in which the group was not Stable, and partitions times the time in which they had no consumer.
+    """The time in which the group was not Stable, and the partition time without a consumer (partitions times ms).
 
-    Both are of rebalances; the second one also of the silences of members that these, or no rebalance, ended, and of
-    the time without any member that they ended.
+    Both count rebalances. `partition_ms` also counts the silences of members that ended in a rebalance or without one,
+    and times without members that ended in a rebalance.
     """
 
     not_stable_ms: int = 0
@@ -52,11 +52,11 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recorded"):
     """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened.
 
-    `recorded`, `played`: the cost as it was, and with the other settings; None where it is not known: the second one is
-    not for a rebalance that cannot be told. What would not
-    have happened costs the silence of its members, and may have made another one longer.
+    `recorded` and `played`: the cost as recorded, and with the other settings; None if it is not known (`played` is not
+    known for a *cannot-tell*). A rebalance that would not have happened still costs the silence of its members, and may
+    have made another one longer.
 
-    `generation_id`: the generation by which `muster replay why` finds it, as far as it led to one.
+    `generation_id`: the generation by which `muster replay why` finds it, if it led to one.
     """
 
     incarnation: int
@@ -74,7 +74,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="additional"):
-    """A rebalance that is not in the log: it would have happened between two moments, or nobody can tell."""
+    """A rebalance that is not in the log: it would have happened between two times, or that cannot be determined."""
 
     since: Instant
     until: Instant
@@ -89,13 +89,13 @@ Line = Replayed | Additional
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """`settings` are the other ones. `avoided_ms`: the recorded durations of what would not have happened.
+    """`settings`: the changed ones. `avoided_ms`: the recorded durations of rebalances that would not have happened.
 
-    The counts are of all, in the window if there is one. `besides` and `besides_unknown` are those of `additional`, by
-    verdict; `left_out`: earlier rebalances that are counted, and not listed. `recorded` and `played`: the cost of all
-    those whose cost is known both ways, and of those that the log does not have; `advice` goes by these. `undecided`:
-    what the others cost as recorded, at least (those that cannot be told, and those that depend on one of them); it is
-    in neither sum.
+    Counts include all rebalances, of the window if there is one. `besides` and `besides_unknown` count the additional
+    ones by verdict; `left_out`: earlier rebalances that are counted but not listed. `recorded` and `played`: the total
+    cost of all rebalances whose cost is known both ways, `played` with the additional ones; `advice` compares these.
+    `undecided`: the minimum recorded cost of the others (those that cannot be determined, and those that depend on
+    them), which is in neither sum.
     """
 
     group_id: GroupId

@@ -1,8 +1,8 @@
-"""The fold of `whatif`: items of a group -> verdicts on its rebalances.
+"""The fold of `whatif` from a group's items to verdicts on its rebalances.
 
-The recorded rebalances are played twice: with the other settings, and, as a control, with those that were recorded.
-Where the control does not give what was recorded, something mattered that is not in the log (ids that were handed out
-and held up a phase, requests that led to nothing), and the first one proves nothing: that is *cannot tell*.
+The recorded rebalances are played twice: with the other settings and, as a control, with the recorded settings. If the
+control does not reproduce the recorded rebalance, something mattered that is not in the log (handed-out ids that held
+up a phase, requests without an effect). The first play then proves nothing, and the verdict is *cannot tell*.
 """
 
 import math
@@ -25,14 +25,14 @@ from muster.replay.whatif.silences import Silences
 from muster.replay.whatif.verdict import Line
 
 NEVER_SHORTER_MS = 2**31
-"""A session timeout that is longer than any."""
+"""Longer than any session timeout."""
 
 
 class WhatIfFold:
-    """The fold. `group`: as it stood, at rest, before the first item; `clock`: as of then.
+    """The fold. `group`: the group before the first item, with no rebalance running; `clock`: its reading then.
 
-    `shared`: from an earlier pass over the same items; needed only where the members are to be static. To make it and
-    to feed it raises SettingRefused.
+    `shared`: from an earlier pass over the same items, needed only for static members. The constructor and `feed` raise
+    SettingRefused.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class WhatIfFold:
 
     @property
     def notes(self) -> Iterator[str]:
-        """The limits of what was told."""
+        """Notes on the limits of the verdicts."""
         yield from self._silences.notes
         if self._ahead.was_cut:
             yield (
@@ -67,11 +67,11 @@ class WhatIfFold:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything that was asked about is decided, if no more is."""
+        """Whether everything in the window so far is decided."""
         return not (self._verdicts.has_open or any(player.is_playing for player in self._players))
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Line]:
-        """Take in the next item; gives what is decided by now. `is_within`: whether it is in the window."""
+        """Take the next item; yields the verdicts that are ready. `is_within`: whether it is in the window."""
         if isinstance(item, Coordinated) and isinstance(item.event, CoordinatorElected):
             check_for(self._alterations, item.event)
         self._verdicts.feed(item, is_within=is_within)
@@ -83,7 +83,7 @@ class WhatIfFold:
         yield from self._go_on()
 
     def end(self) -> Iterator[Line]:
-        """End: nothing comes any more."""
+        """End the history; yields the remaining verdicts."""
         for step in self._facts.end():
             self._ahead.add(step)
         self._verdicts.end()
@@ -96,13 +96,13 @@ class WhatIfFold:
     def _go_on(self, *, is_end: bool = False) -> Iterator[Line]:
         for step in self._ahead.ready(is_end=is_end):
             if isinstance(step, Fact) and isinstance(step.events[0], GroupCreated):
-                self._group = self._nothing()  # as the re-run, which gave the step, begins anew with it
+                self._group = self._nothing()  # like the re-run that made the step
             for player in self._players:
                 player.take(step, self._group)
             if isinstance(step, Fact):
                 for event in step.events:
                     apply(self._group, event)
-                if is_gone(self._group):  # a later life has nothing of it
+                if is_gone(self._group):  # a later incarnation starts empty
                     self._group = self._nothing()
                 yield from self._besides(step.at_ms - self._ahead.horizon_ms)
         yield from self._verdicts.ready()
@@ -111,7 +111,7 @@ class WhatIfFold:
         return new_group(self._group.group_id, incarnation=self._group.incarnation, wall_ms=0)
 
     def _besides(self, before_ms: float) -> Iterator[Line]:
-        """Give the rebalances that there would have been besides, unless the control has them, too."""
+        """Yield the additional rebalances, except those that the control has too."""
         told, in_control = self._player.besides(before_ms), self._control.besides(before_ms)
         moments = [at_ms for at_ms, _ in in_control]
         yield from (
