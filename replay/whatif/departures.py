@@ -11,7 +11,17 @@ from heapq import heappop, heappush
 import msgspec
 
 from muster.events.causes import Cause
-from muster.events.events import GroupEvent, MemberRemoved
+from muster.events.events import (
+    AnyEvent,
+    GroupDeleted,
+    GroupEmptied,
+    GroupEvent,
+    JoinPhaseCompleted,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    StaticMemberReplaced,
+)
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import Member, new_group
 from muster.replay.history.items import Part
@@ -26,10 +36,15 @@ _NOTHING = new_group(GroupId(""), incarnation=0, wall_ms=0)
 
 
 class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that was removed because its session ended, due at `due_ms`. Times are wall clock ms."""
+    """A member that was removed because its session ended, due at `due_ms`. Times are wall clock ms.
+
+    `lived_until_ms`: when its process may still have been alive: it sends no heartbeats while it waits for the answer
+    to its join, until the join phase is over.
+    """
 
     member: Member
     last_seen_ms: int
+    lived_until_ms: int
     due_ms: int
     removed_ms: int
 
@@ -53,19 +68,35 @@ class Departures:
         self._forgotten = 0
         self._acts: deque[AnyAct] = deque()
         self._episode: Episode | None = None  # built from these acts on demand
+        self._waiting: set[MemberId] = set()  # members that joined in the join phase that is running
+        self._waited_until_ms: dict[MemberId, int] = {}
 
     def note(self, step: Step) -> None:
         if not isinstance(step, Fact):
             return
         for event in step.events:
-            if isinstance(event, MemberRemoved) and event.why.cause is Cause.SESSION_EXPIRED:
-                self._fell_silent.append(fell_silent(event))
+            self._note_waits(event)
+            if isinstance(event, MemberRemoved):
+                self._waiting.discard(event.member.member_id)
+                waited_until_ms = self._waited_until_ms.pop(event.member.member_id, 0)
+                if event.why.cause is Cause.SESSION_EXPIRED:
+                    self._fell_silent.append(fell_silent(event, waited_until_ms))
         last = step.events[-1]
         if isinstance(last, GroupEvent):
             parts: tuple[Part, ...] = tuple(each for each in step.events[:-1] if not isinstance(each, GroupEvent))
             made = Transition(parts=parts, event=last, before=_NOTHING, after=_NOTHING, begins_life=False)
             self._acts += acts_of(made)
             self._episode = None
+
+    def _note_waits(self, event: AnyEvent) -> None:
+        if isinstance(event, MemberJoined | MemberRejoined | StaticMemberReplaced):
+            self._waiting.add(event.member.member_id)
+        elif isinstance(event, JoinPhaseCompleted):
+            self._waited_until_ms |= dict.fromkeys(self._waiting, event.why.decided_ms)
+            self._waiting.clear()
+        elif isinstance(event, GroupEmptied | GroupDeleted):
+            self._waiting.clear()
+            self._waited_until_ms.clear()
 
     def forget(self, before_ms: int) -> None:
         """Drop members that were removed before this time."""
@@ -132,11 +163,12 @@ class Falling:
                 yield each
 
 
-def fell_silent(event: MemberRemoved) -> FellSilent:
+def fell_silent(event: MemberRemoved, waited_until_ms: int = 0) -> FellSilent:
     """Return the silence that ended with the member's removal."""
     return FellSilent(
         member=event.member,
         last_seen_ms=event.last_seen_ms,
+        lived_until_ms=max(event.last_seen_ms, waited_until_ms),
         due_ms=event.why.arrived_ms,
         removed_ms=event.why.decided_ms,
     )

@@ -85,6 +85,7 @@ class Player:
         self._behind = ""  # a doubt about the next one: after a takeover, the last one's fate is not known
         self._dropped: list[Member] = []  # members dropped in the log since the play began that may be alive
         self._barely_silent: set[MemberId] = set()  # members that may have rejoined right before they fell silent
+        self._perhaps_silent: dict[MemberId, int] = {}  # members that may have lived so long, as their joins waited
 
     @property
     def is_playing(self) -> bool:
@@ -254,7 +255,9 @@ class Player:
         """Let a member fall silent, with its session longer or shorter according to the other settings."""
         member_id = silent.member.member_id
         if member_id not in play.silent:
-            if play.rejoins_at_ms(member_id) - silent.last_seen_ms < CLOSE_MS:
+            if silent.lived_until_ms > silent.last_seen_ms:
+                self._perhaps_silent[member_id] = silent.lived_until_ms
+            if play.rejoins_at_ms(member_id) - silent.lived_until_ms < CLOSE_MS:
                 self._barely_silent.add(member_id)
             member = self._altered.member(silent.member)
             longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
@@ -395,6 +398,7 @@ class Player:
         if play is None:
             return
         for begun in play.started[self._told :]:
+            self._barely_silent |= {each for each, until_ms in self._perhaps_silent.items() if begun.at_ms <= until_ms}
             one = fed or recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None:
                 one.begins_ms, one.begun = begun.at_ms, begun
@@ -478,6 +482,7 @@ class Player:
         self._play, self._open, self._told = None, [], 0
         self._dropped.clear()
         self._barely_silent.clear()
+        self._perhaps_silent.clear()
 
     def _is_second_round(self, fact: Fact, started: RebalanceStarted, group: Group) -> bool:
         """Return whether a member rejoined with its new partitions after a rebalance that would not have happened."""

@@ -85,7 +85,8 @@ BEHIND_UNKNOWN: Final = (
 )
 BEHIND_GAP: Final = "parts of the history behind it are missing"
 BARELY_SILENT: Final = (
-    "the member was last heard from so shortly before it would have rejoined that nobody knows whether it would have"
+    "the log does not show whether the member would have rejoined: it fell silent while its join waited for the others,"
+    " or shortly before"
 )
 
 

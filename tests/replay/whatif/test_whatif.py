@@ -20,6 +20,7 @@ from muster.replay.text.times import instant
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.rebalances import NOT_REPRODUCED, Open, Verdicts
 from muster.replay.whatif.silences import Silences
+from muster.replay.whatif.telling import BARELY_SILENT
 from muster.replay.whatif.verdict import Replayed, Verdict, WhatIf
 from muster.replay.whatif.whatif import WhatIfFold
 from tests.judge.case import make_case
@@ -276,6 +277,42 @@ def test_a_member_that_dies_in_a_join_phase_is_missed_when_its_session_has_ended
     result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=18_500), until_s=120)
     assert (result.cannot_tell, result.besides_unknown) == (0, 0)
     assert result.would == really
+
+
+@pytest.mark.parametrize(
+    ("script", "seq"),
+    [
+        (
+            [
+                (12, "stall", "c"),
+                (22, "stall", "b"),
+                (24, "resume", "c"),
+                (24, "start", "d"),
+                (30, "crash", "c"),
+                (46, "resume", "b"),
+            ],
+            28,
+        ),
+        (
+            [
+                (14, "stall", "b"),
+                (23, "stall", "a"),
+                (23, "start", "d"),
+                (25, "crash", "c"),
+                (42, "resume", "a"),
+                (43, "resume", "b"),
+            ],
+            22,
+        ),
+    ],
+)
+def test_of_a_member_that_died_while_its_join_waited_the_log_does_not_tell_when(script: list[Deed], seq: int) -> None:
+    """It sends no heartbeats then. Really lived, it rejoins before it dies, and is missed in a rebalance of its own."""
+    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000), until_s=120)
+    assert [(each.seq, each.reason) for each in result.rebalances if each.verdict is CANNOT_TELL] == [
+        (seq, BARELY_SILENT)
+    ]
+    assert (really, result.would + result.cannot_tell) == (3, 3)
 
 
 def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place() -> None:
