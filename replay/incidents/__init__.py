@@ -1,16 +1,16 @@
-"""Incidents: the layer above rebalances. Why did this group rebalance, as one story for all that belongs together?
+"""Groups related rebalances and events into incidents, each with one explanation of why the group rebalanced.
 
-telling.py    A group's steps -> its incidents, one episode after another.
-episode/      A stretch of history between two times of quiet, and the acts in it.
+telling.py    Folds a group's history into incidents, one episode after another.
+episode/      A part of the history between two quiet times, and the acts in it.
 kinds/        The kinds of incidents, in order of precedence.
-evidence/     What speaks for an incident, in words.
-grouping.py   An episode -> its incidents: each act and each rebalance belongs to one.
-families.py   Families of kinds, which pages give a colour each.
-rounds.py     The second rounds of cooperative assignors.
-edges.py      Incidents that a window cuts, where the clock jumped, too.
-runs.py       Things that follow each other closely.
-windows.py    Every window and threshold, in one table.
-cost.py       What an incident cost.
-grade.py      How well a statement is known.
+evidence/     The evidence for an incident, as sentences.
+grouping.py   Divides an episode into incidents; each act and each rebalance belongs to one.
+families.py   Families of kinds; each has a colour on the report pages.
+rounds.py     Rebalances that continue the previous one, such as a cooperative assignor's second round.
+edges.py      Incidents that cross the edges of a window, even if the clock jumped.
+runs.py       Groups items that follow each other closely.
+windows.py    All time windows and thresholds.
+cost.py       The cost of an incident.
+grade.py      How certain a statement is.
 incident.py   The values.
 """

@@ -1,24 +1,24 @@
-"""The cost of an incident. Definitions, which docs/incidents.md gives to readers:
+"""The cost of an incident, as defined for users in docs/incidents.md:
 
-rebalancing_ms         the time in which the group was not Stable, over its rebalances
-partition_ms           partitions times the time in which they had no consumer. In a rebalance with an eager assignor
-                       these are all, with a cooperative one only those that moved. Outside of rebalances:
-silent_partition_ms    of that: from the last sign of life of their member until it was removed or back. Whoever was
-                       merely cut off may have gone on; whoever has an instance id that is fought for lives, and so
-                       does a member that is removed by others while its heartbeats come. Where it is not recorded when
-                       a member fell silent, this is not known, and so partition_ms is not
-empty_partition_ms     of that: while the group was empty, until the next assignment; not after an orderly end, nor
-                       while the cluster upstream had the group
-known_partition_ms     the part of partition_ms that is known: a lower bound where partition_ms itself is not known
-partitions_moved       partitions that went from one member to another, in one rebalance, or in the two rounds of a
+rebalancing_ms         the time in which the group was not Stable, over all its rebalances
+partition_ms           partitions times the time in which they had no consumer: in a rebalance with an eager assignor
+                       all partitions, with a cooperative one only those that moved. Outside of rebalances:
+silent_partition_ms    part of that: from the time when their member was last heard from until it was removed or back. A
+                       member that was only cut off may have kept working. A process that shares an instance id with a
+                       live rival, or that others remove while it sends heartbeats, is alive. If the log does not show
+                       when a member fell silent, neither this nor partition_ms is known
+empty_partition_ms     part of that: while the group was empty, until the next assignment; not after an orderly end, nor
+                       while the group was at the cluster upstream
+known_partition_ms     the known part of partition_ms: a lower bound if partition_ms is not known
+partitions_moved       partitions that moved from one member to another, in one rebalance or in the two rounds of a
                        cooperative assignor
-partitions_moved_back  those of these moves that came to nothing: in the end the partition was where it had been. Of
-                       dynamic members, who it was is known by client id and host, where no two members share them
-unassigned_partition_ms  of that: the partitions of topics that members subscribed and nobody was assigned; None where
-                       no assignment tells how many a topic has
-restarts_absorbed      static members that came back to their places, and spared the group the rebalances of a leave and
-                       a join; a process that lives on, and joins again after an outage of the coordinator or on the
-                       connection that it had, is none
+partitions_moved_back  of these moves, those that were undone: the partition ended where it began. Dynamic members are
+                       identified by client id and host, unless two members share them
+unassigned_partition_ms  part of that: the partitions of subscribed topics that no member was assigned; None if no
+                       assignment shows how many partitions a topic has
+restarts_absorbed      static members that came back to their place, which avoided the rebalances of a leave and a join;
+                       not a process that kept running and joined again after a coordinator outage or on the same
+                       connection
 """
 
 from collections import defaultdict
@@ -41,10 +41,10 @@ def cost_of(
     unassigned_partition_ms: int | None = 0,
     restarts_absorbed: int = 0,
 ) -> Cost:
-    """The cost of these rebalances together; None for what is not known of each of them.
+    """Return the total cost of these rebalances; a sum is None if one of its parts is not known.
 
-    `silent_ms`, `empty_partition_ms`, `unassigned_partition_ms`: the partition time outside of rebalances; the first of
-    each silence.
+    `silent_ms` (one for each silence), `empty_partition_ms`, `unassigned_partition_ms`: partition time outside of
+    rebalances.
     """
     durations = [each.duration_ms for each in rebalances]
     silences = list(silent_ms)
@@ -65,20 +65,20 @@ def cost_of(
 
 
 def partitions_had(member: Member) -> int:
-    """How many partitions the member had last; those that cannot be read are not counted."""
+    """Return how many partitions the member last had; 0 if its assignment cannot be decoded."""
     return len(decode_assignment(member.assignment) or ())
 
 
 def outside(from_ms: int, until_ms: int, rebalances: Iterable[Rebalance]) -> int:
-    """How much of a time (ms) was in none of these rebalances, which follow one another."""
+    """Return how much of this time (ms) was outside of these rebalances, which do not overlap."""
     within = (min(until_ms, each.ended_ms) - max(from_ms, each.started_ms) for each in rebalances)
     return max(0, until_ms - from_ms - sum(each for each in within if each > 0))
 
 
 def empty_ms(emptied: Rebalance, episode: Episode) -> int:
-    """Partitions times the time from when the group was empty until the next assignment; 0 if none is known.
+    """Return partitions times the time from when the group became empty until the next assignment; 0 if not known.
 
-    While the cluster upstream has the group, it is not empty.
+    The group does not count as empty while it is at the cluster upstream.
     """
     lost = 0 if emptied.movement is None else emptied.movement.lost
     stable = episode.next_stable(emptied)
@@ -94,15 +94,15 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def partition_ms(rebalance: Rebalance) -> int | None:
-    """The cost of one rebalance in partitions times ms; None if it is not known."""
+    """Return the cost of one rebalance in partitions times ms; None if it is not known."""
     stopped = _stopped(rebalance)
     return None if stopped is None or rebalance.duration_ms is None else stopped * rebalance.duration_ms
 
 
 def _stopped(rebalance: Rebalance) -> int | None:
-    """How many partitions had no consumer in a rebalance."""
+    """Return how many partitions had no consumer in a rebalance; None if it is not known."""
     is_cooperative = _is_cooperative(rebalance)
-    if rebalance.outcome is Outcome.SUPERSEDED:  # the next one tells what moved
+    if rebalance.outcome is Outcome.SUPERSEDED:  # the next one has the moves
         return None if is_cooperative else rebalance.partitions_before
     movement = rebalance.movement
     if movement is None:
@@ -111,10 +111,10 @@ def _stopped(rebalance: Rebalance) -> int | None:
 
 
 def _moves(rebalances: Sequence[Rebalance]) -> tuple[int, int] | tuple[None, None]:
-    """How many partitions went from one member to another, and how many of these moves came to nothing.
+    """Return how many partitions moved from one member to another, and how many of these moves were undone.
 
-    Where one of the rebalances is not known, nor are they. What a cooperative assignor takes away in its first round
-    and hands on in its second has moved, too.
+    None if the moves of a rebalance are not known. Partitions that a cooperative assignor revokes in its first round
+    and assigns in its second count as moved.
     """
     if any(each.movement is None and each.outcome is not Outcome.SUPERSEDED for each in rebalances):
         return None, None
@@ -150,7 +150,7 @@ def _key(member: MemberRef, shared: frozenset[_Key]) -> _Key:
 
 
 def _shared_addresses(rebalances: Sequence[Rebalance]) -> frozenset[_Key]:
-    """The client ids and hosts that two dynamic members had at once."""
+    """Return the client ids and hosts that two dynamic members had at once."""
     shared: set[_Key] = set()
     for members in (members for each in rebalances for members in (each.members_before, each.members_after)):
         seen: set[_Key] = set()

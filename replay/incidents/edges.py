@@ -1,8 +1,8 @@
-"""The edges of a window, in the times in which incidents are told. Pure.
+"""Finds the incidents in a window, and those that cross its edges. Pure.
 
-A window is of the log's wall clock, or of numbers; incidents are told as if the clock had not jumped
-(`history/clock.py`). So an edge is known when the transition after it passes by: where the clock was then, is where the
-edge is, and it never leaves the place between the transitions that it parts.
+A window is given by the log's wall clock, or by seqs; the times of incidents are corrected for clock jumps
+(`history/clock.py`). So an edge is known when the first transition after it is read: the clock's error at that
+transition is the edge's, too, and the edge stays between the two transitions around it.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from muster.replay.text.times import wall_ms_of
 
 
 class _Cut:
-    """One edge. `is_after`: the moment itself is before it, as at the end of a window. `life`: which numbers are of."""
+    """One edge. `is_after`: the edge's own time is before it, as at a window's end. `life`: the seq's incarnation."""
 
     def __init__(self, at: At, life: int, *, is_after: bool) -> None:
         self._at = at
@@ -27,14 +27,14 @@ class _Cut:
 
     @property
     def ms(self) -> int:
-        """The edge by the wall clock, as far as it is known."""
+        """The edge in corrected wall clock ms, as far as it is known."""
         if self.is_passed:
             return self._ms
         last_ms = self._last_ms or 0
         return max(last_ms, self._at.wall_ms - self._ahead_ms) if isinstance(self._at, AtTime) else last_ms
 
     def pass_by(self, wall_ms: int, step: Transition) -> None:
-        """The next transition, which was decided at this wall clock."""
+        """Take the next transition, which was decided at this wall clock time."""
         if self.is_passed:
             return
         if self._is_behind(wall_ms, step):
@@ -62,7 +62,7 @@ class _Cut:
 
 
 class Edges:
-    """Says of incidents whether they are in a window. `life`: the last incarnation, which numbers are of."""
+    """Decides which incidents are in a window. `life`: the last incarnation, to which seqs refer."""
 
     def __init__(self, window: Window, life: int = -1) -> None:
         self._since = None if window.since is None else _Cut(window.since, life, is_after=False)
@@ -70,7 +70,7 @@ class Edges:
         self._is_until_a_time = isinstance(window.until, AtTime)
         self._has_since_a_time = isinstance(window.since, AtTime)
         self.has_begun = False
-        """Whether anything was before the window's end."""
+        """Whether a transition was before the window's end."""
 
     @property
     def is_over(self) -> bool:
@@ -79,18 +79,18 @@ class Edges:
 
     @property
     def until_ms(self) -> int:
-        """The end of the window, or the last transition before it, as far as is known; 0 if it has no end."""
+        """The end of the window, or the last transition before it, as far as it is known; 0 if there is no end."""
         return 0 if self._until is None else self._until.ms
 
     def pass_by(self, wall_ms: int, step: Transition) -> None:
-        """The next transition of the group, which was decided at this wall clock."""
+        """Take the group's next transition, which was decided at this wall clock time."""
         for each in (self._since, self._until):
             if each is not None:
                 each.pass_by(wall_ms, step)
         self.has_begun = self.has_begun or not self.is_over
 
     def within(self, incident: Incident) -> Incident | None:
-        """The incident, with the edges that it crosses; None if it is outside."""
+        """Return the incident with the edges that it crosses; None if it is outside of the window."""
         began_ms = wall_ms_of(incident.started_at)
         ended_ms = None if incident.ended_at is None else wall_ms_of(incident.ended_at)
         crosses: list[WindowEdge] = []

@@ -1,4 +1,4 @@
-"""Families of kinds: what a reader looks for first. Pages give each a colour, the same on all of them."""
+"""Families of kinds, which a reader looks for first; each has the same colour on all pages."""
 
 from collections.abc import Mapping
 from enum import StrEnum, unique
@@ -7,7 +7,7 @@ from typing import Final
 
 @unique
 class Family(StrEnum):
-    """The value is the name of the family in a page's style; `words` is what a page calls it."""
+    """The value is the family's name in a page's style sheet; `words` is its label on a page."""
 
     FAILURE = "failure"
     SLOW = "slow"
@@ -56,5 +56,5 @@ _FAMILY_OF: Final = {kind: family for family, kinds in KINDS_OF.items() for kind
 
 
 def family_of(kind: str) -> Family:
-    """The family of a kind; that of an unknown one if it has none, as in tables that a newer Muster has made."""
+    """Return the family of a kind; UNKNOWN if it has none, as in tables from a newer version."""
     return _FAMILY_OF.get(kind, Family.UNKNOWN)

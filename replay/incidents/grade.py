@@ -1,20 +1,20 @@
-"""How well a statement is known."""
+"""How certain a statement is."""
 
 from enum import StrEnum, unique
 
 
 @unique
 class Grade(StrEnum):
-    """The grade of a statement, in every form of an answer."""
+    """The certainty of a statement, in all output formats."""
 
     RECORDED = "recorded"
-    """Events say it."""
+    """Events state it."""
     INFERRED = "inferred"
-    """Events bear it, and do not say it."""
+    """Events support it, but do not state it."""
     UNKNOWN = "unknown"
-    """Events do not bear it."""
+    """Events do not support it."""
 
 
 def at_best(limit: Grade, grade: Grade) -> Grade:
-    """The grade, or the limit if that is worse: a story is no better known than its parts."""
+    """Return the grade, or the limit if that is worse: an incident is no more certain than its parts."""
     return max(limit, grade, key=list(Grade).index)

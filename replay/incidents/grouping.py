@@ -1,10 +1,11 @@
-"""An episode -> its incidents: each act and each rebalance belongs to one, or to none.
+"""Divides an episode into incidents; each act belongs to at most one, each rebalance to exactly one.
 
-claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
-rebalances   the one that holds it has it, else the one that claimed its trigger, unless that ended orderly and another
-             one emptied the group; a cooperative assignor's next round, and what a leader asks for again at once,
-             belongs to the one before it; else the first that claimed any of its acts; what is left is unknown
-parents      an incident that began within another one that lasted longer, and that other is of many processes
+claims       the kinds claim acts in order of precedence; a kind may hold a rebalance that another one started
+rebalances   a rebalance belongs to the incident that holds it, else to the one that claimed its trigger, unless that
+             was an orderly end and another incident emptied the group; a cooperative assignor's next round, and a
+             rebalance that a leader asks for at once, belong to the previous rebalance's incident; else to the first
+             incident that claimed any of its acts; the rest is of kind unknown
+parents      an incident within a longer one of many processes gets that one as its parent
 """
 
 import math
@@ -40,26 +41,26 @@ CHILDREN: Final = {
     "stopped": frozenset({"deployment", "blue-green"}),
     "slow-member": frozenset({"deployment"}),
 }
-"""The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
+"""Kinds that happen within others: a process died, or was slow, while others were being replaced."""
 PARENTS: Final[frozenset[str]] = frozenset().union(*CHILDREN.values())
 
 ORDERLY_ENDS: Final = frozenset(
     kind.name for kind in (scale_down.DOWN, scale_down.SHUTDOWN, group_end.DELETED, group_end.EXPIRED)
 )
-"""The kinds after which a group is empty as it was meant to be."""
+"""Kinds after which a group is empty on purpose."""
 
 OF_COORDINATOR: Final = frozenset({coordinator_outage.OUTAGE.name, coordinator_outage.CHANGE.name})
-"""The kinds in which members join again because the coordinator was away: their processes were not restarted."""
+"""Kinds in which members rejoin because of the coordinator's outage: their processes were not restarted."""
 
 SPLIT: Final = (
     f"within less than {duration(QUIET_MS)} of each other there was more than is looked at together ({ACTS_MAX:,} acts"
     " of members): it is told in parts, and what belongs together may be in two of them"
 )
-"""The note on each incident of such a part."""
+"""The note on each incident of an episode that was split."""
 
 
 class _Draft:
-    """An incident that is being put together."""
+    """An incident under construction."""
 
     def __init__(self, claim: IncidentClaim, number: int) -> None:
         self.name = claim.kind.name
@@ -67,7 +68,7 @@ class _Draft:
         self.number = number
         self.rebalances: list[Rebalance] = list(claim.held)
         self.emptied: list[Rebalance] = []
-        """The rebalances after which the group was empty by it, also those that are another one's."""
+        """The rebalances in which this incident emptied the group, including those of other incidents."""
 
     @property
     def seqs(self) -> list[int]:
@@ -85,12 +86,12 @@ class _Draft:
 
     @property
     def since_ms(self) -> int:
-        """The first that is known of it: of a silence the last sign of life."""
+        """The earliest time that belongs to it: for a silence, when the member was last heard from."""
         return min((act.since_ms for act in self.claim.acts), default=self.begin_ms)
 
     @property
     def end_ms(self) -> int | None:
-        """When the last of its rebalances ended, or the last of its acts; None while one is running."""
+        """When its last rebalance ended, or else its last act; None while a rebalance is running."""
         if not self.rebalances:
             ends = [act.at_ms for act in self.claim.acts]
             return max([*ends, self.claim.until_ms] if self.claim.until_ms else ends, default=self.claim.at_ms)
@@ -100,14 +101,14 @@ class _Draft:
 
     @property
     def last_ms(self) -> float:
-        """The last that happened of it, also in a rebalance that is another one's."""
+        """When its last act or rebalance ended, even if that act is in another incident's rebalance."""
         if self.end_ms is None:
             return math.inf
         return max(self.end_ms, *(act.at_ms for act in self.claim.acts))
 
 
 def incidents_of(episode: Episode, group_id: GroupId, *, chained: bool = True) -> list[Incident]:
-    """The incidents of an episode, in order of their beginnings. `chained`: with the statements that tell each."""
+    """Return an episode's incidents, in the order in which they began. `chained`: with their chains of statements."""
     drafts = _claimed(episode)
     if episode.holes:
         drafts.append(_Draft(_missed([hole.part for hole in episode.holes]), len(drafts)))
@@ -126,7 +127,7 @@ def incidents_of(episode: Episode, group_id: GroupId, *, chained: bool = True) -
 
 
 def _ids(drafts: Iterable[_Draft], episode: Episode) -> dict[int, str]:
-    """The id of each, by its life, its first event and its kind; several that begin with one event are numbered."""
+    """Return ids made of incarnation, first seq and kind; incidents with the same first event are numbered."""
     ids: dict[int, str] = {}
     times: Counter[str] = Counter()
     for draft in drafts:
@@ -147,7 +148,7 @@ def _claimed(episode: Episode) -> list[_Draft]:
 
 
 def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
-    """Give each rebalance its incident."""
+    """Assign each rebalance to an incident."""
     by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
     held = {id(each) for draft in drafts for each in draft.claim.held}
     previous: tuple[Rebalance, _Draft] | None = None
@@ -171,8 +172,8 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
 def _blame_for_emptiness(episode: Episode, drafts: Sequence[_Draft]) -> None:
     """Charge each rebalance that ended in an empty group to the incident that emptied the group.
 
-    That is the last disorderly one among those whose members left during the rebalance, no matter which began it. The
-    rebalance moves there, too, if an orderly end began it, unless a claim holds it.
+    That is the last incident, other than an orderly end, whose members left during the rebalance, no matter which one
+    started it. If an orderly end started the rebalance, it moves to that incident, unless a claim holds it.
     """
     by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
     owners = {id(each): draft for draft in drafts for each in draft.rebalances}
@@ -196,8 +197,10 @@ def _first_within(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | N
 
 
 def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -> _Draft | None:
-    """The incident of the member whose end was what a phase waited for, longer than for anybody else: the join phase,
-    or the sync phase for the leader. A crash within a deployment leaves the deployment what that began.
+    """Return the incident of the member that prolonged the join phase, or the leader that prolonged the sync phase.
+
+    The phase waited for that member in vain. If a deployment began the rebalance, a leader's crash within it does not
+    get the rebalance.
     """
     began = by_seq.get(rebalance.trigger.seq)
     died = None if sync_held_ms(rebalance) is None else died_assigning(episode, rebalance)
@@ -225,11 +228,11 @@ def _missed(missing: Sequence[Gap | Broken]) -> IncidentClaim:
 
 
 def _parent(draft: _Draft, parents: Sequence[_Draft]) -> _Draft | None:
-    """The incident within which this one happened: the first that had begun, and outlasted its beginning."""
+    """Return the incident within which this one happened: the first that began before it and lasted longer."""
     names = CHILDREN.get(draft.name, ())
     for other in (each for each in parents if each.name in names):
         last_ms = other.last_ms
-        if _were_replaced(draft, other):  # it was done with them, and they lived on for up to a heartbeat
+        if _were_replaced(draft, other):  # they may have lived a heartbeat longer, so beyond its end
             last_ms -= SAME_MOMENT_MS
         if other.since_ms <= draft.begin_ms and draft.since_ms <= last_ms:
             return other
@@ -237,7 +240,7 @@ def _parent(draft: _Draft, parents: Sequence[_Draft]) -> _Draft | None:
 
 
 def _were_replaced(draft: _Draft, other: _Draft) -> bool:
-    """Whether those that are blamed are new processes of the other incident."""
+    """Return whether all culprits are also culprits of the other incident."""
     members = {each.member_id for each in other.claim.culprits}
     return all(each.member_id in members for each in draft.claim.culprits)
 
@@ -268,7 +271,7 @@ def _incident(
 
 
 def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> Cost:
-    # Who takes an id from another one is no restart, and whoever has it lives.
+    # In a duel, taking over the instance id is no restart, and its holder is alive.
     acts = () if draft.name == duel.KIND.name else draft.claim.acts
     return cost_of(
         rebalances,
@@ -280,14 +283,14 @@ def _cost(draft: _Draft, rebalances: Sequence[Rebalance], episode: Episode) -> C
 
 
 def _is_restart(act: AnyAct, episode: Episode) -> bool:
-    """Whether a static member came back to its place without a rebalance, as far as is known in a new process."""
+    """Return whether a static member came back without a rebalance, and not on its former connection."""
     if not isinstance(act, CameBack) or not act.absorbed:
         return False
     return not episode.connections.are_same_process(act.replaced_member_id, act.member.member_id)
 
 
 def _silent_ms(act: AnyAct, episode: Episode) -> int | None:
-    """Partitions times the time in which their member was silent, outside of rebalances; None: it is not known."""
+    """Return partitions times the time in which their member was silent outside of rebalances; None if not known."""
     if isinstance(act, Went) and act.is_silent and not episode.silence_of(act).is_known:
         return None if partitions_had(act.member) else 0
     member = _silent_member(act, episode)
@@ -295,12 +298,12 @@ def _silent_ms(act: AnyAct, episode: Episode) -> int | None:
         return 0
     from_ms, until_ms = act.last_seen_ms, act.at_ms
     if episode.was_away(from_ms, until_ms):
-        return None if partitions_had(member) else 0  # nobody was there to hear it
+        return None if partitions_had(member) else 0  # there was no coordinator to hear it
     return partitions_had(member) * outside(from_ms, until_ms, episode.rebalances_between(from_ms, until_ms))
 
 
 def _silent_member(act: AnyAct, episode: Episode) -> Member | None:
-    """The member whose silence ended with the act; None if it lived until then, or when it began is not recorded."""
+    """Return the member whose silence ended with the act; None if it was alive, or the silence's start is not known."""
     if isinstance(act, CameBack):
         return act.before if act.heard and not episode.fenced_after(act) else None
     if not isinstance(act, Went) or not episode.silence_of(act).is_known:
@@ -309,13 +312,13 @@ def _silent_member(act: AnyAct, episode: Episode) -> Member | None:
 
 
 def _had_ended(went: Went) -> bool:
-    """Whether a member that was removed for another reason had been silent for longer than ever while it lived."""
+    """Return whether a member removed for another reason had been silent for longer than ever before."""
     is_removed = went.how in (Departure.REMOVED, Departure.PLANNED)
     return is_removed and went.at_ms - went.last_seen_ms > max(SAME_MOMENT_MS, went.longest_silence_ms)
 
 
 def _chain(draft: _Draft, episode: Episode) -> tuple[Statement, ...]:
-    """The statements that tell it, in the order of time."""
+    """Return the incident's statements in order of time."""
     claim = draft.claim
     rebalances = sorted(draft.rebalances, key=lambda each: each.first_seq)
     told = (*claim.chain, *calls(episode, claim.acts), *_told(rebalances, episode))
@@ -323,14 +326,14 @@ def _chain(draft: _Draft, episode: Episode) -> tuple[Statement, ...]:
 
 
 def _notes(draft: _Draft, episode: Episode) -> tuple[str, ...]:
-    """Say what is missing of the history and can touch it, jumps of the clock, and that it is a part; once each."""
+    """Return notes, once each: the episode was split, missing parts that may affect it, its rebalances' notes."""
     missing = (missing_text(hole.part) for hole in episode.holes if _can_touch(hole, draft, episode))
     split = (SPLIT,) if episode.is_split else ()
     return tuple(dict.fromkeys((*split, *missing, *(note for each in draft.rebalances for note in each.notes))))
 
 
 def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
-    """Whether the incident is told without something that may be missing there."""
+    """Return whether the missing part may affect the incident."""
     acts = draft.claim.acts
     if not draft.seqs:
         return draft.name == UNKNOWN.name or hole.is_within(draft.begin_ms, draft.end_ms)
@@ -339,14 +342,14 @@ def _can_touch(hole: Hole, draft: _Draft, episode: Episode) -> bool:
 
 
 def _distinct(claim: IncidentClaim) -> Iterable[Member | MemberRef]:
-    """A client that was refused has no member id yet: then it is one by its names."""
+    """Return the distinct culprits. A refused client has no member id yet, so its names identify it."""
     return {
         each.member_id or (each.group_instance_id, each.client_id, each.client_host): each for each in claim.culprits
     }.values()
 
 
 def _told(rebalances: Iterable[Rebalance], episode: Episode) -> Iterator[Statement]:
-    """The rebalances: what started each, and whom it waited for."""
+    """Yield statements about the rebalances: the trigger of each, and the members that it waited for."""
     for each in rebalances:
         yield Statement(
             text=f"generation {each.from_generation} -> {each.to_generation or '?'}: {each.trigger.text}",

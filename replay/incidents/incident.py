@@ -1,6 +1,6 @@
-"""The values that tell an incident: what `why`, `digest` and the report print, and what programs read.
+"""The values that describe an incident in `why`, `digest`, the report and the JSON output.
 
-All fields are plain values, and their names are those of the JSON output. Instants are ISO 8601 in UTC, durations ms.
+All fields are plain values with the names of the JSON output. Instants are ISO 8601 in UTC, durations are in ms.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ from muster.replay.text.times import Instant, Sentence, wall_ms_of
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
-    """One sentence, how well it is known, and the events that bear it by their `seq`."""
+    """A sentence, how certain it is, and the `seq` of the events that support it."""
 
     text: Sentence
     grade: Grade
@@ -22,7 +22,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of an incident; see docs/incidents.md for the definitions. A field that is None cannot be known."""
+    """The cost of an incident; docs/incidents.md has the definitions. None: cannot be determined."""
 
     rebalances: int
     rebalancing_ms: int | None
@@ -37,21 +37,17 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def weight(self) -> tuple[int, int, int]:
-        """The measure by which costs are compared: partitions without a consumer, time not Stable, rebalances.
-
-        Of what is not known the part that is.
-        """
+        """The key for comparing costs: known partition time without a consumer, time not Stable, rebalances."""
         return (self.known_partition_ms, self.rebalancing_ms or 0, self.rebalances)
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
-    """One story of a group.
+    """Related events and rebalances of a group, with one explanation.
 
     `id` is unique in the history of its group; `parent` is the id of the incident within which this one happened.
-    `culprits` are the members that it is blamed on, all of them, or other clients (an administrator's), which have no
-    member id; none if it is nobody. `affected` are members that it befell and that are not to blame. `started_at` and
-    `ended_at`: from when the group left its state, or somebody else's request came, until its last rebalance ended;
-    None: it has not.
+    `culprits` are all members that caused it, or other clients (an administrator's), which have no member id; empty if
+    no client caused it. `affected` are members that were hit by it but did not cause it. `started_at`: when the group
+    left its state, or another client's request arrived; `ended_at`: when its last rebalance ended; None: it has not.
     """
 
     id: str
@@ -70,11 +66,11 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     affected: tuple[MemberRef, ...] = ()
     crosses: tuple[WindowEdge, ...] = ()
-    """The edges of the window that was asked for; it is told whole all the same."""
+    """The edges of the requested window that it crosses; it is reported as a whole nevertheless."""
 
     @property
     def newest_ms(self) -> int:
-        """When its newest rebalance began; without one, when it began itself. Wall clock ms."""
+        """When its latest rebalance began; without one, when the incident began. Wall clock ms."""
         if self.rebalances:
             return max(each.started_ms for each in self.rebalances)
         return wall_ms_of(self.started_at)

@@ -1,8 +1,8 @@
-"""Rebalances that go on with the one before.
+"""Rebalances that continue the previous one.
 
-The second rounds of cooperative assignors, which take partitions away first and hand them on then; and those of leaders
-that ask again at once, as kafka-python's does when it had not noticed its assignment, or had not known how many
-partitions a topic has that others had just subscribed.
+These are the second rounds of cooperative assignors, which first revoke partitions and then assign them; and
+rebalances of leaders that ask again at once, as kafka-python's does if it had not noticed its assignment, or had not
+known how many partitions a topic has that other members had just subscribed to.
 """
 
 from collections.abc import Iterable, Set
@@ -17,16 +17,16 @@ _ASKED: Final = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
 
 def goes_on(before: Rebalance, after: Rebalance) -> bool:
-    """Whether it is part of what the one before was about, and not what an application asked for in its own words."""
+    """Return whether the rebalance continues the previous one, and was not requested by an application (KIP-568)."""
     if is_of_application(after.trigger.client_reason):
         return False
     return is_second_round(before, after) or _is_asked_again(before, after) or _is_given_back(before, after)
 
 
 def _is_given_back(before: Rebalance, after: Rebalance) -> bool:
-    """Whether the leader asked, soon after it had taken topics from all that others still subscribe, to assign them.
+    """Return whether the leader soon asked to assign topics that it had left unassigned but others still subscribe to.
 
-    One that has just unsubscribed a topic does not know how many partitions it has.
+    A leader that has just unsubscribed from a topic does not know how many partitions it has.
     """
     if after.trigger.cause not in _ASKED or before.movement is None or after.movement is None:
         return False
@@ -36,9 +36,9 @@ def _is_given_back(before: Rebalance, after: Rebalance) -> bool:
 
 
 def _is_asked_again(before: Rebalance, after: Rebalance) -> bool:
-    """Whether the leader asked for it as soon as the one before had ended, without a reason.
+    """Return whether the leader asked for it right after the previous one had ended, without a reason.
 
-    Topics that have partitions now and had none before are those that it had not known when it assigned.
+    If a topic has assigned partitions now and had none before, the leader had not known the topic.
     """
     if after.trigger.cause is not Cause.LEADER_REJOINED or says_something(after.trigger.client_reason):
         return False
@@ -49,22 +49,22 @@ def _is_asked_again(before: Rebalance, after: Rebalance) -> bool:
 
 
 def _grew_or_shrank(movement: Movement) -> bool:
-    """Whether a topic has other partitions than before; they are numbered from 0."""
+    """Return whether a topic has more or fewer assigned partitions than before."""
     return movement.lost > 0 or _has_more(_gained(movement))
 
 
 def _has_more(gained: Set[tuple[str, int]]) -> bool:
-    """Whether a topic that had partitions has more, if these are new; else it is all new."""
+    """Return whether one of these topics had partitions before: without partition 0 among the gained, it is not new."""
     return any((topic, 0) not in gained for topic, _ in gained)
 
 
 def _gained(movement: Movement) -> Set[tuple[str, int]]:
-    """The partitions that nobody had before."""
+    """Return the partitions that had no owner before."""
     return _partitions(move for move in movement.moves if move.previous is None)
 
 
 def _lost(movement: Movement) -> Set[tuple[str, int]]:
-    """The partitions that nobody has afterwards."""
+    """Return the partitions that have no owner afterwards."""
     return _partitions(move for move in movement.moves if move.owner is None)
 
 
@@ -73,9 +73,9 @@ def _partitions(moves: Iterable[PartitionMove]) -> Set[tuple[str, int]]:
 
 
 def is_second_round(before: Rebalance, after: Rebalance) -> bool:
-    """Whether it hands on what the one before took away: it begins soon after its end, however long that one was.
+    """Return whether the rebalance assigns what the previous one revoked: it begins soon after that one's end.
 
-    Partitions that topics did not have before are no part of that.
+    Partitions that are new in a topic are no part of a second round.
     """
     if not is_soon_after(before.started_ms + (before.duration_ms or 0), after):
         return False
@@ -85,5 +85,5 @@ def is_second_round(before: Rebalance, after: Rebalance) -> bool:
 
 
 def is_soon_after(at_ms: int, rebalance: Rebalance) -> bool:
-    """Whether a cooperative assignor's first round may have ended at that moment."""
+    """Return whether this may be the second round of a cooperative assignor whose first round ended at this time."""
     return "cooperative" in (rebalance.protocol_name or "") and rebalance.started_ms - at_ms <= SECOND_ROUND_MS

@@ -1,4 +1,4 @@
-"""Runs: things that follow each other closely enough to belong together."""
+"""Groups items that follow each other closely."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def runs(ordered: Iterable[T], goes_on: Callable[[list[T], T], bool]) -> Iterator[list[T]]:
-    """The runs, in order. `goes_on`: whether the next one belongs to the run before it."""
+    """Yield the runs in order. `goes_on`: returns whether the next item belongs to the run before it."""
     run: list[T] = []
     for each in ordered:
         if run and not goes_on(run, each):

@@ -1,4 +1,4 @@
-"""A group's steps -> its incidents, one episode after another. What is kept is one episode."""
+"""Folds a group's history into incidents, one episode after another; only the current episode is kept."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,7 +18,7 @@ from muster.replay.rebalances.timeline import Timeline
 
 
 def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
-    """The incidents of a group, as its items are read."""
+    """Yield a group's incidents while its items are read."""
     teller = IncidentTeller(group_id)
     for step in Transitions(group_id).steps(items):
         yield from teller.feed(step)
@@ -28,9 +28,9 @@ def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
 class IncidentTeller:
     """The fold.
 
-    `group`: as it stood before the first step, after a time of quiet (`QUIET_MS`), where that is not the first of its
-    history; its last event was at `at_ms` (wall clock). `missing`: what is missing since its last
-    rebalance. `clock`: how it stood at that event. `chained`: whether incidents have the statements that tell them.
+    `group`: the group before the first step, after a quiet time (`QUIET_MS`), if the history does not begin there; its
+    last event was at `at_ms` (wall clock). `missing`: the parts that are missing since its last rebalance. `clock`: the
+    reading at that event. `chained`: whether incidents get their chain of statements.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class IncidentTeller:
         self._end_of_life: GroupDeleted | None = None
         self._min_session_ms: int | None = None
         self.away: Away | None = None
-        """The last time without an owner."""
+        """The last outage of the coordinator."""
 
     def is_over_before(self, step: Step) -> bool:
-        """Whether no incident can be in both this step and those before it. Until then it is known what followed."""
+        """Return whether no incident can include both this step and earlier ones: the current episode is then over."""
         return self._is_over(self._at_ms(step))
 
     def _is_over(self, at_ms: int) -> bool:
@@ -66,7 +66,7 @@ class IncidentTeller:
         return is_over
 
     def feed(self, step: Step) -> Sequence[Incident]:
-        """Take in the next step; returns the incidents of the episode that ended before it."""
+        """Take the next step; returns the incidents of the episode that ended before it."""
         if isinstance(step, Coordinated) and isinstance(step.event, CoordinatorElected):
             self._min_session_ms = _min_session_ms(step.event)
         at_ms = self._at_ms(step)
@@ -84,7 +84,7 @@ class IncidentTeller:
         if finished is not None:
             self._episode.rebalances.append(finished)
         if isinstance(step, Transition):
-            if step.begins_life:  # its events are counted from 1 again
+            if step.begins_life:  # its seqs begin at 1 again
                 ended += self._incidents(self._episode)
                 self._episode, self._end_of_life = Episode(step.before, self._end_of_life), None
             self._coordinators.note_event(at_ms, step.event.owner_epoch, step.jump_ms)
@@ -106,19 +106,19 @@ class IncidentTeller:
         return incidents_of(episode, self._group_id, chained=self._chained)
 
     def _note_earlier(self, step: Coordinated | Gap | Broken) -> None:
-        """How the partition stood at the start."""
+        """Note a step from before the start, for the coordinator's state."""
         if isinstance(step, Coordinated):
             self._timeline.feed(step)
             self._coordinators.note(step, ())
 
     def _at_ms(self, step: Step) -> int:
-        """When it was, in wall clock ms, steadied if it is no gap."""
+        """Return the step's wall clock ms, corrected for clock jumps unless a part is missing there."""
         if isinstance(step, Transition):
             return step.event.why.decided_ms
         return self._coordinators.at_ms(step) if isinstance(step, Coordinated) else step.position.timestamp_ms
 
     def end(self) -> Sequence[Incident]:
-        """The incidents of the last episode; a rebalance may be running."""
+        """Return the incidents of the last episode; a rebalance may be running."""
         running = self._timeline.running()
         if running is not None:
             self._episode.rebalances.append(running)

@@ -1,71 +1,71 @@
-"""The table of what belongs together: every window, in ms, and from how many on something is a kind of its own."""
+"""All time windows (in ms) and thresholds that decide which events belong to one incident."""
 
 from typing import Final
 
 QUIET_MS: Final = 600_000
-"""Acts that are further apart belong to no common incident."""
+"""Acts that are further apart belong to different incidents."""
 
 ACTS_MAX: Final = 20_000
-"""The acts that are looked at together: an episode with more is told in parts."""
+"""Maximum acts of an episode; one with more is split."""
 
 ACTS_RUNNING_MAX: Final = 50_000
-"""... also while a rebalance is running, which a member that never stops joining keeps from ending for hours."""
+"""Maximum acts while a rebalance is running: a member that keeps joining may prevent its end for hours."""
 
 REPLACED_MS: Final = 600_000
-"""A process that comes back within this time after it went was replaced; later it is a new one."""
+"""A process that joins within this time after another one left replaces it; later it is a new process."""
 
 DEPLOYMENT_NEXT_MS: Final = 300_000
 """A replacement that begins within this time after another one belongs to the same deployment."""
 
 DEPLOYMENT_PROCESSES_MIN: Final = 2
 DEPLOYMENT_SHARE_MIN: Final = 1 / 3
-"""A deployment replaces at least so many processes, and this share of the group."""
+"""A deployment replaces at least this many processes, and this share of the group."""
 
 CRASH_LOOP_TIMES_MIN: Final = 3
-"""A process that went and came back so often is in a loop."""
+"""A process that left and came back this often is in a crash loop."""
 
 CRASH_LOOP_NEXT_MS: Final = 600_000
-"""A process is in one loop as long as it goes again within this time after it went, or came back, before."""
+"""A crash loop continues if the process leaves again within this time after it last left or came back."""
 
 SCALING_NEXT_MS: Final = 120_000
-"""New processes that come, or processes that leave, within this time after another one are one change of size."""
+"""Processes that join, or leave, within this time after another one belong to the same change of size."""
 
 START_OVER_MS: Final = 15_000
-"""The first processes have started once the group has been Stable for so long: who comes then is a new process."""
+"""A group has started when it has been Stable for this long; a process that joins later is a new one."""
 
 BLUE_GREEN_MS: Final = 600_000
-"""The time in which as many processes go as have come, or come as have gone."""
+"""The time within which as many processes leave as have joined, or join as have left."""
 
 SAME_MOMENT_MS: Final = 3_500
-"""Members whose last signs of life are no further apart fell silent at the same moment: a heartbeat interval."""
+"""Members last heard from within this of each other fell silent at the same time: about a heartbeat interval."""
 
 HELD_MS: Final = 5_000
 HELD_SHARE: Final = 0.5
-"""A member that holds a phase for so long, and for this share of it, is slow."""
+"""A member that delays a phase for this long, and for this share of it, is slow."""
 
 SECOND_ROUND_MS: Final = 60_000
-"""A cooperative assignor's next round begins within this time after the one before."""
+"""A cooperative assignor's next round begins within this time after the previous one."""
 
 ASKED_AGAIN_MS: Final = 3_000
-"""A leader that asks again within this time after a rebalance, without a reason, is not done with that one."""
+"""A leader that asks again within this time after a rebalance, without a reason, continues that rebalance."""
 
 ASKED_NEXT_MS: Final = 300_000
-"""A member that asks for a rebalance within this time after it asked before, in the same words, is told once."""
+"""A member that asks for a rebalance again within this time, with the same reason, counts once."""
 
 TAKEOVER_MS: Final = 2_000
-"""A last sign of life so near to a takeover may be the takeover, in histories that do not record who was heard from."""
+"""Before format level 4, a member's last-seen time within this of a takeover may be the takeover's own time."""
 
 OUTAGE_AFTERMATH_MS: Final = 2_000
-"""Consequences of an outage come within the session timeout after its end, and this."""
+"""Consequences of an outage come within the session timeout plus this after its end."""
 
 UNASSIGNED_MS: Final = 10_000
-"""A topic that nobody is assigned is told from this time on: a leader may learn of its topics late."""
+"""A topic without an assignment is reported after this time: a leader may learn about its topics late."""
 
 SAME_DUEL_MS: Final = 60_000
-"""An instance id that changes hands within this time after it was fought for, is fought for still."""
+"""A duel continues if the instance id changes hands again within this time."""
 
 STORM_NEXT_MS: Final = 60_000
-"""Incidents of several groups that begin within this time after one another may be one storm (`digest` alone)."""
+"""Incidents of several groups that begin within this time of one another may be one storm (only in `digest`)."""
 
 STORM_GROUPS_MIN: Final = 3
-"""A storm is over so many groups at least."""
+"""A storm affects at least this many groups."""

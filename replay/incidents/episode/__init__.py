@@ -1,11 +1,11 @@
-"""A stretch of history between two times of quiet: what was done in it, and to whom.
+"""An episode: the part of a group's history between two quiet times, and the facts that kinds of incidents need of it.
 
-episode.py       The episode, and what kinds ask of it.
-acts.py          The single things that happened to a process or to the group.
-connections.py   Which members spoke on one connection.
-memberships.py   Who was a member at which moment, and when the cluster coordinated the group.
-identity.py      Who is who: members, told apart as processes.
-replacements.py  Processes that went and came back.
-coordinator_absences.py   The owners of the partition, and the times without one.
-holes.py         The parts that are missing, and the incidents that they leave uncertain.
+episode.py               The episode, and the queries that kinds of incidents make.
+acts.py                  Acts: single things that happened to a member or to the group.
+connections.py           The connections that members used, which show that two members are the same process.
+memberships.py           The members at any time, and when the cluster upstream coordinated the group.
+identity.py              Identifies the processes of members.
+replacements.py          Pairs processes that left with those that replaced them.
+coordinator_absences.py  The owners of the partition, and the times without one.
+holes.py                 Missing parts of the history, and the incidents that they make uncertain.
 """

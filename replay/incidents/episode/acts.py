@@ -1,9 +1,9 @@
-"""Acts: the single things that happened to a process or to the group, as far as its events tell.
+"""Acts: single things that happened to a member or to the group, read from transitions.
 
-What belongs here: the values, and reading them from transitions. An act interprets nothing: who it was that came back
-under another member id is for `identity.py`, which story it belongs to for `kinds/`.
+An act interprets nothing: `identity.py` finds out which process joined under a new member id, and `kinds/` decides
+which incident an act belongs to.
 
-Instants are wall clock ms of the event's decision, durations ms; `seq` is that of the event it was read from.
+Times are wall clock ms of the event's decision, durations are in ms; `seq` is that of the event.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,20 +48,20 @@ from muster.replay.rebalances.wording import is_of_another
 
 @unique
 class Departure(StrEnum):
-    """How a member went."""
+    """How a member left the group."""
 
     LEFT = "left"
-    """The member left."""
+    """It sent a LeaveGroup."""
     REMOVED = "removed"
     """An administrator removed it."""
     EXPIRED = "expired"
-    """The session expired."""
+    """Its session expired."""
     NOT_REJOINED = "not-rejoined"
-    """The member did not rejoin within the rebalance timeout."""
+    """It did not rejoin within the rebalance timeout."""
     NOT_SYNCED = "not-synced"
-    """The member joined, and did not sync in time."""
+    """It joined, but did not sync in time."""
     PLANNED = "planned"
-    """The member was retired, released, or over a limit."""
+    """It was retired, released, or over a limit."""
 
 
 SILENT = frozenset({Departure.EXPIRED, Departure.NOT_REJOINED, Departure.NOT_SYNCED})
@@ -75,13 +75,13 @@ _DEPARTURES = {
 
 
 ConnectionKey = tuple[int, int]
-"""A connection by its owner_epoch and its number, which is unique there."""
+"""A connection's owner_epoch and its number, which is unique within the epoch."""
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
     """A single thing that happened to a member or the group. `why` is the event's.
 
-    `connection`: the one that the request came on; None: it is a timer's, or not recorded.
+    `connection`: the request's connection; None: there was no request (a timer), or it is not recorded.
     """
 
     seq: int
@@ -91,7 +91,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def since_ms(self) -> int:
-        """When it began: for a silence the last sign of life."""
+        """When it began: for a silence, when the member was last heard from."""
         return self.at_ms
 
 
@@ -105,10 +105,9 @@ class Came(Act, frozen=True, kw_only=True):
 class CameBack(Act, frozen=True, kw_only=True):
     """A static member came back under a new member id; `absorbed`: no rebalance was needed.
 
-    `last_seen_ms`: since when it may not have been there: the begin of the longest silence that ended with its return.
-    `heard`: whether that is a sign of life; False: it was not heard from since a takeover; None: not recorded.
-    `longest_silence_ms`: the longest between two signs of life, the last one among them. `last_connection`: the one
-    that the process before last spoke on; None: not known.
+    `last_seen_ms`: the earliest time at which the old process may have ended. `heard`: whether it was heard from at
+    that time; False: not since a takeover; None: not recorded. `longest_silence_ms`: its longest silence, including
+    the last one. `last_connection`: the connection that the old process last used; None: not known.
     """
 
     member: Member
@@ -124,26 +123,26 @@ class CameBack(Act, frozen=True, kw_only=True):
 
     @property
     def since_ms(self) -> int:
-        """The last sign of life of the one before."""
+        """When the old process was last heard from."""
         return self.last_seen_ms
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics that it subscribes; None if they cannot be read."""
+        """The topics that it subscribes to; None if they cannot be decoded."""
         return topics_of(self.member)
 
     @property
     def changed_topics(self) -> bool:
-        """Whether it subscribes other topics than the one before, by what can be read of it."""
+        """Whether it subscribes to other topics than the old process, as far as they can be decoded."""
         return self.before is not None and topics_of(self.before) != self.topics
 
 
 class Went(Act, frozen=True, kw_only=True):
-    """A member is gone.
+    """A member left or was removed.
 
-    `heard`: whether `last_seen_ms` is a sign of life; False: it is the time of a takeover; None: not recorded.
-    `longest_silence_ms`: the longest between two signs of life, since the event of it before. `last_connection`: the
-    one that it last spoke on; None: not known.
+    `heard`: whether the member was heard from at `last_seen_ms`; False: that is the time of a takeover; None: not
+    recorded. `longest_silence_ms`: its longest silence since its previous event. `last_connection`: the connection that
+    it last used; None: not known.
     """
 
     member: Member
@@ -156,38 +155,38 @@ class Went(Act, frozen=True, kw_only=True):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it ended by being waited for in vain."""
+        """Whether it was removed because the coordinator waited for it in vain."""
         return self.how in SILENT
 
     @property
     def since_ms(self) -> int:
-        """The last sign of life, if it ended by silence."""
+        """When it was last heard from if it fell silent, else when it left."""
         return self.last_seen_ms if self.is_silent else self.at_ms
 
 
 class Rejoined(Act, frozen=True, kw_only=True):
-    """A member joined again, under the same member id."""
+    """A member rejoined under the same member id."""
 
     member: Member
     before: Member | None  # None: not known
 
     @property
     def changed_topics(self) -> bool:
-        """Whether it subscribes other topics than before, by what can be read of it."""
+        """Whether it subscribes to other topics than before, as far as they can be decoded."""
         if self.before is None or self.before.protocols is self.member.protocols:
             return False
         return topics_of(self.before) != topics_of(self.member)
 
     @property
     def changed_protocols(self) -> bool:
-        """Whether its list of assignors is another one."""
+        """Whether its list of assignors changed."""
         if self.before is None or self.before.protocols is self.member.protocols:
             return False
         return protocols_of(self.before) != protocols_of(self.member)
 
 
 class Duelled(Act, frozen=True, kw_only=True):
-    """A request was fenced: another process has its instance id. `is_duel`: both are alive and take turns."""
+    """A request was fenced because another process has its instance id. `is_duel`: both are alive and alternate."""
 
     is_duel: bool
     times: int
@@ -195,7 +194,7 @@ class Duelled(Act, frozen=True, kw_only=True):
 
 
 class JoinNotLetIn(Act, frozen=True, kw_only=True):
-    """A join was refused. `members`: how many the group had; `common`: the protocols that all of them offered."""
+    """A join was refused. `members`: the size of the group; `common`: the protocols that all members support."""
 
     times: int
     event: JoinRefused
@@ -204,16 +203,16 @@ class JoinNotLetIn(Act, frozen=True, kw_only=True):
 
 
 class TopicsUnassigned(Act, frozen=True, kw_only=True):
-    """From here on nobody is assigned these topics, which members subscribe."""
+    """From now on no member is assigned these topics, although members subscribe to them."""
 
     topics: frozenset[str]
 
 
 class RebalancedTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic for which Muster asked the group to rebalance. `partitions`: as many as it has; 0: not known.
+    """A topic for which Muster asked the group to rebalance. `partitions`: their number; 0: not known.
 
-    `partitions_before`: as many as it had when Muster asked before; None: not recorded. `assigned`: those that were
-    assigned then; None: not known. `is_subscribed`: by a member.
+    `partitions_before`: their number when Muster asked before; None: not recorded. `assigned`: the partitions that were
+    assigned at that time; None: not known. `is_subscribed`: whether a member subscribes to the topic.
     """
 
     topic: str
@@ -226,8 +225,8 @@ class RebalancedTopic(msgspec.Struct, frozen=True, kw_only=True):
 class AskedFor(Act, frozen=True, kw_only=True):
     """An administrator, a plan of theirs, or Muster by the group's configs asked for a rebalance, or changed the plans.
 
-    `is_upstream`: whether the group's configs leave it to the cluster upstream from then on; None: nothing was set.
-    `topics`: those for which Muster asked. `configs`: what an administrator changed.
+    `is_upstream`: whether the group's configs leave it to the cluster upstream from now on; None: nothing was set.
+    `topics`: the topics for which Muster asked. `configs`: the changes that an administrator made.
     """
 
     cause: Cause
@@ -237,20 +236,20 @@ class AskedFor(Act, frozen=True, kw_only=True):
 
 
 class Called(Act, frozen=True, kw_only=True):
-    """A standby was given the partitions of a member that is gone. `lost`: who; None: its removal is not in the log."""
+    """A standby got the partitions of a lost member. `lost`: that member; None: its removal is not in the log."""
 
     member: Member
     lost: MemberId | None
 
 
 class TookOver(Act, frozen=True, kw_only=True):
-    """A standby that was called has the partitions now."""
+    """A called standby has taken over the partitions."""
 
     member: Member
 
 
 class Phase(Act, frozen=True, kw_only=True):
-    """The group entered another phase. `members` are those that it has then."""
+    """The group entered another phase. `members`: the group's members at that time."""
 
     event: AnyGroupEvent
     members: tuple[MemberId, ...]
@@ -265,7 +264,7 @@ _PHASES = frozenset({GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupSt
 
 
 def acts_of(step: Transition) -> list[AnyAct]:
-    """The acts of one transition, in order; that of its phase comes last."""
+    """Return the acts of one transition, in order, with the one of its phase last."""
     acts: list[AnyAct] = []
     for part in step.parts:
         if isinstance(part, MemberAssigned) and part.why.cause is not Cause.STANDBY_CALLED:  # most are
@@ -281,7 +280,7 @@ def acts_of(step: Transition) -> list[AnyAct]:
 
 
 def _unassigned(step: Transition, acts: Iterable[AnyAct]) -> TopicsUnassigned | None:
-    """The topics that nobody is assigned, where an assignment was made, or a member came back to its old one."""
+    """Return the topics without an owner after an assignment, or after a member came back to its old assignment."""
     came_back = next((act for act in acts if isinstance(act, CameBack) and act.absorbed and act.changed_topics), None)
     if came_back is None and not isinstance(step.event, GroupStabilized):
         return None
@@ -327,7 +326,7 @@ def _went(part: MemberRemoved, _step: Transition) -> Went:
 
 
 def _called(part: MemberAssigned, step: Transition) -> Called | None:
-    """The member that it replaces went in the same transition, and had the very assignment."""
+    """Read a standby's call: the replaced member left in the same transition, and had exactly this assignment."""
     if part.why.cause is not Cause.STANDBY_CALLED:
         return None
     gone = (each.member for each in step.parts if isinstance(each, MemberRemoved))
@@ -342,7 +341,7 @@ def _took_over(part: MemberRoleChanged, _step: Transition) -> TookOver | None:
 
 
 def _rebalanced_for(step: Transition) -> Iterator[RebalancedTopic]:
-    """The topics that are new among those that Muster asked for."""
+    """Yield the topics that are new or changed among those for which Muster asked to rebalance."""
     shares, before = shares_of(step.before), {each.topic: each for each in step.before.config.rebalanced_for}
     for each in step.after.config.rebalanced_for:
         earlier = before.get(each.topic)
@@ -358,7 +357,7 @@ def _rebalanced_for(step: Transition) -> Iterator[RebalancedTopic]:
 
 def _asked_for(part: GroupConfigured, step: Transition) -> AskedFor | None:
     if part.why.cause in (Cause.PARTITIONS_UNASSIGNED, Cause.PARTITIONS_ASSIGNED):
-        return None  # of the rebalance that it belongs to, or what came of that
+        return None  # belongs to a rebalance, or is its result
     is_upstream = part.config.coordinator is not None
     why = part.why
     changes = config_changes(step.before.config, part.config) if why.cause is Cause.GROUP_CONFIGURED else ()
@@ -368,7 +367,7 @@ def _asked_for(part: GroupConfigured, step: Transition) -> AskedFor | None:
 
 
 def departure(part: MemberRemoved) -> Departure:
-    """How it went. Who asks for others, or from elsewhere under another client id, is not the member itself."""
+    """Return how the member left. A LeaveGroup with another client id, or from another host, is not its own."""
     why, member = part.why, part.member
     known = _DEPARTURES.get(why.cause)
     if known is not None:
@@ -431,7 +430,7 @@ def _key(event: AnyMemberEvent, connection: LastConnection | None) -> Connection
 
 
 def _last_seen_of_replaced(part: StaticMemberReplaced) -> int:
-    """The last sign of life; where it is not recorded, the begin of the longest silence, which its return may end."""
+    """Return when the old process was last heard from; if that is not recorded, the start of its longest silence."""
     if part.replaced_last_seen_ms is not None:
         return part.replaced_last_seen_ms
     return part.last_seen_ms - part.longest_silence_ms
@@ -446,27 +445,27 @@ _ACT_OF: Final[Mapping[type, Callable[[Any, Transition], AnyAct | None]]] = {
     MemberRoleChanged: _took_over,
     GroupConfigured: _asked_for,
 }
-"""How an act is read from each event within a transition."""
+"""The functions that read an act from an event within a transition."""
 
 
 def topics_of(member: Member) -> frozenset[str] | None:
-    """The topics of the member's first protocol; None if they cannot be read."""
+    """Return the topics of the member's first protocol; None if they cannot be decoded."""
     if not member.protocols:
         return frozenset()
     return subscribed_topics(member.protocols[0].metadata)
 
 
 def topics_text(member: Member) -> str:
-    """The topics of the member's first protocol, in words."""
+    """Return the topics of the member's first protocol as text."""
     topics = topics_of(member)
     return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
 
 
 def members_of(acts: Iterable[Rejoined]) -> tuple[Member, ...]:
-    """The members that rejoined, once each, as they were the last time."""
+    """Return the members that rejoined, once each, as of their last rejoin."""
     return tuple({act.member.member_id: act.member for act in acts}.values())
 
 
 def protocols_of(member: Member) -> tuple[str, ...]:
-    """The names of the member's assignors, in its order."""
+    """Return the names of the member's assignors, in its order of preference."""
     return tuple(protocol.name for protocol in member.protocols)

@@ -1,10 +1,9 @@
-"""Connections that members spoke on: the same one under two member ids is the same process.
+"""The connections that members used (format level 6): one connection with two member ids is the same process.
 
-What belongs here: which members of an episode spoke on which connections (format level 6). Different connections prove
-nothing: a client may have several, and opens a new one when it has lost the one before.
+Different connections prove nothing: a client may have several, and opens a new one if it has lost the old one.
 
-A connection that two live members spoke on at the same time is a proxy's, or of a client with several members: it tells
-no processes apart.
+A connection that two live members used at the same time belongs to a proxy, or to a client with several members, and
+does not identify a process.
 """
 
 import math
@@ -38,11 +37,11 @@ class MemberConnections:
         self._shared = self._shared_keys(began_ms, ended_ms)
 
     def are_same_process(self, one: MemberId, other: MemberId) -> bool:
-        """Whether both spoke on one connection, which was no other member's at that time."""
+        """Return whether both used the same connection, and no other member used it at that time."""
         return not self.own(one).isdisjoint(self.own(other))
 
     def own(self, member_id: MemberId) -> set[ConnectionKey]:
-        """The connections that the member spoke on, and no other one at that time."""
+        """Return the connections that the member used, and no other member at that time."""
         return self._of.get(member_id, set()) - self._shared
 
     def _note(self, member_id: MemberId, connection: ConnectionKey | None) -> None:
@@ -50,7 +49,7 @@ class MemberConnections:
             self._of[member_id].add(connection)
 
     def _shared_keys(self, began_ms: dict[MemberId, float], ended_ms: dict[MemberId, float]) -> set[ConnectionKey]:
-        """The connections that two members spoke on who were there at the same time."""
+        """Return the connections used by two members that were in the group at the same time."""
         lives: defaultdict[ConnectionKey, list[tuple[float, float]]] = defaultdict(list)
         for member_id, connections in self._of.items():
             for each in connections:

@@ -1,7 +1,7 @@
-"""The owners of the partition, and the times without one that served.
+"""The owners of the partition, and the times without one.
 
-An owner leaves a sign of life every five seconds, and the next one quotes the last (format level 4). Without one, all
-that is known of an owner's end is that it came after its last event.
+An owner records that it is alive every five seconds, and the next owner logs the last such time (format level 4).
+Without it, all that is known is that the owner ended after its last event.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import Coordinated
 
 SIGN_OF_LIFE_MS: Final = 5_000
-"""An owner ends within this time after its last sign of life."""
+"""An owner ends within this time after it last recorded that it was alive."""
 
 
 @unique
 class LastKnown(StrEnum):
-    """The last that is known of an owner that ended."""
+    """The last known fact about an owner that ended."""
 
     STOP = "its orderly stop"
     SIGN_OF_LIFE = "its last sign of life"
@@ -31,10 +31,10 @@ class LastKnown(StrEnum):
 
 
 class Away(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which no coordinator served the group, in wall clock ms; `members` were in the group then.
+    """A time in which no coordinator served the group, in wall clock ms; `members` were in the group at that time.
 
-    `since_ms`: the last that is known of the former owner; it was gone at some moment after it. `paused`: the process
-    itself stood still, and went on. `owner_before_end`: as the owner recorded it (format level 5).
+    `since_ms`: the last known fact about the former owner, which ended some time after it. `paused`: the owner's
+    process was paused and continued. `owner_before_end`: as the new owner recorded it (format level 5).
     """
 
     since_ms: int
@@ -48,12 +48,12 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def longest_ms(self) -> int:
-        """The longest that it can have lasted, by the wall clocks of both owners."""
+        """The longest possible duration, by the wall clocks of both owners."""
         return max(0, self.until_ms - self.since_ms)
 
     @property
     def shortest_ms(self) -> int | None:
-        """The shortest that it can have lasted; None: it may have been a moment."""
+        """The shortest possible duration; None: it is not known, and may be close to 0."""
         if self.paused or self.last_known is LastKnown.STOP:
             return self.longest_ms
         if self.last_known is LastKnown.SIGN_OF_LIFE:
@@ -64,9 +64,9 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
 class Absences:
     """The fold over the partition's events.
 
-    Times of one owner's life are steadied (`history/clock.py`), those of a takeover are compared by the wall clock:
-    it is all that two owners have in common. `begin_ms`: when the group's last event before what is read was,
-    steadied, and `clock`: how it stood then; the owner was there.
+    Times of one owner are corrected for clock jumps (`history/clock.py`); those of a takeover are compared by the wall
+    clock, the only clock that two owners share. `begin_ms`: corrected time of the group's last event before the history
+    begins, and `clock`: the reading at that event; the owner was alive.
     """
 
     def __init__(self, begin_ms: int = 0, clock: ClockReading = BEGIN) -> None:
@@ -78,24 +78,24 @@ class Absences:
         self._last_known = LastKnown.EVENT
 
     def note_event(self, at_ms: int, owner_epoch: int, jump_ms: int) -> None:
-        """The group had an event, whose owner was there. `jump_ms`: by how much the wall clock jumped before it."""
+        """Note an event of the group, at which the owner was alive. `jump_ms`: the clock jump before it."""
         self._jumped_ms = jump_ms + (self._jumped_ms if owner_epoch == self._epoch else 0)
         self._epoch = owner_epoch
         self._last_ms, self._last_known = at_ms + self._jumped_ms, LastKnown.EVENT
 
     def at_ms(self, item: Coordinated) -> int:
-        """When the event of the partition was, as the times of the group's events are told."""
+        """Return the time of a partition event, corrected like those of the group's events."""
         return item.at_ms - (self._jumped_ms if item.event.owner_epoch == self._epoch else 0)
 
     def note(self, item: Coordinated, members: Sequence[Member]) -> Away | None:
-        """Take in an event of the partition; returns the time without an owner that ends with it."""
+        """Take an event of the partition; returns the time without an owner that ends with it."""
         event = item.event
         away = None
         if isinstance(event, CoordinatorReady):
             away = self._takeover(event, members)
         elif isinstance(event, CoordinatorPaused):
             away = self._pause(event, self.at_ms(item), members)
-        if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
+        if not isinstance(event, CoordinatorElected):  # the next owner is elected, but does not serve yet
             self._owner = event.owner
             self._last_ms = max(item.at_ms, self._begin_ms)
             self._last_known = LastKnown.STOP if isinstance(event, CoordinatorStopped) else LastKnown.EVENT

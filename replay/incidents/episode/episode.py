@@ -1,7 +1,7 @@
-"""Episodes: stretches of a group's history between two times of quiet, and what kinds of incidents ask of one.
+"""The episode: the part of a group's history between two quiet times, and the queries that kinds of incidents make.
 
-An incident lies within one episode. So an episode is all that is kept while a history is read: its length is bounded
-by `ACTS_MAX`, after which it is ended whether it is quiet or not; its incidents say so then, and those of the next one.
+Each incident lies within one episode, so only the current episode is kept while a history is read. An episode is ended
+after `ACTS_MAX` acts even if it is not quiet then; its incidents and those of the next one have a note about it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -42,21 +42,21 @@ _OF_MEMBERS: Final = (*JOINERS, Went)
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """The last sign of life of a member that is gone: at some moment between these two, wall clock ms."""
+    """When a lost member was last heard from: some time between these two, wall clock ms."""
 
     from_ms: int
     to_ms: int
 
     @property
     def is_known(self) -> bool:
-        """Whether the moment is recorded."""
+        """Whether the exact time is recorded."""
         return self.from_ms == self.to_ms
 
 
 class Episode:
-    """A stretch of history. It is filled by `telling.py`, and only read by the kinds.
+    """A part of a group's history. `telling.py` fills it; the kinds only read it.
 
-    `before`: the group as it stood; `life_before`: the end of its former life, if this is the begin of a new one.
+    `before`: the group before it; `life_before`: the end of the earlier incarnation, if a new one begins here.
     """
 
     def __init__(self, before: Group | None, life_before: GroupDeleted | None = None) -> None:
@@ -68,30 +68,30 @@ class Episode:
         self.aways: list[Away] = []
         self.holes: list[Hole] = []
         self.known_until_ms: int | None = None
-        """When the history tells the next thing, or ends; wall clock ms."""
+        """The time of the history's next step, or of its end; wall clock ms."""
         self.min_session_ms: int | None = None
         """The coordinator's group.min.session.timeout.ms; None: the log does not have it."""
         self.is_split = False
-        """Whether it is a part of one that had more than `ACTS_MAX` acts."""
+        """Whether it is part of a split episode that had more than `ACTS_MAX` acts."""
         self._last_ms: int | None = None
-        self._unreadable = 0  # records in a row, the last of the holes
+        self._unreadable = 0  # consecutive records, which the last holes are for
 
     # ---- filling -----------------------------------------------------------------------------------------------------
 
     def add(self, acts: Sequence[AnyAct], after: Group) -> None:
-        """The acts of the next transition."""
+        """Add the acts of the next transition."""
         if acts:
             self.acts += acts
             self._last_ms = acts[-1].at_ms
         self.after = after
 
     def add_away(self, away: Away) -> None:
-        """A time without an owner."""
+        """Add a time without an owner."""
         self.aways.append(away)
         self._last_ms = away.until_ms
 
     def add_missing(self, missing: Gap | Broken) -> None:
-        """A part of the history that is not there, or cannot be read."""
+        """Add a missing or unreadable part of the history."""
         begin_ms = missing.position.timestamp_ms
         to_ms = missing.end.timestamp_ms if isinstance(missing, Broken) else begin_ms
         from_ms = begin_ms if self._last_ms is None else min(self._last_ms, begin_ms)
@@ -106,23 +106,23 @@ class Episode:
         self.holes.append(hole)
 
     def is_over(self, at_ms: int) -> bool:
-        """Whether what happens at this moment belongs to the next episode."""
+        """Return whether a step at this time belongs to the next episode."""
         last_ms = self._last_ms
         return last_ms is not None and (at_ms - last_ms > QUIET_MS or len(self.acts) >= ACTS_MAX)
 
     def is_quiet_before(self, at_ms: int) -> bool:
-        """Whether nothing happened for so long that the next thing belongs to another episode."""
+        """Return whether there was no act for so long before this time that the episode is over."""
         return self._last_ms is not None and at_ms - self._last_ms > QUIET_MS
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def of(self, kind: type[A]) -> Iterator[A]:
-        """The acts of a class, in order."""
-        return iter(self._by_class.get(kind, ()))  # type: ignore[arg-type]  # the list of a class has none but its own
+        """Return the acts of a class, in order."""
+        return iter(self._by_class.get(kind, ()))  # type: ignore[arg-type]  # a class's list has only its own acts
 
     @cached_property
     def _by_class(self) -> dict[type[AnyAct], list[AnyAct]]:
-        """The acts by class: each kind of incident asks for a few, and the acts are many."""
+        """The acts by class: each kind of incident needs a few classes out of many acts."""
         found: dict[type[AnyAct], list[AnyAct]] = {}
         for act in self.acts:
             found.setdefault(type(act), []).append(act)
@@ -130,7 +130,7 @@ class Episode:
 
     @cached_property
     def identities(self) -> Identities:
-        """The members in it, told apart as processes."""
+        """The processes of its members."""
         went = {act.member.member_id: act for act in self.of(Went)}
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
         for act in self.acts:
@@ -140,32 +140,31 @@ class Episode:
 
     @cached_property
     def connections(self) -> MemberConnections:
-        """The connections that its members spoke on."""
+        """The connections that its members used."""
         return MemberConnections(self.acts)
 
     def process_of(self, member: Member) -> ProcessIdentity:
-        """The member's process."""
         return self.identities.process_of(member)
 
     @cached_property
     def replacements(self) -> tuple[Replacement, ...]:
-        """Processes that went and came back, in order of their beginnings.
+        """Processes that left and came back, in the order in which they began.
 
-        Where it is unknown which one came back as which, who came first after one went is taken for it, among those
-        with its client id and, if there is one, its host: the numbers are right, and the grade says so.
+        If it is not known which one came back as which, the first member that joined after one had left, with its
+        client id and if possible its host, is paired with it: the counts are right, and the grade shows the guess.
         """
-        if not any(self.of(Came)) and not any(self.of(CameBack)):  # then nobody came back
+        if not any(self.of(Came)) and not any(self.of(CameBack)):  # then no process came back
             return ()
         return replacements(self.acts, self.identities, self.connections)
 
     @cached_property
     def paired_seqs(self) -> frozenset[int]:
-        """The acts of processes that went and came back."""
+        """The seqs of acts of processes that left and came back."""
         return frozenset(act.seq for each in self.replacements for act in each.acts)
 
     @cached_property
     def _members(self) -> dict[MemberId, Member]:
-        """Every member that it knows, as it was last seen."""
+        """All known members, as of their latest act."""
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
         for act in self.acts:
             if isinstance(act, _OF_MEMBERS):
@@ -173,11 +172,11 @@ class Episode:
         return members
 
     def member(self, member_id: MemberId) -> Member | None:
-        """The member, as it was last seen; None if the history does not have it."""
+        """Return the member as of its latest act; None if the episode does not have it."""
         return self._members.get(member_id)
 
     def came_ms(self, member_id: MemberId) -> int | None:
-        """When the member came under this id; None if that was before, or is not in the history."""
+        """Return when the member joined under this id; None if that was before, or is not in the history."""
         return self._came_ms.get(member_id)
 
     @cached_property
@@ -190,14 +189,14 @@ class Episode:
         return {act.member.member_id: act.at_ms for act in joins}
 
     def waited_until_ms(self, member_id: MemberId) -> int:
-        """When the join phase was over in which the member joined last: until then it waited for the answer."""
+        """Return the end of the join phase in which the member last joined: it waited for the response until then."""
         joined_ms = self._last_joins_ms.get(member_id, 0)
         later = bisect_left(self._join_phases_ms, joined_ms)
         return self._join_phases_ms[later] if joined_ms and later < len(self._join_phases_ms) else joined_ms
 
     @cached_property
     def _join_phases_ms(self) -> list[int]:
-        """When each join phase was over."""
+        """When each join phase ended."""
         return [act.at_ms for act in self.of(Phase) if isinstance(act.event, JoinPhaseCompleted)]
 
     @cached_property
@@ -205,7 +204,7 @@ class Episode:
         return [act.seq for act in self.acts]
 
     def within(self, rebalance: Rebalance) -> list[AnyAct]:
-        """The acts of a rebalance, in order."""
+        """Return the acts of a rebalance, in order."""
         begin = bisect_left(self._seqs, rebalance.first_seq)
         return self.acts[begin : bisect_right(self._seqs, rebalance.last_seq)]
 
@@ -222,23 +221,23 @@ class Episode:
         return [each for each in self.rebalances if each.movement is not None]
 
     def rebalances_between(self, from_ms: int, until_ms: int) -> list[Rebalance]:
-        """The rebalances of which a part may lie between these moments."""
+        """Return the rebalances that may overlap the time between these two."""
         begin = max(0, bisect_left(self._began_ms, from_ms) - 1)
         return self.rebalances[begin : bisect_right(self._began_ms, until_ms)]
 
     def next_stable(self, rebalance: Rebalance) -> Rebalance | None:
-        """The next rebalance that made the group Stable."""
+        """Return the next rebalance that made the group Stable."""
         return _next(self._stable, rebalance)
 
     def next_assigned(self, rebalance: Rebalance) -> Rebalance | None:
-        """The next rebalance of which the assignments before and after are known."""
+        """Return the next rebalance whose assignments before and after are known."""
         return _next(self._assigned, rebalance)
 
     @cached_property
     def heard_again(self) -> dict[MemberId, tuple[int, int]]:
-        """The members that were removed for their silence and heard from again: when (wall clock ms), by which `seq`.
+        """The members that were removed as silent and heard from again: when (wall clock ms), and the event's `seq`.
 
-        They had not died. Of one that is not here that is not known: it may have forgotten who it was.
+        Their processes had not died. Others may not have died either: they may have rejoined without their member id.
         """
         return {
             each.member_id: (each.heard_ms, act.seq)
@@ -248,13 +247,13 @@ class Episode:
         }
 
     def fenced_after(self, came: CameBack) -> list[Duelled]:
-        """The requests of another process with its instance id that were fenced, until the id was taken again."""
+        """Return fenced requests of another process with the instance id, until the id was taken over again."""
         fenced = self._fenced.get(came.member.group_instance_id, ())
         again = self._taken_again(came) if fenced else None
         return [act for act in fenced if came.seq < act.seq and (again is None or act.seq < again.seq)]
 
     def taken_again_ms(self, came: CameBack) -> int:
-        """When its instance id was taken again, or else until when the history tells; wall clock ms."""
+        """Return when the instance id was taken over again, else the end of the known history; wall clock ms."""
         again = self._taken_again(came)
         if again is not None:
             return again.at_ms
@@ -267,7 +266,7 @@ class Episode:
 
     @cached_property
     def _taken(self) -> dict[str | None, list[CameBack]]:
-        """The times at which each instance id was taken, in order."""
+        """The takeovers of each instance id, in order."""
         found: dict[str | None, list[CameBack]] = {}
         for act in self.of(CameBack):
             found.setdefault(act.member.group_instance_id, []).append(act)
@@ -275,7 +274,7 @@ class Episode:
 
     @cached_property
     def _fenced(self) -> dict[str | None, list[Duelled]]:
-        """The requests that were fenced for each instance id, in order."""
+        """The fenced requests for each instance id, in order."""
         found: dict[str | None, list[Duelled]] = {}
         for act in self.of(Duelled):
             if not act.is_duel:
@@ -289,16 +288,16 @@ class Episode:
         return {**back, **{act.member.member_id: act for act in self.of(Went) if act.is_silent}}
 
     def served_ms(self, from_ms: int, until_ms: int) -> int:
-        """For how much of that time there surely was a coordinator."""
+        """Return for how much of this time there certainly was a coordinator."""
         away = (min(until_ms, each.until_ms) - max(from_ms, each.since_ms) for each in self.aways)
         return until_ms - from_ms - sum(each for each in away if each > 0)
 
     def was_away(self, from_ms: int, until_ms: int) -> bool:
-        """Whether there may have been no coordinator for a part of that time."""
+        """Return whether there may have been no coordinator for a part of this time."""
         return any(each.since_ms <= until_ms and from_ms <= each.until_ms for each in self.aways)
 
     def upstream_ms(self, from_ms: int, until_ms: int) -> int:
-        """For how much of that time the group was the cluster's upstream."""
+        """Return for how much of this time the group was at the cluster upstream."""
         return self._upstream_times.within_ms(from_ms, until_ms)
 
     @cached_property
@@ -306,9 +305,10 @@ class Episode:
         return UpstreamTimes(self.acts)
 
     def silence_of(self, went: Went) -> Silence:
-        """When the member was last heard from. A takeover invents no sign of life: one that came in between hides it.
+        """Return when the member was last heard from; a takeover since then hides the exact time.
 
-        It was alive, by the rules, for its session timeout before the last that is known of the former owner.
+        Its session had not expired, so it was heard from within its session timeout before the last known fact about
+        the former owner.
         """
         takeovers = [each for each in self.aways if not each.paused and each.until_ms <= went.at_ms]
         if went.heard is None:  # before format level 4 it may be the time of a takeover
@@ -324,17 +324,17 @@ class Episode:
 
     @cached_property
     def _owned(self) -> list[Rebalance]:
-        """The rebalances that are known as such, in order; no two of them have an act in common."""
+        """The rebalances with an incarnation, in order; they do not overlap."""
         return [each for each in self.rebalances if each.incarnation]
 
     def rebalance_of(self, act: AnyAct) -> Rebalance | None:
-        """The rebalance that the act started, or in which it happened."""
+        """Return the rebalance that the act started, or in which it happened; None if there is none."""
         later = bisect_right(self._owned, act.seq, key=lambda each: each.first_seq)
         found = self._owned[later - 1] if later else None
         return found if found is not None and act.seq <= found.last_seq else None
 
     def members_at(self, at_ms: int) -> frozenset[MemberId]:
-        """The members of the group right before a moment."""
+        """Return the members of the group right before this time."""
         return self._memberships.at(at_ms)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The parts of a history that are not there, or cannot be read, and the incidents that they leave uncertain."""
+"""Missing or unreadable parts of a history, and the incidents that they make uncertain."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from muster.replay.rebalances.rebalance import Outcome, Rebalance
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True):
-    """A missing part: it follows the event `after_seq`; what is missing happened between the two, wall clock ms."""
+    """A missing part after the event `after_seq`; it happened between `from_ms` and `to_ms` (wall clock)."""
 
     part: Gap | Broken
     after_seq: int
@@ -19,7 +19,7 @@ class Hole(msgspec.Struct, frozen=True, kw_only=True):
     to_ms: int
 
     def joined(self, following: "Hole") -> "Hole":
-        """This one and what follows it, as one; both are records that cannot be read."""
+        """Return one hole for this and the following one; both are unreadable records."""
         assert isinstance(self.part, Broken)
         assert isinstance(following.part, Broken)
         return msgspec.structs.replace(
@@ -30,12 +30,12 @@ class Hole(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_within(self, from_ms: int, to_ms: int | None) -> bool:
-        """Whether it, or a part of it, is between these; None: to the end of the history."""
+        """Return whether the hole overlaps this time; None: to the end of the history."""
         return self.to_ms >= from_ms and (to_ms is None or self.from_ms <= to_ms)
 
 
 def is_within_events(hole: Hole, acts: Iterable[AnyAct], rebalances: Sequence[Rebalance]) -> bool:
-    """Whether it is between the first and the last of these events, or in a rebalance that is running."""
+    """Return whether the hole is between the first and the last of these events, or in a running rebalance."""
     first = [*(act.seq for act in acts), *(each.first_seq for each in rebalances)]
     last = [*first, *(each.last_seq for each in rebalances)]
     is_running = any(each.outcome is Outcome.RUNNING for each in rebalances)
@@ -43,7 +43,7 @@ def is_within_events(hole: Hole, acts: Iterable[AnyAct], rebalances: Sequence[Re
 
 
 def may_hide_other_half(hole: Hole, act: AnyAct) -> bool:
-    """Whether the one who came for a member that went, or went before one that came, may be in it."""
+    """Return whether the hole may hide the other half of a replacement: a join for a leave, or a leave for a join."""
     if isinstance(act, Went):
         return hole.is_within(act.at_ms, act.at_ms + REPLACED_MS)
     return isinstance(act, Came) and hole.is_within(act.at_ms - REPLACED_MS, act.at_ms)

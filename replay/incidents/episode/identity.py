@@ -1,11 +1,11 @@
-"""Members, told apart as processes: who is who.
+"""Identifies the processes of members.
 
-An instance id is an identity, and recorded. A client id at a host is a hypothesis: it is used where no two live members
-of the group shared it. Else it is unknown which process came back as which member: behind a sidecar every host is the
-sidecar's, and Java's default client ids are the same in each process. A pod that was moved has another address: it may
-be the same process where its client id is its own.
+An instance id is a recorded identity. A client id with a host is a hypothesis, used only if no two live members of the
+group shared it. Otherwise it is not known which process rejoined as which member: behind a sidecar every host is the
+sidecar's, and Java's default client ids are the same in each process. A pod that was moved has another address, but may
+be the same process if no other member has its client id.
 
-A member that was dead already when its successor came has not shared anything with it, however long its session lasted.
+A member that was dead when its successor joined shared nothing with it, however long its session lasted.
 """
 
 import math
@@ -19,14 +19,14 @@ from muster.replay.incidents.grade import Grade
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """A process by its key: equal for members that are the same one. `grade` is how well that is known."""
+    """A process. `key` is equal for members that are the same process; `grade` is how certain that is."""
 
     key: tuple[str, ...]
     grade: Grade
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
-    """The time in which a member was alive, as far as is known, in wall clock ms."""
+    """The time in which a member was alive, as far as it is known, in wall clock ms."""
 
     member: Member
     begin_ms: float
@@ -34,7 +34,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Identities:
-    """The processes of the members of one stretch of history."""
+    """The processes of an episode's members."""
 
     def __init__(self, lives: Iterable[Life]) -> None:
         lives = list(lives)
@@ -44,11 +44,10 @@ class Identities:
         self._processes = {life.member.member_id: _process(life.member, told_apart) for life in lives}
 
     def process_of(self, member: Member) -> ProcessIdentity:
-        """The member's process."""
         return self._processes.get(member.member_id) or _process(member, frozenset())
 
     def kin(self, member: Member) -> Hashable:
-        """Equal for members that may be one process, or are known to be. Who has moved keeps a client id of its own."""
+        """Return a key that is equal for members that may be one process; a moved process keeps its client id."""
         process = self.process_of(member)
         if process.grade is Grade.UNKNOWN:
             return process.grade, member.client_id
@@ -74,7 +73,7 @@ def _process(member: Member, told_apart: frozenset[Hashable]) -> ProcessIdentity
 
 
 def _told_apart(lives: Iterable[Life], key: Callable[[Member], Hashable]) -> frozenset[Hashable]:
-    """The keys that no two members had at the same time."""
+    """Return the keys that no two members had at the same time."""
     by_key: defaultdict[Hashable, list[Life]] = defaultdict(list)
     for life in lives:
         by_key[key(life.member)].append(life)

@@ -1,7 +1,7 @@
-"""The members of the group at each moment of an episode, and when the cluster upstream coordinated it.
+"""The members of the group at any time of an episode, and when the cluster upstream coordinated it.
 
-The members are asked for by each wave of restarts, so they are kept for some of the acts, and found from the nearest of
-them.
+Each wave of restarts looks up the members, so full copies are kept at some acts, and the others are derived from the
+nearest copy before them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,13 +16,13 @@ from muster.events.ids import MemberId
 from muster.replay.incidents.episode.acts import AnyAct, AskedFor, Came, CameBack, Phase
 
 _RETURNS_MAX: Final = 100
-"""The processes that come back, in no phase, until the members are kept again."""
+"""A copy of the members is kept after this many returns without a phase."""
 
 _place = itemgetter(0)
 
 
 class Memberships:
-    """Members by act of an episode. `before`: the members before the first act."""
+    """The members at each act of an episode. `before`: the members before the first act."""
 
     def __init__(self, acts: Sequence[AnyAct], before: Iterable[MemberId]) -> None:
         self._returns = [(place, act) for place, act in enumerate(acts) if isinstance(act, CameBack)]
@@ -40,33 +40,33 @@ class Memberships:
                     since = 0
 
     def at(self, at_ms: int) -> frozenset[MemberId]:
-        """The members right before a moment."""
+        """Return the members right before this time."""
         return self._before(bisect_left(self._latest_ms, at_ms))
 
     def _before(self, place: int) -> frozenset[MemberId]:
-        """The members before the act at this place."""
+        """Return the members before the act at this place."""
         begin, kept = self._kept[bisect_right(self._kept, place, key=_place) - 1]
         members = set(kept)
         first, end = (bisect_left(self._returns, each, key=_place) for each in (begin, place))
-        for _, act in self._returns[first:end]:  # mostly in no phase of their own
+        for _, act in self._returns[first:end]:  # mostly without a phase
             members.discard(act.replaced_member_id)
             members.add(act.member.member_id)
         return frozenset(members)
 
 
 class UpstreamTimes:
-    """The times in which the group was the cluster's: since its release, until it was adopted."""
+    """The times in which the group was at the cluster upstream: from its release until its adoption."""
 
     def __init__(self, acts: Iterable[AnyAct]) -> None:
         times = list(_upstream_times(acts))
         self._since_ms = [since_ms for since_ms, _ in times]
         self._until_ms = [until_ms for _, until_ms in times]
-        # Where a clock was set back, later ones may begin or end before earlier ones.
+        # If a clock was set back, later ones may begin or end before earlier ones.
         self._latest_until_ms = list(accumulate(self._until_ms, max))
         self._first_since_ms = list(accumulate(reversed(self._since_ms), min))[::-1]
 
     def within_ms(self, from_ms: int, until_ms: int) -> int:
-        """How much of that time they take."""
+        """Return how much of this time the group was upstream."""
         begin = bisect_right(self._latest_until_ms, from_ms)
         end = bisect_left(self._first_since_ms, until_ms)
         times = zip(self._since_ms[begin:end], self._until_ms[begin:end], strict=True)
@@ -74,9 +74,9 @@ class UpstreamTimes:
 
 
 def _upstream_times(acts: Iterable[AnyAct]) -> Iterator[tuple[int, float]]:
-    """Yield when each began and ended (wall clock ms); without end if it has none in the episode.
+    """Yield when each time began and ended (wall clock ms); the end is infinite if it is not in the episode.
 
-    A group that was released since it was lost to the cluster is the cluster's until a member comes here.
+    A group that was released without a config for it stays at the cluster until a member joins here.
     """
     since_ms, is_configured = None, False
     for act in acts:

@@ -1,10 +1,10 @@
-"""Processes that went and came back, in either order.
+"""Pairs processes that left with those that replaced them, in either order.
 
-Whoever is known by its identity is paired with itself. Where members share a client id and a host, who came first after
-one went is taken for it, and so is who came from another host with a client id that no two live members shared. Of
-those that are left, who came under a client id that differs in a made-up last part alone ('app-7d9f-x2x8q' and
-'app-7d9f-kzv6m', not 'app-1' and 'app-2') may have taken the other one's place; and where as many came as went under
-names of their own, they may have replaced them. There the numbers are right, and the grade says that no more is known.
+Members with the same known identity are paired. If members share a client id and a host, the first one that joined
+after one had left is paired with it; so is one from another host with a client id that no two live members shared. Of
+the rest, a member whose client id differs only in a generated last part ('app-7d9f-x2x8q' and 'app-7d9f-kzv6m', not
+'app-1' and 'app-2') may have replaced the other one; and if as many joined as left under other names, they may have
+replaced them. In these last cases the counts are right, and the grade shows that no more is known.
 """
 
 import math
@@ -26,31 +26,31 @@ from muster.replay.incidents.windows import DEPLOYMENT_PROCESSES_MIN, REPLACED_M
 A = TypeVar("A", Came, Went)
 
 _Place = tuple[int, int, A]
-"""An act with its time (wall clock ms) and its number, by which they are in order."""
+"""An act with its time (wall clock ms) and its number, by which acts are ordered."""
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that went and came back, in either order; a static one may not have been missed (`went` is None)."""
+    """A process that left and came back, in either order; `went` is None if a static member was never removed."""
 
     process: ProcessIdentity
     went: Went | None
     came: Came | CameBack
     on_same_connection: bool = False
-    """Whether it came on a connection that it had spoken on before: its process had not ended."""
+    """Whether it joined on a connection that it had used before: its process had not ended."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the one that came has the client id of the one that went, and another host."""
+        """Whether the new member has another host than the old one."""
         return self.went is not None and self.went.member.client_host != self.came.member.client_host
 
     @property
     def is_renamed(self) -> bool:
-        """Whether the one that came has another client id than the one that went."""
+        """Whether the new member has another client id than the old one."""
         return self.went is not None and self.went.member.client_id != self.came.member.client_id
 
     @property
     def former_id(self) -> MemberId:
-        """The member id that it had before."""
+        """The old member id."""
         if self.went is not None:
             return self.went.member.member_id
         assert isinstance(self.came, CameBack)
@@ -58,12 +58,12 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def begin_ms(self) -> int:
-        """The first that was seen of it."""
+        """The time of its first act."""
         return self.came.at_ms if self.went is None else min(self.went.at_ms, self.came.at_ms)
 
     @property
     def gone_ms(self) -> int:
-        """When the process was gone: its last sign of life, or its leave."""
+        """When the old process was last heard from, or sent its LeaveGroup."""
         if isinstance(self.came, CameBack):
             return self.came.last_seen_ms
         assert self.went is not None
@@ -71,24 +71,24 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end_ms(self) -> int:
-        """The last that was seen of it."""
+        """The time of its last act."""
         return self.came.at_ms if self.went is None else max(self.went.at_ms, self.came.at_ms)
 
     @property
     def acts(self) -> tuple[AnyAct, ...]:
-        """The acts that it consists of."""
+        """Its acts."""
         return (self.came,) if self.went is None else (self.went, self.came)
 
     @property
     def member(self) -> Member:
-        """The member by which it is named: the one that is gone, or else the new one."""
+        """The member that names it: the one that left, else the new one."""
         return self.came.member if self.went is None else self.went.member
 
 
 def replacements(
     acts: Iterable[AnyAct], identities: Identities, connections: MemberConnections
 ) -> tuple[Replacement, ...]:
-    """The replacements among these acts, in order of their beginnings."""
+    """Return the replacements among these acts, in the order in which they began."""
     pairs = _Pairs(identities, connections)
     for act in acts:
         if isinstance(act, CameBack):
@@ -102,7 +102,7 @@ def replacements(
 
 
 class _Pairs:
-    """Processes that went and processes that came, until they are paired: by their connections first."""
+    """Pairs members that left with members that joined, first by their connections."""
 
     def __init__(self, identities: Identities, connections: MemberConnections) -> None:
         self.found: list[Replacement] = []
@@ -112,13 +112,13 @@ class _Pairs:
         self._came = _Unpaired[Came]()
 
     def come_back(self, came: CameBack) -> None:
-        """A static member joined while the one before it was still a member."""
+        """Add a static member that joined while its old member id was still in the group."""
         on_same = self._connections.are_same_process(came.replaced_member_id, came.member.member_id)
         process = self._identities.process_of(came.member)
         self.found.append(Replacement(process=process, went=None, came=came, on_same_connection=on_same))
 
     def come(self, came: Came) -> None:
-        """A member joined; it may have been there before."""
+        """Add a member that joined, paired with one that had left if possible."""
         kin = self._identities.kin(came.member)
         on_same = map(_on, self._connections.own(came.member.member_id))
         for keys in on_same, [(kin, came.member.client_host)], [kin]:
@@ -130,7 +130,7 @@ class _Pairs:
         self._came.add(came, [kin, _base(came.member.client_id)])
 
     def go(self, went: Went) -> None:
-        """A member is gone; its successor may have come before it was missed."""
+        """Add a member that left; its successor may have joined before it was removed."""
         kin = self._identities.kin(went.member)
         for came in self._came.between(kin, went.since_ms):
             if came.member.member_id != went.member.member_id:
@@ -141,7 +141,7 @@ class _Pairs:
         self._went.add(went, [kin, (kin, went.member.client_host), *on_own])
 
     def guess(self) -> None:
-        """Pair what is left: by the base of their client ids, and then all, if as many came as went."""
+        """Pair the rest: by the base of their client ids, and then all, if as many joined as left."""
         for went in self._went.all():
             alike = self._came.between(_base(went.member.client_id), went.since_ms, went.at_ms + REPLACED_MS)
             came = next((each for each in alike if _may_be_renamed(went, each)), None)
@@ -167,7 +167,7 @@ class _Pairs:
 
 
 class _Unpaired(Generic[A]):
-    """Acts without a counterpart, in order, by keys: an episode has thousands, and each looks for its counterpart."""
+    """Acts that are not paired yet, in order, indexed by keys, since an episode may have thousands."""
 
     def __init__(self) -> None:
         self._by_key: defaultdict[Hashable, list[_Place[A]]] = defaultdict(list)
@@ -176,7 +176,7 @@ class _Unpaired(Generic[A]):
         self._last_ms = 0
 
     def add(self, act: A, keys: Iterable[Hashable]) -> None:
-        """Add the next act. If the clock went back, it counts as no earlier than the one before."""
+        """Add the next act. If the clock went back, the act gets the time of the previous one."""
         self._added += 1
         self._last_ms = max(self._last_ms, act.at_ms)
         place = (self._last_ms, self._added, act)
@@ -185,20 +185,20 @@ class _Unpaired(Generic[A]):
             self._by_key[key].append(place)
 
     def remove(self, act: A) -> None:
-        """Remove an act that was added."""
+        """Remove an act."""
         place, keys = self._places.pop(id(act))
         for key in keys:
             places = self._by_key[key]
             del places[bisect_left(places, place[:2], key=_order)]
 
     def first(self, keys: Iterable[Hashable], from_ms: int) -> A | None:
-        """The first act with one of these keys, not before a moment."""
+        """Return the first act with one of these keys, at this time or later."""
         found = (self._by_key.get(key, ()) for key in keys)
         places = [each[at] for each in found if (at := bisect_left(each, (from_ms, 0), key=_order)) < len(each)]
         return min(places, key=_order)[2] if places else None
 
     def between(self, key: Hashable, from_ms: int, until_ms: float = math.inf) -> Iterator[A]:
-        """The acts with this key between two moments, in order."""
+        """Yield the acts with this key between two times, in order."""
         places = self._by_key.get(key, [])
         for at in range(bisect_left(places, (from_ms, 0), key=_order), len(places)):
             if places[at][0] > until_ms:
@@ -206,7 +206,7 @@ class _Unpaired(Generic[A]):
             yield places[at][2]
 
     def all(self) -> list[A]:
-        """All of them, in order."""
+        """Return all acts, in order."""
         return [act for (_, _, act), _ in self._places.values()]
 
 
@@ -224,7 +224,7 @@ def _may_follow(went: Went, came: Came) -> bool:
 
 
 def _may_be_renamed(went: Went, came: Came) -> bool:
-    """Whether it came in time, and its client id is the other one's but for a part that was made up."""
+    """Return whether it joined in time, and its client id differs only in the generated part."""
     former, later = went.member, came.member
     if former.group_instance_id is not None or later.group_instance_id is not None or not _may_follow(went, came):
         return False
@@ -232,7 +232,7 @@ def _may_be_renamed(went: Went, came: Came) -> bool:
 
 
 def _base(client_id: str) -> str:
-    """The client id without a last part that was made up, as pods have it. A number is a place of its own."""
+    """Return the client id without a generated last part, as pods have; a number is not generated."""
     base, _, last = client_id.rpartition("-")
     return client_id if last.isdigit() or not base else base
 
