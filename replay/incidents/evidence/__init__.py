@@ -1,13 +1,13 @@
-"""Evidence for an incident in words: sentences, each with the events that it cites and its grade.
+"""The evidence for an incident: sentences, each with its grade and the events that it cites.
 
-waiting.py        Join phases that went on after all others had joined, and whom they waited for.
-former_process.py Had the process ended that had an instance id before?
-connection_ends.py   How the connections of members ended that are gone.
-session_timeout.py   The session timeout for which all waited.
-silence.py        When members that fell silent were last heard from.
-standbys.py       Standbys that were called for members that are gone.
-subscriptions.py  Partitions that members gave up, as their subscriptions say.
-emptiness.py      Why a group has no members.
-naming.py         How sentences name members.
-poll_interval.py  Whether a member may have polled too late.
+waiting.py          Phases that were prolonged, and the members that they waited for.
+former_process.py   Whether the process that had an instance id before had ended.
+connection_ends.py  How the connections of lost members ended.
+session_timeout.py  Advice on a session timeout that made others wait.
+silence.py          When silent members were last heard from.
+standbys.py         Standbys that were called for lost members.
+subscriptions.py    Partitions that members gave up, according to their subscriptions.
+emptiness.py        Why a group has no members.
+naming.py           How sentences name members.
+poll_interval.py    Whether a member may have polled too late.
 """

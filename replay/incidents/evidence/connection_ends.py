@@ -1,16 +1,16 @@
-"""How the connection of a member ended that is gone: what that says of its process (format level 6).
+"""How a lost member's connection ended, and what that shows about its process (format level 6).
 
-ENDED    its side closed or reset the connection at once, within a heartbeat of its last sign of life, or while it
-         waited for the answer to its join: the process had ended, in whatever way, and its machine and the network
-         lived. (docs/clients.md: all client families, for SIGTERM, kill -9 and an exception alike; FIN or RST by
-         chance.)
-LATER    its side closed the connection, but later: a client that gave it up, or a proxy between that was tired of it
-OPEN     it was still open when the member was removed: nobody had closed it, so the process stood still or polled too
-         late, its machine had died, or the network was cut
-LOST     the operating system gave it up, since nothing was acknowledged
-UNKNOWN  not recorded, or we closed it ourselves, or the process of Muster between was lost
+ENDED    the client's side closed or reset the connection within a heartbeat of the last request, or while it waited for
+         the response to its join: the process had ended, in one way or another, but its machine and the network were
+         up. (docs/clients.md: true of all client families, for SIGTERM, kill -9 and an exception alike; FIN or RST
+         varies.)
+LATER    the client's side closed the connection, but later: the client dropped it, or a proxy in between did
+OPEN     it was still open when the member was removed: the process was paused or polled too late, its machine had
+         died, or the network was cut
+LOST     the operating system dropped it, since nothing was acknowledged
+UNKNOWN  not recorded, or Muster closed it itself, or the Muster process in between was lost
 
-The connection is the last hop's: of a proxy between, if there is one.
+The connection is that of the last hop: of a proxy, if there is one in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,16 +27,16 @@ from muster.replay.rebalances.wording import host
 from muster.replay.text.times import duration, instant
 
 SLACK_MS: Final = 1_000
-"""An end is noticed, and a client closes its sockets, within this time (up to 0.5 s was measured)."""
+"""A client closes its sockets, and Muster notices it, within this time (up to 0.5 s was measured)."""
 
 
 ONE_MOMENT_MS: Final = 200
-"""Connections of one address that end within this time may have ended with what they have in common there."""
+"""Connections from one address that end within this time may have a common cause, such as a proxy that ended."""
 
 
 @unique
 class Ending(Enum):
-    """How a connection ended."""
+    """How a connection ended; see the module."""
 
     ENDED = auto()
     LATER = auto()
@@ -46,7 +46,7 @@ class Ending(Enum):
 
 
 def ending(episode: Episode, act: Went | CameBack) -> Ending:
-    """How the connection ended of the process that is gone."""
+    """Return how the connection of the lost process ended."""
     connection = act.last_connection
     if connection is None:
         return Ending.UNKNOWN
@@ -63,7 +63,7 @@ def ending(episode: Episode, act: Went | CameBack) -> Ending:
 
 
 def ended_ms(episode: Episode, act: Went | CameBack) -> int:
-    """When the process ended: when its connection did, or else its last sign of life."""
+    """Return when the process ended: with its connection, else when it was last heard from."""
     connection = act.last_connection
     if connection is None or connection.ended_ms is None or ending(episode, act) is not Ending.ENDED:
         return act.last_seen_ms
@@ -71,12 +71,12 @@ def ended_ms(episode: Episode, act: Went | CameBack) -> int:
 
 
 def all_ended(episode: Episode, acts: Sequence[Went | CameBack]) -> bool:
-    """Whether the processes of all of them had ended."""
+    """Return whether all of these processes had ended."""
     return all(ending(episode, act) is Ending.ENDED for act in acts)
 
 
 def ended_together(episode: Episode, acts: Sequence[Went]) -> Iterator[Statement]:
-    """Say that all came from one address and ended in one moment: what ended may be what they have in common there."""
+    """State that all connections came from one address and ended at the same time: a shared proxy may have ended."""
     hosts = {act.member.client_host for act in acts}
     ends = sorted(ended_ms(episode, act) for act in acts)
     if len(acts) < 2 or len(hosts) > 1 or ends[-1] - ends[0] > ONE_MOMENT_MS:
@@ -94,8 +94,9 @@ def ended_together(episode: Episode, acts: Sequence[Went]) -> Iterator[Statement
 
 
 def _late_ms(episode: Episode, act: Went | CameBack, connection: LastConnection) -> int:
-    """How long after its last sign of life the connection ended. One that waits for the answer to its join, until the
-    join phase is over, sends no heartbeats.
+    """Return how long after the last request the connection ended.
+
+    A member that waits for the response to its join, until the join phase is over, sends no heartbeats.
     """
     if connection.ended_ms is None:
         return 0
@@ -104,13 +105,13 @@ def _late_ms(episode: Episode, act: Went | CameBack, connection: LastConnection)
 
 
 def heartbeat_ms(act: Went | CameBack) -> int:
-    """The longest that it was silent between two heartbeats, or a third of its session, which none should exceed."""
+    """Return the longest silence between heartbeats, at least a third of the session timeout (Kafka's advice)."""
     member = act.before or act.member if isinstance(act, CameBack) else act.member
     return max(act.longest_silence_ms if isinstance(act, Went) else 0, member.session_timeout_ms // 3)
 
 
 def connection_statement(episode: Episode, act: Went) -> Iterator[Statement]:
-    """Say what is recorded of its connection."""
+    """State what is recorded about the member's connection."""
     connection = act.last_connection
     if connection is None:
         return

@@ -1,4 +1,4 @@
-"""Why a group has no members, in words."""
+"""Why a group has no members, as text."""
 
 from typing import Final
 
@@ -19,6 +19,6 @@ _EMPTIED: Final = {
 
 
 def emptied_text(cause: Cause | None, empty_ms: int) -> str:
-    """'its last member had left 7 d 0 h before'; if why is not recorded, 'it had been empty for 7 d 0 h'."""
+    """'its last member had left 7 d 0 h before'; if the cause is not recorded, 'it had been empty for 7 d 0 h'."""
     empty = duration(max(0, empty_ms))
     return f"{_EMPTIED[cause]} {empty} before" if cause in _EMPTIED else f"it had been empty for {empty}"

@@ -1,11 +1,11 @@
-"""The process that had an instance id before another one came with it, in words: had it ended?
+"""Whether the process that had an instance id before another one joined with it had ended.
 
 ALIVE    it was fenced afterwards
-CLOSED   its side had closed its connection, within a heartbeat of its last sign of life (format level 6)
-SILENT   it had not been heard from for longer than a live one is (a heartbeat comes in each third of the session)
-ENDED    it was never heard from again, though a live one would have been fenced at its next heartbeat
-UNKNOWN  it was alive shortly before, and the history does not show what became of it: a restart, a poll timeout and a
-         second process look the same
+CLOSED   it had closed its connection within a heartbeat of its last request (format level 6)
+SILENT   it had been silent for longer than a live process is (which sends a heartbeat in each third of the session)
+ENDED    it was never heard from again, although a live process would have been fenced at its next heartbeat
+UNKNOWN  it was alive shortly before, and the history does not show what happened to it: a restart, a poll timeout and
+         a second process look the same
 """
 
 from enum import Enum, auto, unique
@@ -22,7 +22,7 @@ from muster.replay.text.times import duration, instant
 
 @unique
 class FormerProcess(Enum):
-    """The end of the process, as far as the history bears it. See the module."""
+    """How the process ended, as far as the history shows it. See the module."""
 
     ALIVE = auto()
     CLOSED = auto()
@@ -32,7 +32,7 @@ class FormerProcess(Enum):
 
 
 def former_process(episode: Episode, came: CameBack) -> FormerProcess:
-    """Whether the process that had the instance id before this one had ended."""
+    """Return whether, and how, the process that had the instance id before had ended."""
     if episode.fenced_after(came):
         return FormerProcess.ALIVE
     if ending(episode, came) is Ending.ENDED:
@@ -43,14 +43,14 @@ def former_process(episode: Episode, came: CameBack) -> FormerProcess:
 
 
 def _was_silent(episode: Episode, came: CameBack) -> bool:
-    """Whether it had not been heard from for longer than ever while it lived, and than a client sends no heartbeat."""
+    """Return whether its last silence was its longest, and longer than a third of the session timeout."""
     from_ms = _silent_from_ms(episode, came)
     is_longest = not came.heard or came.at_ms - came.last_seen_ms >= came.longest_silence_ms
     return from_ms is not None and is_longest and episode.served_ms(from_ms, came.at_ms) * 3 > _session_ms(came)
 
 
 def _silent_from_ms(episode: Episode, came: CameBack) -> int | None:
-    """Since when it is recorded that it was not heard from: its last sign of life, or a takeover."""
+    """Return since when it was not heard from, by the log: its last request, or a takeover; None if not recorded."""
     if came.heard is not False:
         return came.last_seen_ms if came.heard else None
     takeovers = (each.until_ms for each in episode.aways if not each.paused and each.until_ms <= came.at_ms)
@@ -58,7 +58,7 @@ def _silent_from_ms(episode: Episode, came: CameBack) -> int | None:
 
 
 def _would_have_been_fenced(episode: Episode, came: CameBack) -> bool:
-    """Whether a live one would have been heard from since. In a rebalance the request that waits may be its last."""
+    """Return whether a live process would have been fenced since; in a rebalance a waiting request may be its last."""
     until_ms = came.at_ms + _session_ms(came)
     return came.absorbed and until_ms <= episode.taken_again_ms(came) and not episode.was_away(came.at_ms, until_ms)
 
@@ -68,7 +68,7 @@ def _session_ms(came: CameBack) -> int:
 
 
 def former_statement(episode: Episode, came: CameBack) -> Statement:
-    """The statement about it."""
+    """Return the statement about the former process."""
     found = former_process(episode, came)
     if found is FormerProcess.ALIVE:
         return _fenced(episode, came)

@@ -1,4 +1,4 @@
-"""How incidents name members, hosts and counts in their sentences."""
+"""Names of members, hosts and counts in an incident's sentences."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ NAMED_MAX = 5
 
 
 def process_name(member: Member | MemberRef) -> str:
-    """The name that an operator knows the process by: its instance id, else its client id and host."""
+    """Return the name by which an operator knows the process: its instance id, else its client id, with the host."""
     if member.group_instance_id is not None:
         return f"'{member.group_instance_id}' ({host(member.client_host)})"
     (of,) = refs((member,))
@@ -21,9 +21,9 @@ def process_name(member: Member | MemberRef) -> str:
 
 
 def processes(members: Sequence[Member | MemberRef], at_most: int = NAMED_MAX) -> str:
-    """A few by name, the others counted; those that cannot be told apart by name are counted, too.
+    """Name the first few members and count the others; members with the same name are counted, too.
 
-    Culprits beyond these are named in a row of their own (`render/incident_table.py`).
+    `render/incident_table.py` lists the other culprits in a row of their own.
     """
     counts = Counter(process_name(member) for member in members)
     names = [name if count == 1 else f"{count} of {name}" for name, count in counts.items()]
@@ -38,7 +38,7 @@ def refs(members: Iterable[Member | MemberRef]) -> tuple[MemberRef, ...]:
 
 
 def common_network(members: Sequence[Member]) -> str | None:
-    """', all from 10.0.1.x', where all are IPv4 addresses of one /24, or one address; None if they are not."""
+    """Return '10.0.1.x' if all hosts are IPv4 addresses in one /24, or their only host; None otherwise."""
     hosts = {host(member.client_host) for member in members}
     if len(hosts) == 1:
         return next(iter(hosts))
@@ -49,6 +49,6 @@ def common_network(members: Sequence[Member]) -> str | None:
 
 
 def span(from_ms: int, to_ms: int) -> str:
-    """'2026-11-21 02:14:07 to 02:14:21 UTC', with the day of the end where it is another one."""
+    """'2026-11-21 02:14:07 to 02:14:21 UTC', with the end's day if it is a different one."""
     begin, end = moment(from_ms).removesuffix(" UTC"), moment(to_ms)
     return f"{begin} to {end[11:] if end[:10] == begin[:10] else end}"

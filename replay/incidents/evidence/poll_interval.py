@@ -1,11 +1,11 @@
-"""Whether a member that is gone may have polled too late, and what to do if it did.
+"""Whether a lost member may have polled too late, and advice if it did.
 
-Clients that have a max.poll.interval.ms stop their heartbeats, or leave, when it is over since the last poll, and a
-member joins by a poll: one that goes sooner after it had come has not polled too late. Its heartbeats are some time
-apart, so it may go a while after the last one.
+Clients with a max.poll.interval.ms stop their heartbeats, or leave, when that time has passed since the last poll. A
+member joins by polling, so one that was in the group for less than the interval has not polled too late. It may have
+ended some time after its last heartbeat, since heartbeats are some seconds apart.
 
-The rebalance timeout is the max.poll.interval.ms in Java, librdkafka and kafka-python. aiokafka's is its session
-timeout, unless it is set: then the interval is not recorded, and is longer.
+In Java, librdkafka and kafka-python the rebalance timeout is the max.poll.interval.ms. In aiokafka it is the session
+timeout unless it is set; the interval, which is longer, is then not recorded.
 """
 
 from collections.abc import Iterator
@@ -31,20 +31,20 @@ WHICH: Final = (
 
 
 def may_have_polled_late(episode: Episode, each: Replacement) -> bool:
-    """Whether it was in the group for long enough."""
+    """Return whether the old process was in the group for long enough to poll too late."""
     stay = _stay(episode, each)
     return stay is None or _covers_interval(each, *stay)
 
 
 def may_have_left_late(episode: Episode, went: Went) -> bool:
-    """Whether a member that left had been in the group for long enough."""
+    """Return whether a member that left had been in the group for long enough to poll too late."""
     came_ms = episode.came_ms(went.member.member_id)
     after_ms = went.at_ms - (went.member.joined_ms if came_ms is None else came_ms)
     return after_ms < 0 or after_ms + SLACK_MS >= went.member.rebalance_timeout_ms
 
 
 def polled_in_time(episode: Episode, each: Replacement) -> Iterator[Statement]:
-    """Say why it had not polled too late, if it had not."""
+    """State why the old process had not polled too late, if it had not."""
     stay = _stay(episode, each)
     if stay is None or _covers_interval(each, *stay):
         return
@@ -60,7 +60,7 @@ def polled_in_time(episode: Episode, each: Replacement) -> Iterator[Statement]:
 
 
 def interval_advice(member: Member) -> str:
-    """Advise against poll timeouts, with the interval that the member had, if it is recorded."""
+    """Return advice against poll timeouts, with the member's interval if it is recorded."""
     if member.rebalance_timeout_ms == member.session_timeout_ms:
         return LONGER_POLLS
     interval = setting(member.rebalance_timeout_ms)
@@ -68,7 +68,7 @@ def interval_advice(member: Member) -> str:
 
 
 def _stay(episode: Episode, each: Replacement) -> tuple[Member, int] | None:
-    """The member, and how long after it had come it went; None if that is not known, as where a clock went back."""
+    """Return the old member, and how long it was in the group; None if not known, or if the clock went back."""
     former = each.came.before if isinstance(each.came, CameBack) else None
     if each.went is not None:
         former = each.went.member
@@ -80,7 +80,7 @@ def _stay(episode: Episode, each: Replacement) -> tuple[Member, int] | None:
 
 
 def _covers_interval(each: Replacement, former: Member, after_ms: int) -> bool:
-    """Whether its max.poll.interval.ms may have been over when it went; it may go a while after its last heartbeat."""
+    """Return whether its max.poll.interval.ms may have passed when it ended, after its last heartbeat."""
     act = each.came if each.went is None else each.went
     assert isinstance(act, CameBack | Went)
     beat_ms = 0 if _has_left(each) else heartbeat_ms(act)

@@ -1,8 +1,8 @@
-"""The session timeout for which all waited, as advice: what to lower it to, and what that costs.
+"""Advice to lower a session timeout that made all members wait, with the price of that.
 
-A dead member is waited for until its session ends, so the length of that is what others pay for a crash. It cannot be
-shorter than the coordinator allows, nor than a few of the member's own heartbeats: the longest silence while it lived
-tells how far these are apart.
+A join phase waits for a dead member until its session ends, so the session timeout is what a crash costs the others. It
+cannot be shorter than the coordinator allows, nor than a few of the member's own heartbeat intervals, which its longest
+silence while it lived shows.
 """
 
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ from muster.replay.incidents.windows import HELD_MS
 from muster.replay.text.times import duration, setting
 
 HEARTBEATS: Final = 3
-"""So many heartbeat intervals make a session timeout, by Kafka's own advice."""
+"""Kafka advises a session timeout of at least this many heartbeat intervals."""
 
 MIN_SESSION_MS: Final = 6_000
-"""The default of group.min.session.timeout.ms, in Kafka and here."""
+"""The default of group.min.session.timeout.ms, in Kafka and in Muster."""
 
 WORTH: Final = 2
-"""A session timeout is worth lowering to this part of it, or less."""
+"""Lowering a session timeout is worth it if it can be divided by at least this."""
 
 
 def shorter_sessions(episode: Episode, gone: Iterable[Went]) -> tuple[str, ...]:
-    """Advise on the one for which a join phase waited longest, if that was for long."""
+    """Return advice on the session timeout that prolonged a join phase most, if it did so for long."""
     waits = [(waited_ms, act) for act in gone if (waited_ms := _waited_ms(episode, act)) > HELD_MS]
     if not waits:
         return ()
@@ -43,7 +43,7 @@ def shorter_sessions(episode: Episode, gone: Iterable[Went]) -> tuple[str, ...]:
 
 
 def _waited_ms(episode: Episode, act: Went) -> int:
-    """How long a join phase went on until the end of its session; 0 if none did."""
+    """Return how long a join phase lasted until the end of the member's session; 0 if no phase waited for it."""
     rebalance = episode.rebalance_of(act) if act.how is Departure.EXPIRED else None
     if rebalance is None or rebalance.trigger.seq == act.seq or act not in given_up(rebalance, episode):
         return 0
@@ -51,7 +51,7 @@ def _waited_ms(episode: Episode, act: Went) -> int:
 
 
 def _least_ms(episode: Episode, act: Went) -> int:
-    """The shortest session timeout that it could have had, in whole seconds."""
+    """Return the shortest session timeout that the member could have had, in ms, rounded up to seconds."""
     heartbeats_ms = -(-HEARTBEATS * act.longest_silence_ms // 1_000) * 1_000
     return max(heartbeats_ms, MIN_SESSION_MS if episode.min_session_ms is None else episode.min_session_ms)
 

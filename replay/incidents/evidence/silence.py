@@ -1,4 +1,4 @@
-"""Members that fell silent, in words: when they were last heard from, removed, and perhaps heard from again."""
+"""Statements about silent members: when they were last heard from, removed, and perhaps heard from again."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,11 +12,11 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.text.times import duration, instant, moment, setting
 
 LATE_MS: Final = 2_000
-"""A member that is removed within this time after its session timeout is removed in time: timers and logs take some."""
+"""A removal within this time after the session timeout counts as in time: timers and logs add some delay."""
 
 
 def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
-    """The statements about each of them."""
+    """Yield the statements about each member."""
     for act in gone:
         yield _last_seen(episode, act)
         yield from connection_statement(episode, act)
@@ -26,7 +26,7 @@ def silences(episode: Episode, gone: Sequence[Went]) -> Iterator[Statement]:
 
 
 def _last_seen(episode: Episode, act: Went) -> Statement:
-    """The last sign of life of a member that is gone: recorded, or between two moments."""
+    """State when the member was last heard from: the recorded time, or a range."""
     silence = episode.silence_of(act)
     name = process_name(act.member)
     if silence.is_known:
@@ -40,7 +40,7 @@ def _last_seen(episode: Episode, act: Went) -> Statement:
 
 
 def _late(episode: Episode, act: Went) -> Iterator[Statement]:
-    """Why it was removed long after its session timeout: its session had begun anew, or that is not known."""
+    """State why it was removed long after its session timeout: its session had restarted, or it is not known."""
     session_ms = act.member.session_timeout_ms
     late_ms = act.at_ms - act.last_seen_ms - session_ms
     if act.how is not Departure.EXPIRED or not episode.silence_of(act).is_known or late_ms <= LATE_MS:
@@ -63,7 +63,7 @@ def _late(episode: Episode, act: Went) -> Iterator[Statement]:
 
 
 def _early(episode: Episode, act: Went) -> Iterator[Statement]:
-    """Why it was removed before its session timeout: in a rebalance a member has its rebalance timeout alone."""
+    """State why it was removed before its session timeout: in a rebalance only the rebalance timeout counts."""
     silence = episode.silence_of(act)
     session_ms = act.member.session_timeout_ms
     if act.how is Departure.EXPIRED or not silence.is_known or act.at_ms - act.last_seen_ms >= session_ms:
@@ -82,7 +82,7 @@ def _early(episode: Episode, act: Went) -> Iterator[Statement]:
 
 
 def _heard_again(episode: Episode, act: Went) -> Iterator[Statement]:
-    """State that the process had not died: it asked again under the member id that it had lost (format level 4)."""
+    """State that the process had not died: it sent a request with its removed member id (format level 4)."""
     found = episode.heard_again.get(act.member.member_id)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""Standbys that were called for the partitions of members that are gone (`target.group.size`), in words."""
+"""Statements about standbys that were called for the partitions of lost members (`target.group.size`)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,12 +12,12 @@ from muster.replay.text.times import duration, instant
 
 
 def call_for(episode: Episode, went: Went) -> Called | None:
-    """The call of a standby for what it had."""
+    """Return the call of a standby for the lost member's partitions; None if there was none."""
     return next((act for act in episode.of(Called) if act.lost == went.member.member_id), None)
 
 
 def call_text(episode: Episode, call: Called, what: str = "its partitions") -> str:
-    """Word the outcome of a call: 'the standby 'app-4' (10.0.1.4) took over its partitions 850 ms later'."""
+    """Return a call's outcome: 'the standby 'app-4' (10.0.1.4) took over its partitions 850 ms later'."""
     standby = f"the standby {process_name(call.member)}"
     took_over = _taking_over(episode, call)
     if took_over is not None:
@@ -29,7 +29,7 @@ def call_text(episode: Episode, call: Called, what: str = "its partitions") -> s
 
 
 def calls(episode: Episode, acts: Iterable[AnyAct]) -> Iterator[Statement]:
-    """The calls for members that went."""
+    """Yield statements about the calls for members that were lost."""
     for went in (act for act in acts if isinstance(act, Went)):
         call = call_for(episode, went)
         if call is not None:
@@ -43,7 +43,7 @@ def calls(episode: Episode, acts: Iterable[AnyAct]) -> Iterator[Statement]:
 
 
 def _taking_over(episode: Episode, call: Called) -> TookOver | None:
-    """A static standby that restarts meanwhile has another member id."""
+    """Return the standby's takeover, by identity: a static standby that restarted in between has a new member id."""
     identity = ref(call.member).identity
     return next(
         (act for act in episode.of(TookOver) if act.seq > call.seq and ref(act.member).identity == identity), None

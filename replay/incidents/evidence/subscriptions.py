@@ -1,4 +1,4 @@
-"""Subscriptions, decoded: the partitions that members had given up when they rejoined."""
+"""Statements about partitions that members had given up when they rejoined, from their decoded subscriptions."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from muster.replay.text.times import instant
 
 
 def given_up(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
-    """The partitions that members with a cooperative assignor gave up before they rejoined (KIP-429)."""
+    """Yield the partitions that members with a cooperative assignor gave up before they rejoined (KIP-429)."""
     for act in episode.within(rebalance):
         if not isinstance(act, Rejoined) or act.before is None:
             continue

@@ -1,9 +1,9 @@
-"""Phases in which the others waited: for how long, and for whom.
+"""Phases that were prolonged, and the members that they waited for.
 
-A join phase ends when the last expected member has joined, was given up, or the rebalance timeout has passed. Who was
-given up at its end is whom it waited for; so are ids that had been handed out and were not used (format level 4), and
-static members that it went on without. Where the log names none of these, whom it waited for is unknown. In a sync
-phase all wait for the leader's assignment.
+A join phase ends when the last expected member has joined or was removed, or when the rebalance timeout has passed. It
+waited for members that were removed at its end, for handed-out ids that were not used (format level 4), and for static
+members without which it ended. If the log has none of these, it is not known what it waited for. In a sync phase all
+members wait for the leader's assignment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _LATE = "did not join within the rebalance timeout"
 
 
 def held_ms(rebalance: Rebalance) -> int | None:
-    """Return how long (ms) the join phase went on after the last member had joined; None if it was not for long."""
+    """Return how long (ms) the join phase lasted after the last member had joined; None if that was not long."""
     phase = rebalance.join_phase
     if phase.duration_ms is None or rebalance.initial:
         return None
@@ -37,7 +37,7 @@ def held_ms(rebalance: Rebalance) -> int | None:
 
 
 def sync_held_ms(rebalance: Rebalance) -> int | None:
-    """Return how long (ms) all waited for the leader's assignment; None if that was not for long."""
+    """Return how long (ms) the members waited for the leader's assignment; None if that was not long."""
     phase, sync = rebalance.join_phase, rebalance.sync_phase
     if sync is None or sync.duration_ms is None:
         return None
@@ -46,7 +46,7 @@ def sync_held_ms(rebalance: Rebalance) -> int | None:
 
 
 def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
-    """The members that were given up at the end of the join phase."""
+    """Return the members that were removed as silent at the end of the join phase."""
     phase = rebalance.join_phase
     if phase.duration_ms is None or rebalance.initial:
         return []
@@ -56,8 +56,10 @@ def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
 
 
 def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameBack]:
-    """The acts of those for whom its join phase waited in vain: they were given up, or kept their places as static
-    members until they were dropped or came back."""
+    """Return the acts of members that the join phase waited for in vain.
+
+    They were removed at its end, or kept their places as static members until they were dropped or came back.
+    """
     end = end_of_join_phase(rebalance, episode)
     absent = set() if end is None else set(_absent_ids(end))
     later: list[Went | CameBack] = []
@@ -68,10 +70,10 @@ def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameB
 
 
 def died_assigning(episode: Episode, rebalance: Rebalance) -> Went | CameBack | None:
-    """The end of its leader, if that died before it had sent the assignment; None if it lived, or nothing tells.
+    """Return the act in which the leader was lost, if it died before it sent the assignment; None if not, or not known.
 
-    It had died if its side closed the connection, or if it was removed for its silence and nothing shows that it lived
-    on: it was not heard from again, did not come back on its connection, and did not speak until it was timed out.
+    It died if it closed its connection, or if it was removed as silent and nothing shows that it was still alive: it
+    was not heard from again, did not come back on its connection, and sent nothing until it was timed out.
     """
     sync = rebalance.sync_phase
     if sync is None or sync.leader is None or rebalance.outcome in (Outcome.STABLE, Outcome.RUNNING):
@@ -91,7 +93,7 @@ def _had_ended(episode: Episode, came: CameBack) -> bool:
 
 
 def _has_vanished(episode: Episode, act: Went) -> bool:
-    """Whether it closed its connection, or was silent for longer than a live member is and did not come back on it."""
+    """Return whether it closed its connection, or was silent for longer than a live member and did not reuse it."""
     if ending(episode, act) is Ending.ENDED:
         return True
     if act.at_ms - act.last_seen_ms <= heartbeat_ms(act) + SLACK_MS:
@@ -101,7 +103,7 @@ def _has_vanished(episode: Episode, act: Went) -> bool:
 
 
 def end_of_join_phase(rebalance: Rebalance, episode: Episode) -> Phase | None:
-    """The act with which its join phase ended."""
+    """Return the act that ended the join phase; None if it is not in the log."""
     for act in episode.within(rebalance):
         if isinstance(act, Phase) and isinstance(act.event, JoinPhaseCompleted | GroupEmptied):
             return act
@@ -109,14 +111,14 @@ def end_of_join_phase(rebalance: Rebalance, episode: Episode) -> Phase | None:
 
 
 def unused_ids(end: Phase) -> list[HandedOutId]:
-    """The ids that were out for long when the phase ended."""
+    """Return the handed-out ids that had been unused for long when the phase ended."""
     event = end.event
     assert isinstance(event, JoinPhaseCompleted | GroupEmptied)
     return [each for each in event.handed_out_ids if each.age_ms > HELD_MS]
 
 
 def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
-    """The members that its join phase waited for, and the static ones that it did without."""
+    """State which members the rebalance waited for, and which static members did not rejoin."""
     if rebalance.outcome is Outcome.RUNNING:
         yield from _running(rebalance, episode)
     end = end_of_join_phase(rebalance, episode)
@@ -132,7 +134,7 @@ def waits(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
 
 
 def _running(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
-    """The members for whom a rebalance waits that has not ended."""
+    """State which members a running rebalance waits for."""
     sync = rebalance.sync_phase
     if sync is None:
         awaited = [member for each in rebalance.join_phase.awaited if (member := episode.member(each.member_id))]
@@ -183,7 +185,7 @@ def _waited_for_assignment(episode: Episode, rebalance: Rebalance, died: Went | 
 
 
 def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
-    """Word the members that did not come, with what became of them: a few by name, as a group may lose all."""
+    """Return phrases for members that did not join and why; only a few by name, since a group may lose all."""
     silent = [act.member for act in gone if act.how is Departure.EXPIRED]
     late = [act.member for act in gone if act.how is not Departure.EXPIRED]
     absent = [(member_id, episode.member(member_id)) for member_id in _absent_ids(end)]
@@ -197,7 +199,7 @@ def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
 
 
 def _absent_ids(end: Phase) -> Sequence[MemberId]:
-    """The static members that were kept although they did not rejoin: they keep a phase open until its timeout."""
+    """Return static members that were kept although they did not rejoin: the phase waited for them to its timeout."""
     return end.event.absent if isinstance(end.event, JoinPhaseCompleted) else ()
 
 
@@ -207,7 +209,7 @@ def _name(member_id: MemberId, episode: Episode) -> str:
 
 
 def _absent(end: Phase, episode: Episode) -> Iterator[Statement]:
-    """Static members that were kept although they did not rejoin, with their last signs of life where recorded."""
+    """State which static members were kept although they did not rejoin, and when they were last heard from."""
     event = end.event
     if not isinstance(event, JoinPhaseCompleted):
         return
