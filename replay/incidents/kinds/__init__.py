@@ -1,35 +1,35 @@
-"""The kinds of incidents, a file each, or one for a kind and its like. `PRECEDENCE` is the one table of them.
+"""The kinds of incidents, each or several similar ones in a file. `PRECEDENCE` is the only table of them.
 
-What an earlier one has claimed no later one tells again. A new kind is a file, and a line in the table.
+An act belongs to the first kind in the table that claims it. A new kind is a file, and a line in the table.
 
-kind.py                 What a kind is, the view of an episode that it searches, and the claim that it makes.
-coordinator_outage.py   The coordinator was away or stood still: what followed from it, or that nothing did.
-removed_by_admin.py     Members that somebody else had removed.
-planned.py              What administrators asked for and planned.
+kind.py                 The types: a kind, the view of an episode that it searches, and the claims that it makes.
+coordinator_outage.py   The coordinator was unreachable or paused, with or without consequences.
+removed_by_admin.py     Members that another client removed.
+planned.py              Requests and plans of administrators.
 duel.py                 Two live processes with one instance id.
-slow_member.py          A live member that held the join phase up.
-unused_id.py            A member id that was handed out and not used, for which a join phase waited.
-slow_leader.py          A leader that held the sync phase up.
-poll_timeout.py         A member that did not poll in time, and whose client says so.
-unsubscribe.py          Members that left by themselves and came back, and had not ended.
-crash_loop.py           One process that went and came back again and again.
-network_cut.py          Several members that fell silent at the same moment.
+slow_member.py          A live member that prolonged the join phase.
+unused_id.py            A handed-out member id that was not used, for which a join phase waited.
+slow_leader.py          A live leader that prolonged the sync phase.
+poll_timeout.py         A member that did not poll in time, according to its client.
+unsubscribe.py          Members that left by themselves and came back, although their processes kept running.
+crash_loop.py           One process that ended and came back repeatedly.
+network_cut.py          Several members that fell silent at the same time.
 deployment.py           Many processes that were replaced, one after another or at once.
-blue_green.py           As many new processes as old ones, which left.
+blue_green.py           As many new processes joined as there were old ones, which left.
 restart.py              One process that ended and came back.
 stopped.py              Static members whose processes ended.
 crash.py                A member that fell silent and did not come back.
-assignor_change.py      Members that stayed, and came with other assignors.
-subscription_change.py  Members that stayed, and subscribed other topics.
-asked_for.py            A member that asked for a new assignment with the subscription that it had.
-scale_up.py             Processes that came, and replaced nobody.
-scale_down.py           Processes that left, and nobody came for them.
+assignor_change.py      Members that rejoined with other assignors.
+subscription_change.py  Members that rejoined with other topics.
+asked_for.py            A member that asked for a new assignment with the same subscription.
+scale_up.py             Processes that joined and replaced no other.
+scale_down.py           Processes that left and were not replaced.
 group_end.py            The end of a group.
 refused.py              Consumers that were refused.
-unassigned_topic.py     Topics that nobody was assigned.
-replaced.py             What the kinds that are about replaced processes share.
-changed.py              What the kinds about members that came with something else share.
-scaling.py              What the kinds about a group's size share.
+unassigned_topic.py     Subscribed topics that were assigned to no member.
+replaced.py             Shared by the kinds about replaced processes.
+changed.py              Shared by the kinds about members that rejoined with a change.
+scaling.py              Shared by the kinds about a group's size.
 """
 
 from typing import Final
@@ -90,6 +90,6 @@ PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
     (refused.find, (refused.KIND,)),
     (unassigned_topic.find, (unassigned_topic.KIND,)),
 )
-"""The functions that find incidents, each with the kinds that it tells."""
+"""The functions that find incidents, each with its kinds."""
 
 KINDS: Final = (*(kind for _, kinds in PRECEDENCE for kind in kinds), UNKNOWN)

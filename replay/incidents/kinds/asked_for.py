@@ -1,4 +1,4 @@
-"""A member that asked for a new assignment with the subscription that it had."""
+"""A member that asked for a new assignment with the same subscription."""
 
 import re
 from collections import defaultdict
@@ -41,19 +41,19 @@ METADATA = Kind(
 )
 
 SAYS_METADATA_CHANGED = "cached metadata has changed"
-"""Java's leader says so when its topics have other partitions or racks than it knew (KIP-800).
+"""The Java leader's reason when its topics have other partitions or racks than it knew (KIP-800).
 
-Or when it forgot them: since 4.0 it does, while no broker can be reached (KIP-899).
+Since 4.0 also when it forgot its topics, because no broker could be reached (KIP-899).
 """
 
 _NUMBER = re.compile(r"\d+")
-"""A part of a client's words that differs from one time to the next."""
+"""The part of a client's reason that differs from one request to the next."""
 
 _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """A member asked for a new assignment with the same subscription; one that asks again and again is told once."""
+    """Find members that asked for a new assignment with the same subscription; repeated requests are one incident."""
     enforced: defaultdict[Hashable, list[tuple[Rejoined, IncidentClaim]]] = defaultdict(list)
     for act in view.free(Rejoined):
         rebalance = view.episode.rebalance_of(act) if act.why.cause in _ASKED else None
@@ -70,7 +70,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _folded(acts: Sequence[Rejoined], grade: Grade) -> IncidentClaim:
-    """One claim for all times that a member asked. The words differ in their numbers alone."""
+    """Return one claim for a member's repeated requests, whose reasons differ only in numbers."""
     first, last = acts[0], acts[-1]
     words = list(dict.fromkeys(act.why.client_reason for act in acts))
     said = ""
@@ -122,7 +122,7 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
         yield _grown_claim(act, rebalance, shown, grown, Grade.RECORDED if says_so else Grade.INFERRED)
     elif says_so:
         yield _metadata_claim(act, shown)
-    elif says_something(reason):  # what its client did by itself
+    elif says_something(reason):  # its client rejoined by itself
         yield _asked_claim(act, Grade.INFERRED, f"a new assignment with the same subscription; {client_word(act)}")
     else:
         yield _asked_claim(act, Grade.INFERRED, "a new assignment with the same subscription; why is not recorded")
@@ -151,14 +151,14 @@ def _advice(act: Rejoined) -> str:
 
 
 def _shown_by(view: EpisodeView, rebalance: Rebalance) -> Rebalance:
-    """The rebalance whose assignment shows what came of it: the one that superseded it, if it has none of its own."""
+    """Return the rebalance whose assignment shows the result: if it was superseded, the next one with an assignment."""
     if rebalance.outcome is not Outcome.SUPERSEDED:
         return rebalance
     return view.episode.next_assigned(rebalance) or rebalance
 
 
 def _metadata_claim(act: Rejoined, shown: Rebalance) -> IncidentClaim:
-    """Tell what the client says as its word."""
+    """Claim a metadata change that only the client's reason shows."""
     leader = f"the leader {process_name(act.member)}"
     return IncidentClaim(
         kind=METADATA,
@@ -209,7 +209,7 @@ def _grown_claim(act: Rejoined, rebalance: Rebalance, shown: Rebalance, grown: s
 
 
 def partitions_changed(rebalance: Rebalance) -> str | None:
-    """'orders has 24 partitions instead of 12', if the assignments before and after it tell so."""
+    """'orders has 24 partitions instead of 12', if the assignments before and after it show that."""
     movement = rebalance.movement
     if movement is None or not (movement.gained or movement.lost) or movement.undecodable:
         return None
@@ -228,7 +228,7 @@ def _by_topic(moves: Iterable[PartitionMove]) -> defaultdict[str, set[int]]:
 
 
 def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
-    """Partitions are numbered from 0: the first new one is as many as there were before."""
+    """Describe a topic's change. Partitions are numbered from 0, so the first new number is the former count."""
     if gained and not lost and gained == set(range(min(gained), max(gained) + 1)):
         if min(gained) == 0:
             return f"{topic} is new to the group, with {plural(len(gained), 'partition')}"
@@ -241,7 +241,7 @@ def _grown(topic: str, gained: set[int], lost: set[int]) -> str:
 
 
 def _follows_a_gap(view: EpisodeView, rebalance: Rebalance) -> bool:
-    """Whether a cooperative assignor's first round may be what is missing."""
+    """Return whether the missing part may be a cooperative assignor's first round."""
     return any(
         hole.to_ms <= rebalance.started_ms and is_soon_after(hole.to_ms, rebalance) for hole in view.episode.holes
     )

@@ -1,4 +1,4 @@
-"""Members that stayed, and came with other assignors."""
+"""Members that rejoined with other assignors."""
 
 from collections.abc import Iterator
 

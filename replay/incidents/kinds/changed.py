@@ -1,4 +1,4 @@
-"""The part that the kinds about members which came with something else share."""
+"""Shared by the kinds about members that rejoined with a change."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from muster.replay.rebalances.wording import clients_say, is_of_application
 def claim_changes(
     kind: Kind, changed: Sequence[Rejoined], came: str, with_what: Callable[[Member], str]
 ) -> Iterator[IncidentClaim]:
-    """Claim the same change of several members as one; `came` and `with_what` word it."""
+    """Claim the same change of several members as one; `came` and `with_what` are for its headline."""
     same: defaultdict[str, list[Rejoined]] = defaultdict(list)
     for act in changed:
         assert act.before is not None
@@ -31,6 +31,6 @@ def claim_changes(
 
 
 def _words(acts: Sequence[Rejoined]) -> str:
-    """Quote their applications, where they say something of their own."""
+    """Quote reasons that the applications gave."""
     own = [act.why.client_reason for act in acts if is_of_application(act.why.client_reason)]
     return f"; {clients_say(own)}" if own else ""

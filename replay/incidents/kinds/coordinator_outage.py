@@ -1,4 +1,4 @@
-"""The coordinator was away: what followed from it, or that nothing did."""
+"""The coordinator was unreachable or paused, with or without consequences."""
 
 import math
 from bisect import bisect_right
@@ -39,10 +39,10 @@ CHANGE = Kind(
 
 
 _REBALANCE_FAILED = "rebalance failed due to"
-"""The Java client says so when the coordinator could not answer its join (KIP-800)."""
+"""The Java client's reason when the coordinator could not answer its join (KIP-800)."""
 
 _SAYS_DUE_TO_IT = (_REBALANCE_FAILED, SAYS_METADATA_CHANGED)
-"""The Java client's words for what an outage did to it. It forgets its topics while it reaches no broker (KIP-899)."""
+"""The Java client's reasons after an outage. It forgets its topics while it reaches no broker (KIP-899)."""
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
@@ -53,9 +53,9 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _lost(view: EpisodeView, away: Away) -> list[tuple[Went, Came]]:
-    """Members that were not heard from since before it and expired, each with itself as it came back as a new one.
+    """Return members that expired and were not heard from since the outage, each with its join as a new member.
 
-    Where it was too short for a client to give its member id up, one that came back as a new one had ended by itself.
+    If the outage was too short for a client to drop its member id, a process that rejoined as new had ended by itself.
     """
     returns, there = view.returns(), _ids(away)
     lost: list[tuple[Went, Came]] = []
@@ -75,24 +75,24 @@ def _ids(away: Away) -> set[MemberId]:
 
 
 def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
-    """Static members that lost the connection, and came back to their places."""
+    """Yield static members that lost the connection and came back to their places."""
     there = _ids(away)
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
-        # Its session began anew a moment after that end; and what waited for a stopped coordinator is heard after it.
+        # Sessions restart just after the outage, and requests buffered during a pause are read then.
         is_late = away.paused or not act.heard
         silent_from_ms = away.until_ms + (OUTAGE_AFTERMATH_MS if is_late else 0)
         if ending(view.episode, act) is Ending.ENDED:
-            continue  # its process had ended by itself
+            continue  # the process had ended independently
         was_there = act.replaced_member_id in there and act.last_seen_ms <= silent_from_ms
         if was_there and _may_cost_its_id(away, act.member) and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
             yield act
 
 
 def _asked(view: EpisodeView, away: Away) -> Iterator[Rejoined]:
-    """Leaders that kept their place, and asked for a new assignment.
+    """Yield leaders that kept their place and asked for a new assignment after the outage.
 
-    Their requests had failed meanwhile, or they had forgotten their topics.
+    Their requests had failed during it, or they had forgotten their topics.
     """
     there = _ids(away)
     for act in view.free(Rejoined):
@@ -110,22 +110,25 @@ def _asked(view: EpisodeView, away: Away) -> Iterator[Rejoined]:
 
 
 def _asks_again(act: Rejoined) -> bool:
-    """Whether it rejoined as the leader, with what it had; a cooperative assignor's names its partitions by then."""
+    """Return whether this is a leader's rejoin with an unchanged subscription.
+
+    With a cooperative assignor the metadata has changed, since it lists the owned partitions.
+    """
     if act.why.cause is Cause.LEADER_REJOINED:
         return True
     return act.why.cause is Cause.METADATA_CHANGED and (act.why.client_reason or "").startswith(SAYS_METADATA_CHANGED)
 
 
 def _may_cost_its_id(away: Away, member: Member) -> bool:
-    """Whether a client may have had no answer for its session timeout: some then come back as new members.
+    """Return whether a client may have had no response for its session timeout: some then rejoin as new members.
 
-    The last answer may be one heartbeat interval older than the outage, which is a third of the timeout at most.
+    The last response may be one heartbeat interval older than the outage, at most a third of the timeout.
     """
     return away.longest_ms * 3 > member.session_timeout_ms * 2
 
 
 def _is_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
-    """Whether nothing was heard from it since, and it was lost for that; or it had waited for longer than it may."""
+    """Return whether it was lost because it was not heard from since the outage, or left with a poll timeout by it."""
     late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
     if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
         return False
@@ -135,10 +138,10 @@ def _is_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
 
 
 def _aftermath_until_ms(member: Member, away: Away, view: EpisodeView, at_ms: float = math.inf) -> int:
-    """The last moment at which it is removed if it was not heard from since: each outage until then gave it more time.
+    """Return the latest time at which the member is removed if it was not heard from since the outage.
 
-    Every owner, and every end of a pause, gives all members their session timeouts anew. `at_ms`: what is later than
-    this is not looked at.
+    Each new owner, and each end of a pause, restarts all sessions, so later outages extend this time. `at_ms`: later
+    outages than this are ignored.
     """
     allowance_ms = member.session_timeout_ms + OUTAGE_AFTERMATH_MS
     until_ms = away.until_ms
@@ -151,7 +154,7 @@ def _aftermath_until_ms(member: Member, away: Away, view: EpisodeView, at_ms: fl
 
 
 def _may_be_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
-    """Whether a later takeover hides if it was heard from since."""
+    """Return whether a later takeover hides whether the member was heard from since the outage."""
     if not went.is_silent or not away.until_ms <= went.last_seen_ms:
         return False
     silence = view.episode.silence_of(went)
@@ -160,10 +163,10 @@ def _may_be_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
 
 
 class _Fates(msgspec.Struct, frozen=True):
-    """The fates of the members. `kept`: those that went on, as they were heard from again, or did not expire.
+    """The fates of the members. `kept`: still alive, as they were heard from again, or did not expire.
 
-    `missed`: not heard from again. `unknown`: nor is it known whether they were. `back`: their places were held until
-    they came to them under new member ids. `held`: their places are held so far.
+    `missed`: not heard from again. `unknown`: not known whether they were. `back`: rejoined under new member ids while
+    their sessions still held their places. `held`: their sessions still hold their places.
     """
 
     kept: tuple[Member, ...]
@@ -185,7 +188,7 @@ def _fates(view: EpisodeView, away: Away) -> _Fates:
             fate = _fate_of_gone(gone, away, view)
         elif each.member_id in rejoined or (back is not None and _was_heard(back.last_seen_ms, bool(back.heard), away)):
             fate = "kept"
-        else:  # a session that has not run out says nothing
+        else:  # a session that has not expired shows nothing
             known_ms = back.at_ms if back is not None else view.episode.known_until_ms or away.until_ms
             is_alive = known_ms > _aftermath_until_ms(each, away, view, known_ms)
             fate = "kept" if is_alive else "held" if back is None else "back"
@@ -194,7 +197,7 @@ def _fates(view: EpisodeView, away: Away) -> _Fates:
 
 
 def _fate_of_gone(went: Went, away: Away, view: EpisodeView) -> str:
-    """The fate of a member that is gone since."""
+    """Return the fate of a member that left or was removed since."""
     if _is_due_to(went, away, view):
         return "missed"
     if _may_be_due_to(went, away, view):
@@ -207,12 +210,12 @@ def _fate_of_gone(went: Went, away: Away, view: EpisodeView) -> str:
 
 
 def _was_heard(last_seen_ms: int, heard: bool | None, away: Away) -> bool:
-    """Whether it was a sign of life since then. What had waited for one that stood still is heard right after it."""
+    """Return whether the member was heard from after the outage (requests buffered during a pause do not count)."""
     later_ms = OUTAGE_AFTERMATH_MS if away.paused or heard is None else 0
     return heard is not False and last_seen_ms > away.until_ms + later_ms
 
 
-# ---- words ----------------------------------------------------------------------------------------------------------
+# ---- text -----------------------------------------------------------------------------------------------------------
 
 
 def _times(away: Away) -> str:
@@ -235,7 +238,7 @@ def _times(away: Away) -> str:
 
 
 def _sessions(away: Away, lost: list[tuple[Went, Came]]) -> str:
-    """The members' session timeouts beside the time without a coordinator."""
+    """Compare the members' session timeouts with the time without a coordinator."""
     timeouts_ms = sorted({went.member.session_timeout_ms for went, _ in lost})
     sessions = " and ".join(dict.fromkeys((setting(timeouts_ms[0]), setting(timeouts_ms[-1]))))
     shortest_ms = away.shortest_ms
@@ -245,14 +248,14 @@ def _sessions(away: Away, lost: list[tuple[Went, Came]]) -> str:
 
 
 def _evidence(away: Away) -> Iterator[Statement]:
-    """The two ends: what each owner recorded, and the time between them, which is known by their wall clocks alone."""
+    """State both ends as the two owners recorded them, and the time between, by their wall clocks alone."""
     if away.paused:
         yield Statement(text=_times(away), grade=Grade.RECORDED, at=instant(away.since_ms))
         return
     begin = Grade.UNKNOWN if away.last_known is LastKnown.EVENT else Grade.RECORDED
     unknown = "; when it ended after that is not known" if begin is Grade.UNKNOWN else ""
     text = f"the last that is known of the coordinator {away.owner_before} is {away.last_known}{unknown}"
-    if away.last_known is LastKnown.STOP:  # of its partition: it may run on, and share the log
+    if away.last_known is LastKnown.STOP:  # it gave up this partition only: it may still run, and share the log
         text = f"the coordinator {away.owner_before} let its partition go in good order"
     yield Statement(text=text, grade=begin, at=instant(away.since_ms))
     yield from _takeover(away)
@@ -264,7 +267,7 @@ def _evidence(away: Away) -> Iterator[Statement]:
 
 
 def _takeover(away: Away) -> Iterator[Statement]:
-    """Why the former owner owned the partition no more, as the new one recorded it."""
+    """State why the former owner lost the partition, as the new one recorded it."""
     end = away.owner_before_end
     if end is None or away.owner_before is None or (how := end_text(end, with_time=True)) is None:
         return
@@ -288,7 +291,7 @@ def _its_or_their(members: Sequence[Member], one: str, many: str) -> str:
 
 
 def _places(fates: _Fates, members: Sequence[Member], kept: str) -> str:
-    """Word what is known of the members' places. `kept`: how many kept theirs, in words."""
+    """Describe what is known of the members' places. `kept`: how many kept theirs, as text."""
     told = []
     if fates.kept or not (fates.back or fates.held):
         told.append(f"{kept} kept {_its_or_their(fates.kept, 'place', 'places')}")
@@ -309,7 +312,7 @@ def _came_back(back: Sequence[Member]) -> str:
 
 
 def _places_told(view: EpisodeView, away: Away, fates: _Fates) -> Iterator[Statement]:
-    """The statements about their places."""
+    """Yield the statements about the members' places."""
     if fates.kept:
         yield Statement(
             text=f"{processes(fates.kept)} kept {_its_or_their(fates.kept, 'place', 'places')}",

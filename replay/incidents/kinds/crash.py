@@ -93,7 +93,7 @@ def _advice(act: Went, found: Ending) -> tuple[str, ...]:
 
 
 def _its_place(view: EpisodeView, act: Went) -> str:
-    """The standby that was called for its place, or that nobody took it, as far as the history goes."""
+    """Name the standby that was called for its place, or say that no process took it, as far as the history goes."""
     call = call_for(view.episode, act)
     if call is not None:
         return call_text(view.episode, call)
@@ -101,7 +101,7 @@ def _its_place(view: EpisodeView, act: Went) -> str:
 
 
 def _held(view: EpisodeView, act: Went) -> str:
-    """The sync phase that waited for its assignment in vain, or the join phase that waited for it, if one did."""
+    """Describe the sync phase that waited for its assignment, or the join phase that waited for it, if one did."""
     around = view.episode.rebalances_between(act.last_seen_ms, act.at_ms)
     led = (each for each in around if len(each.members_after) > 1 and died_assigning(view.episode, each) is act)
     waited = next((ms for each in led if (ms := sync_held_ms(each)) is not None), None)

@@ -1,4 +1,4 @@
-"""One process that went and came back again and again."""
+"""One process that ended and came back repeatedly."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -55,19 +55,21 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _last(view: EpisodeView, last: Replacement) -> Went | None:
-    """The departure of a process that went once more and did not come back."""
+    """Return the departure of a process that ended once more and did not come back."""
     went = silent_again(view, last)
     return None if went is None or went.member.member_id in view.episode.heard_again else went
 
 
 def loops(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """The runs in which one process went and came back often enough."""
+    """Yield the runs in which one process left and came back often enough."""
     return (run for run in times_in_a_row(replaced) if len(run) >= CRASH_LOOP_TIMES_MIN)
 
 
 def had_not_ended(episode: Episode, each: Replacement) -> bool:
-    """Whether it is recorded that the process lived on: it was heard from under its old member id, or was fenced, or
-    came back on the connection that it had."""
+    """Return whether the log shows that the process had not ended.
+
+    It was heard from under its old member id, or was fenced, or came back on the same connection.
+    """
     if each.on_same_connection or each.former_id in episode.heard_again:
         return True
     return isinstance(each.came, CameBack) and former_process(episode, each.came) is FormerProcess.ALIVE
@@ -78,5 +80,5 @@ def _gone(run: Sequence[Replacement]) -> Iterator[Went]:
 
 
 def _what(run: Sequence[Replacement]) -> str:
-    """Word what it did; a static one may not have been missed."""
+    """Describe what it did; a static member may never have been removed."""
     return "came back" if all(each.went is None for each in run) else "went and came back"

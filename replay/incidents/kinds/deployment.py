@@ -44,10 +44,11 @@ KIND = Kind(
 
 
 def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
-    """The runs of free replacements that are of enough processes, each with the size of its group.
+    """Yield runs of free replacements with enough processes, each with the size of the group.
 
-    A deployment replaces those who were there when it began, each once: one that came later, or is replaced again,
-    belongs to the next deployment, or to none. One that was heard from again under its former member id had not ended.
+    A deployment replaces processes that were in the group when it began, each once: one that joined later, or is
+    replaced again, belongs to the next deployment, or to none. A process that was heard from again under its old member
+    id had not ended.
     """
     replaced = [
         each
@@ -71,8 +72,9 @@ def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
 
 
 def _take_nearer(view: EpisodeView, run: list[Replacement], spare: dict[Hashable, list[Replacement]]) -> None:
-    """Where a process was replaced more than once, have the time that is nearest to the others: it was alone in the
-    other one. `spare`: the replacements that are of no deployment, by process.
+    """If a process was replaced more than once, use the replacement that is nearest to the others.
+
+    The other time it was replaced alone. `spare`: the replacements that belong to no deployment, by process.
     """
     while len(run) > 1:
         for end in (run[0], run[-1]):
@@ -90,13 +92,13 @@ def _take_nearer(view: EpisodeView, run: list[Replacement], spare: dict[Hashable
 
 
 def _was_there(view: EpisodeView, each: Replacement, began_ms: int) -> bool:
-    """Whether the process that it replaced was in the group when the others began to be replaced."""
+    """Return whether the old process was in the group when the replacement of the others began."""
     came_ms = view.episode.came_ms(each.former_id)
     return came_ms is None or came_ms <= began_ms
 
 
 def _span_ms(first: Replacement, last: Replacement, other: Replacement) -> int:
-    """From the first of the three that went to the last."""
+    """Return the time between the first and the last departure of the three."""
     return max(last.gone_ms, other.gone_ms) - min(first.gone_ms, other.gone_ms)
 
 
@@ -105,8 +107,10 @@ def _gone_ms(each: Replacement) -> int:
 
 
 def _waves(view: EpisodeView, replaced: Sequence[Replacement]) -> list[list[Replacement]]:
-    """Each replacement, by when the process ended, in the first wave in which it can be: those who were there when the
-    wave began, each once."""
+    """Return the replacements, in order of the processes' ends, each in the first possible wave.
+
+    A wave replaces processes that were in the group when it began, each once.
+    """
     waves: list[list[Replacement]] = []
     begins_ms: list[int] = []
     wave_after: dict[Hashable, int] = {}
@@ -127,9 +131,9 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         named = [each.member for each in run]
         left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
         at_once = len(run) > 1 and run[-1].begin_ms - run[0].begin_ms <= max(5_000, run[0].end_ms - run[0].begin_ms)
-        # Of restarts that made no rebalance, the first that is known is when each was last heard from.
+        # For restarts without a rebalance the earliest known time is when each process was last heard from.
         begin_ms = run[0].begin_ms if any(each.went is not None for each in run) else min(each.gone_ms for each in run)
-        is_seen = any(each.went is not None for each in run)  # static restarts show when each came, not when it went
+        is_seen = any(each.went is not None for each in run)  # static restarts show when each joined, not when it left
         order = " at once," if at_once and is_seen else "" if at_once else " one after another,"
         fell_silent = _fell_silent_at_once(view, run)
         how = "stopped and started" if left == len(run) else "went and came back" if is_seen else "were replaced"
@@ -163,15 +167,17 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _crashed(run: Sequence[Replacement]) -> str:
-    """Name the few that fell silent where most left: they were not stopped as the others were."""
+    """Name the few that fell silent if most left: they were not stopped like the others."""
     silent = [each.went.member for each in run if each.went is not None and each.went.is_silent]
     left = sum(each.went is not None and each.went.how is Departure.LEFT for each in run)
     return f"; of these {processes(silent)} fell silent without leaving" if 0 < len(silent) < left else ""
 
 
 def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:
-    """Whether all were missed before any was back, at one moment: a cut network looks the same, but for clients that
-    come with their old member ids, which is `network-cut`."""
+    """Return whether all fell silent at the same time, and were removed before any was back.
+
+    A network cut looks the same unless clients come back with their old member ids, which is kind `network-cut`.
+    """
     went = [each.went for each in run if each.went is not None and each.went.how is Departure.EXPIRED]
     if (
         len(went) < len(run)
@@ -185,12 +191,12 @@ def _fell_silent_at_once(view: EpisodeView, run: Sequence[Replacement]) -> bool:
 
 
 def _goes_on(run: Sequence[Replacement], each: Replacement) -> bool:
-    """Nearness is measured by when each process ended: a static one is missed only when its session is over."""
+    """Compare the times when processes ended: a static member is removed only when its session ends."""
     return each.gone_ms - run[-1].gone_ms <= DEPLOYMENT_NEXT_MS
 
 
 def _changed_assignors(run: Sequence[Replacement]) -> str:
-    """Word the change of assignors, if most came back with another list."""
+    """Describe the change of assignors, if most came back with another list."""
     pairs = [(before, each.came.member) for each in run if (before := _before(each)) is not None]
     changed = [(before, after) for before, after in pairs if protocols_of(before) != protocols_of(after)]
     if len(changed) * 2 <= len(run):

@@ -59,13 +59,15 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _is_fought(duel: Duelled, acts: Sequence[Duelled]) -> bool:
-    """Whether something was fenced near it, or it is one of several: the coordinator records one also for minutes after
-    the last that was fenced, when a process is just restarted."""
+    """Return whether a fence or another duel is close to it.
+
+    For minutes after the last fence the coordinator also records a duel when a process is only restarted.
+    """
     return any(act is not duel and abs(act.at_ms - duel.at_ms) <= SAME_DUEL_MS for act in acts)
 
 
 def _who(client_id: str | None, client_host: str | None) -> str:
-    """'client orders-1 at 10.0.0.7': two processes of one host differ by their client ids, if by anything."""
+    """'client orders-1 at 10.0.0.7': two processes on one host differ only by their client ids, if at all."""
     return f"client {client_id or '(none)'} at {host(client_host or '') or 'an unknown host'}"
 
 

@@ -1,4 +1,4 @@
-"""The end of a group: who deleted it, or which retention it had outlived, and how long it had been empty."""
+"""The end of a group: the client that deleted it, or the retention that expired, and how long it had been empty."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for act in view.free(Phase):
         event = act.event
         if not isinstance(event, GroupDeleted) or act.why.cause not in _ENDS:
-            continue  # or it was made for a refused join alone
+            continue  # the group only existed for a refused join
         what = f"{cause_text(act.why, [])}{asked_by(act.why)}"
         yield IncidentClaim(
             kind=EXPIRED if act.why.cause is Cause.GROUP_EXPIRED else DELETED,
@@ -52,7 +52,7 @@ def _retention(event: GroupDeleted) -> str:
 
 
 def _since(event: GroupDeleted, seq: int) -> Iterator[Statement]:
-    """State since when the group was empty, and why (format level 4)."""
+    """State since when the group had been empty, and why (format level 4)."""
     if event.empty_since_ms is None:
         yield Statement(text="since when it was empty, and why, is not recorded", grade=Grade.UNKNOWN, seqs=(seq,))
         return

@@ -1,4 +1,4 @@
-"""Kinds of incidents: a name, what is said of it in the docs, and how one is found in an episode."""
+"""The types of a kind of incident, the view of an episode that it searches, and the claims that it makes."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -22,10 +22,10 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class IncidentClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident that was found: the acts and the rebalances that are its own.
+    """An incident that was found, with its own acts and rebalances.
 
-    `held`: rebalances that it is the primary incident of, whatever started them. `affected`: members that it befell and
-    that are not to blame for it.
+    `held`: rebalances that belong to it no matter what started them. `affected`: members that were hit by it but did
+    not cause it.
     """
 
     kind: Kind
@@ -38,16 +38,16 @@ class IncidentClaim(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[str, ...] = ()
     held: tuple[Rebalance, ...] = ()
     began_ms: int | None = None
-    """When it began, where its rebalances do not tell: they may be earlier ones, or later ones."""
+    """When it began, if its rebalances do not show that, since they may have begun earlier or later."""
     at_ms: int | None = None
     until_ms: int | None = None
-    """When it was, or began, and when it was over; wall clock ms. None: as its acts tell."""
+    """When it happened or began, and when it ended, in wall clock ms. None: taken from its acts."""
     unassigned_partition_ms: int | None = 0
-    """Partitions times the time in which nobody was assigned their topic; None: not known."""
+    """Partitions times the time in which they were assigned to no member; None: not known."""
 
 
 class EpisodeView:
-    """An episode, and which of its acts no incident has claimed yet."""
+    """An episode, and which of its acts are not claimed by an incident yet."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
@@ -55,30 +55,30 @@ class EpisodeView:
         self._held: set[int] = set()
 
     def is_free(self, act: AnyAct) -> bool:
-        """Whether no incident has it yet."""
+        """Return whether no incident has claimed the act yet."""
         return act.seq not in self._claimed
 
     def free(self, kind: type[A]) -> Iterator[A]:
-        """The acts of a class that no incident has yet, in order."""
+        """Return the unclaimed acts of a class, in order."""
         return (act for act in self.episode.of(kind) if act.seq not in self._claimed)  # type: ignore[attr-defined]
 
     def free_replacements(self) -> list[Replacement]:
-        """The replacements of which no act is claimed."""
+        """Return the replacements without a claimed act."""
         return [each for each in self.episode.replacements if all(map(self.is_free, each.acts))]
 
     def returns(self) -> dict[int, Replacement]:
-        """The free replacements by the `seq` of the departure."""
+        """Return the free replacements by the `seq` of the departure."""
         return {each.went.seq: each for each in self.free_replacements() if each.went is not None}
 
     def rebalances(self) -> Iterator[Rebalance]:
-        """The rebalances that no incident holds yet."""
+        """Return the rebalances that no incident holds yet."""
         return (each for each in self.episode.rebalances if id(each) not in self._held)
 
     def take(self, claim: IncidentClaim) -> None:
-        """Note that the acts and rebalances of the claim belong to an incident."""
+        """Mark the acts and rebalances of the claim as taken."""
         self._claimed.update(act.seq for act in claim.acts)
         self._held.update(map(id, claim.held))
 
 
 Find = Callable[[EpisodeView], Iterable[IncidentClaim]]
-"""Finds what is free in the view and of its kinds."""
+"""Finds the incidents of a function's kinds among the unclaimed acts."""

@@ -1,4 +1,4 @@
-"""Several members that fell silent at the same moment."""
+"""Several members that fell silent at the same time."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -62,7 +62,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 def _told(
     view: EpisodeView, members: Sequence[Member], others: AbstractSet[MemberId], *, returned: int, lived: int
 ) -> str:
-    """The sentence. `returned`: how many of them came back; `lived`: are known not to have died; `others`: stayed."""
+    """Return the headline. `returned`: how many came back; `lived`: how many had not died; `others`: stayed."""
     where = _where(members, [each for other in others if (each := view.episode.member(other)) is not None])
     if others:
         count = plural(len(others), "other")
@@ -78,14 +78,14 @@ def _told(
 
 
 def _where(members: Sequence[Member], others: Sequence[Member]) -> str:
-    """The network of those that fell silent, if it tells them from the others: a sidecar gives all one address."""
+    """Return the silent members' network, if the others are not in it, too: behind a sidecar all have one address."""
     network = common_network(members)
     is_common = network is None or network == common_network([*members, *others])
     return "" if (others and is_common) or network is None else f", all from {network}"
 
 
 def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
-    """Static members that had fallen silent with them, and came back before they were missed."""
+    """Return static members that had fallen silent with them and came back before they were removed."""
     from_ms = together[0].last_seen_ms - SAME_MOMENT_MS
     until_ms = together[-1].last_seen_ms + SAME_MOMENT_MS
     return {
@@ -97,12 +97,12 @@ def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
 
 
 def _were_away(returned: Sequence[Replacement]) -> bool:
-    """Whether none of them was back before it was missed, as those are that are restarted."""
+    """Return whether none of them was back before it was removed, as restarted processes are."""
     return all(each.went is not None and each.came.at_ms >= each.went.at_ms for each in returned)
 
 
 def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
-    """Whether others were replaced before or after those of them who came back."""
+    """Return whether those that came back are part of a deployment with other processes."""
     ids = {act.member.member_id for act in together}
     for run, _ in deployments(view):
         former_ids = {each.former_id for each in run}
@@ -112,9 +112,10 @@ def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
 
 
 def _fallen_together(view: EpisodeView, silent: Sequence[Went]) -> Iterator[list[Went]]:
-    """The runs of those that fell silent at one moment, in order.
+    """Yield the groups of members that fell silent at the same time, in order.
 
-    One that came when another had been missed already is none of them, nor is one of them under a new member id.
+    A member that joined after another one had been removed does not belong to that group, nor does one of its processes
+    under a new member id.
     """
     together: list[Went] = []
     processes: set[Hashable] = set()

@@ -1,4 +1,4 @@
-"""Rebalances that administrators, or Muster itself, asked for, plans of administrators, and groups that are full."""
+"""Rebalances that administrators or Muster itself requested, plans of administrators, and full groups."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ def _by_muster(act: AskedFor, episode: Episode) -> str:
 
 
 def _known_partitions(topic: str, act: AskedFor, episode: Episode) -> int:
-    """How many partitions the topic had by the assignments before this act; they are numbered from 0."""
+    """Return how many partitions the topic had, by the highest number in assignments before this act."""
     earlier = (each.movement for each in episode.rebalances if each.last_seq < act.seq)
     moves = (move for movement in earlier if movement is not None for move in movement.moves)
     numbers = (of.partitions for move in moves for of in move.partitions if of.topic == topic)
@@ -90,7 +90,7 @@ def _known_partitions(topic: str, act: AskedFor, episode: Episode) -> int:
 
 
 def _found(each: RebalancedTopic, known: int) -> str:
-    """Word what was found of a topic that was known to have so many partitions: it grew only if it had fewer."""
+    """Describe the finding about a topic that was known to have `known` partitions: it grew only if it had fewer."""
     if not each.is_subscribed:
         return f"a member that does not subscribe {each.topic} had partitions of it"
     size = plural(each.partitions, "partition")
@@ -130,7 +130,7 @@ def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """One plan: what was asked for, and who came and went by it. A group has few plans at a time."""
+    """Claim all requests, and the members that joined or left because of them, as one plan; there are few at a time."""
     asked = [act for act in view.free(AskedFor) if act.cause not in _ENFORCED]
     went = [act for act in view.free(Went) if act.how is Departure.PLANNED]
     came = [act for act in view.free(Came) if act.planned]
@@ -146,7 +146,7 @@ def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _by_request(asked: Sequence[AskedFor]) -> list[str]:
-    """A sentence for each kind of request and client, with the configs that it changed."""
+    """Return a sentence for each kind of request and client, with the configs that it changed."""
     changes: defaultdict[str, list[ValueChange]] = defaultdict(list)
     for act in asked:
         changes[cause_text(act.why, [])] += act.configs
@@ -159,7 +159,7 @@ def _changed(configs: Sequence[ValueChange]) -> str:
 
 
 def _by_plan(acts: Sequence[Went | Came]) -> Iterator[str]:
-    """Word the members that came and went by an earlier plan: a sentence for each cause."""
+    """Yield a sentence for each cause about the members that joined and left because of an earlier plan."""
     by_cause: defaultdict[Cause, list[Went | Came]] = defaultdict(list)
     for act in sorted(acts, key=lambda act: act.seq):
         by_cause[act.why.cause].append(act)

@@ -1,4 +1,4 @@
-"""A member that did not poll in time, and whose client says so."""
+"""A member that did not poll in time, according to its client."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -39,20 +39,22 @@ KIND = Kind(
 
 LEFT_AGAIN: Final = "; then it left again, and has not come back so far"
 _LEFT_BY_ITSELF: Final = "consumer pro-actively leaving the group"
-"""Java's client says so when it joins again after it had left by itself: in a process that was restarted it does not
-(KIP-800). A static member left without a LeaveGroup."""
+"""The Java client's reason when it joins again after it had left by itself; a restarted process does not send it.
+
+KIP-800. A static member leaves without a LeaveGroup.
+"""
 
 _POLL_REASONS = ("max.poll.interval", "poll timeout", "poll time-out")
 
 
 def is_poll_timeout(went: Went) -> bool:
-    """Whether the client says that its poll was late."""
+    """Return whether the client says that its poll was late."""
     reason = (went.why.client_reason or "").lower()
     return any(words in reason for words in _POLL_REASONS)
 
 
 def _left_silently(came: Came | CameBack) -> bool:
-    """Whether it is a process that went on, and had left its group without a word, as a static member does."""
+    """Return whether the process kept running and had left without a LeaveGroup, as a static member does."""
     return (came.why.client_reason or "").startswith(_LEFT_BY_ITSELF)
 
 
@@ -97,10 +99,10 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _on_same_connection(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """Claim the times that a process left, or fell silent, and came back on the connection that it had.
+    """Claim the times that a process left, or fell silent, and came back on the same connection.
 
-    So it had not ended. One that had stood still, or was cut off, is heard from under its old member id first; a client
-    that unsubscribed on purpose may say so.
+    So it had not ended. A process that was paused or cut off first uses its old member id again; a client that
+    unsubscribed on purpose may say so.
     """
     late = (each for each in view.free_replacements() if each.on_same_connection and _may_be_late_poll(view, each))
     for run in times_in_a_row(late):
@@ -116,9 +118,9 @@ def _may_be_late_poll(view: EpisodeView, each: Replacement) -> bool:
         return False
     if each.went is None:
         return True
-    if each.went.how is not Departure.LEFT:  # a dynamic member leaves at its late poll, whatever its client
+    if each.went.how is not Departure.LEFT:  # a dynamic member leaves at its late poll, in all client families
         return each.went.member.group_instance_id is not None
-    # Of a static member's own LeaveGroup see `unsubscribe.py`.
+    # For a static member's own LeaveGroup see `unsubscribe.py`.
     return each.went.member.group_instance_id is None and not says_something(each.went.why.client_reason)
 
 
@@ -165,8 +167,9 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
 
 
 def _left_again(view: EpisodeView, run: Sequence[Replacement]) -> Went | None:
-    """The departure of a member that left once more, as it did in a loop before, and may come back: alone, without a
-    reason, and the history does not go on for long enough.
+    """Return the last departure of a member that left repeatedly before, and may still come back.
+
+    It left alone, without a reason, and the history ends before the time to come back has passed.
     """
     if len(run) < CRASH_LOOP_TIMES_MIN:
         return None

@@ -1,6 +1,6 @@
-"""Consumers that were refused and are not in the group: their protocols do not fit, or their request was not taken.
+"""Consumers that were refused and are not in the group: their protocols do not fit, or the request was not allowed.
 
-A group that is full is told as `capacity`, with the same words for who was refused.
+Refusals by a full group are of kind `capacity`, which names refused clients with the same functions.
 """
 
 from collections import defaultdict
@@ -28,10 +28,10 @@ KIND = Kind(
 )
 
 CLIENTS_TOLD_MAX: Final = 20
-"""The refused clients that have a statement each; the others are counted."""
+"""How many refused clients get a statement each; the others are counted."""
 
 _Client = tuple[str, str, str]
-"""A client that asked: its instance id, its client id, its host; '' for what it did not say."""
+"""A refused client: its instance id, client id and host; '' for what it did not send."""
 
 _LINE: Final = "the line 'join refused' in the coordinator's log"
 _BOUNDS: Final = "group.min.session.timeout.ms and group.max.session.timeout.ms"
@@ -40,7 +40,7 @@ _CAUSES = frozenset({Cause.PROTOCOL_MISMATCH, Cause.SESSION_TIMEOUT_REFUSED, Cau
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """One incident for all clients that were refused for the same."""
+    """Find refusals; clients that were refused for the same reason are one incident."""
     same: defaultdict[tuple[str, str], list[JoinNotLetIn]] = defaultdict(list)
     for act in view.free(JoinNotLetIn):
         if act.why.cause in _CAUSES:
@@ -48,7 +48,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for (what, way_out), acts in same.items():
         yield IncidentClaim(
             kind=KIND,
-            acts=(),  # it explains no rebalance in which a refused client asked
+            acts=(),  # it is not the cause of a rebalance during which a client was refused
             culprits=clients(acts),
             grade=Grade.RECORDED,
             headline=f"{named(acts)} {refused_text(acts)}: {'it' if len(_by_client(acts)) == 1 else 'they'} {what}",
@@ -60,7 +60,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _what_does_not_fit(act: JoinNotLetIn) -> tuple[str, str]:
-    """Say what does not fit, and the way out."""
+    """Return a description of what does not fit, and the advice."""
     asked = act.event
     if act.why.cause is Cause.SESSION_TIMEOUT_REFUSED:
         timeout = "" if asked.session_timeout_ms is None else f" of {setting(asked.session_timeout_ms)}"
@@ -103,12 +103,13 @@ def _no_common_protocol(act: JoinNotLetIn) -> tuple[str, str]:
     return f"offered {offered}, and all members of the group have {common}", way_out
 
 
-# ---- what is told of refused clients, of a full group too --------------------------------------------------------
+# ---- statements about refused clients, also for a full group -----------------------------------------------------
 
 
 def refused_text(acts: Sequence[JoinNotLetIn]) -> str:
-    """'was refused 12 times in 58 s'. Ten in a minute are written, and the next one counts the others: of the last
-    minute these may be missing.
+    """'was refused 12 times in 58 s'.
+
+    Ten refusals in a minute are logged, and the next one counts the others, which may be missing for the last minute.
     """
     times, took_ms = sum(act.times for act in acts), acts[-1].at_ms - acts[0].at_ms
     were = "was" if len(_by_client(acts)) == 1 else "were"
@@ -119,17 +120,17 @@ def refused_text(acts: Sequence[JoinNotLetIn]) -> str:
 
 
 def named(acts: Sequence[JoinNotLetIn]) -> str:
-    """The clients that were refused, a few by name, the others counted."""
+    """Name the first few refused clients, and count the others."""
     return few([_name(client) for client in _by_client(acts)])
 
 
 def clients(acts: Sequence[JoinNotLetIn]) -> tuple[MemberRef, ...]:
-    """The clients that were refused, once each."""
+    """Return the refused clients, once each."""
     return tuple(_ref(of_client[0].why) for of_client in _by_client(acts).values())
 
 
 def statements(acts: Sequence[JoinNotLetIn]) -> Iterator[Statement]:
-    """A statement for each client that was refused: how often, and when the first time."""
+    """Yield a statement for each refused client: how often, and when it was first refused."""
     by_client = list(_by_client(acts).items())
     for client, of_client in by_client[:CLIENTS_TOLD_MAX]:
         times = sum(act.times for act in of_client)

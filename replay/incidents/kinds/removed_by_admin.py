@@ -1,4 +1,4 @@
-"""Members that somebody else had removed."""
+"""Members that another client removed."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -50,7 +50,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _emptied(last: Went, episode: Episode) -> bool:
-    """Whether nobody was left in the group after this one."""
+    """Return whether the group was empty after this departure."""
     rebalance = episode.rebalance_of(last)
     if rebalance is None or rebalance.outcome is not Outcome.EMPTIED:
         return False
@@ -76,7 +76,7 @@ def _at(why: Why) -> str:
 
 
 def _who_asked(why: Why) -> tuple[MemberRef, ...]:
-    """The administrator's client, which is no member; nobody where it is not recorded."""
+    """Return the administrator's client, which is no member; empty if it is not recorded."""
     if why.client_id is None:
         return ()
     return (

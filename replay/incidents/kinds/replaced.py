@@ -1,4 +1,4 @@
-"""The parts that kinds about replaced processes share."""
+"""Shared by the kinds about replaced processes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,18 +37,18 @@ def acts_of(replacements: Sequence[Replacement]) -> tuple[AnyAct, ...]:
 
 
 def members_of(replacements: Sequence[Replacement]) -> tuple[Member, ...]:
-    """Every member by which these processes were in the group, gone and new."""
+    """Return all members of these processes, old and new."""
     members = {act.member.member_id: act.member for each in replacements for act in each.acts}  # type: ignore[union-attr]
     return tuple(members.values())
 
 
 def grade_of(replacements: Sequence[Replacement]) -> Grade:
-    """The worst of them."""
+    """Return the worst grade of the processes' identities."""
     return reduce(at_best, (each.process.grade for each in replacements), Grade.RECORDED)
 
 
 def times_in_a_row(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """The runs of times that one process went and came back: by its name, or by the connection that it kept."""
+    """Yield the runs in which one process left and came back; its identity or its connection shows that it is one."""
     by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
     keys: dict[MemberId, tuple[str, ...]] = {}
     for each in replaced:
@@ -61,12 +61,12 @@ def times_in_a_row(replaced: Iterable[Replacement]) -> Iterator[list[Replacement
 
 
 def _is_soon_again(run: Sequence[Replacement], each: Replacement) -> bool:
-    """Whether a process went again soon after it had come back, or gone, before."""
+    """Return whether a process left again soon after it had last come back, or left."""
     return min(each.begin_ms - run[-1].end_ms, each.begin_ms - run[-1].begin_ms) <= CRASH_LOOP_NEXT_MS
 
 
 def silent_again(view: EpisodeView, last: Replacement) -> Went | None:
-    """The departure of a process that fell silent once more soon after it had come back, and no others with it."""
+    """Return the departure of a process that fell silent again soon after it had come back, and no others with it."""
     silent = [act for act in view.free(Went) if act.is_silent]
     went = next((act for act in silent if act.member.member_id == last.came.member.member_id), None)
     if went is None or went.seq in view.episode.paired_seqs or went.at_ms - last.end_ms > CRASH_LOOP_NEXT_MS:
@@ -76,8 +76,9 @@ def silent_again(view: EpisodeView, last: Replacement) -> Went | None:
 
 
 def lost_again(view: EpisodeView, last: Replacement) -> Went | None:
-    """The departure of a process that had not ended before, fell silent once more, and may come back again: nothing
-    says that it ended, and the history does not go on for long enough.
+    """Return the last departure of a process that had not ended before, fell silent again, and may still come back.
+
+    Nothing shows that it ended, and the history ends before the time to come back has passed.
     """
     went = silent_again(view, last)
     if went is None or ending(view.episode, went) is Ending.ENDED or is_over(view.episode, went):
@@ -86,17 +87,17 @@ def lost_again(view: EpisodeView, last: Replacement) -> Went | None:
 
 
 def is_over(episode: Episode, went: Went) -> bool:
-    """Whether the history goes on for as long as a process may take to come back."""
+    """Return whether the history covers the time that a process may take to come back."""
     return episode.known_until_ms is None or episode.known_until_ms - went.at_ms > REPLACED_MS
 
 
 def nobody_took(episode: Episode, went: Went, place: str) -> str:
-    """That nobody came for it, as far as the history goes."""
+    """Say that no process replaced it, as far as the history goes."""
     return f"nobody took {place}" if is_over(episode, went) else f"nobody has taken {place} so far"
 
 
 def would_be_heard(run: Iterable[Replacement]) -> bool:
-    """Whether one that only fell silent, and lived, would be recorded as heard from again (format level 4)."""
+    """Return whether the log would show it if a silent process had lived and been heard from again (format level 4)."""
     return all(each.went is None or not each.went.is_silent or each.went.heard is not None for each in run)
 
 
@@ -109,7 +110,7 @@ def how_it_went(went: Went | None) -> str:
 
 
 def fenced_before(episode: Episode, replacements: Sequence[Replacement]) -> Iterator[Statement]:
-    """Other processes that were alive under an instance id that was taken: their requests were fenced."""
+    """Yield statements about live processes whose instance id was taken over, and whose requests were fenced."""
     for each in replacements:
         if isinstance(each.came, CameBack) and episode.fenced_after(each.came):
             yield former_statement(episode, each.came)

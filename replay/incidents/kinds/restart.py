@@ -81,12 +81,12 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _lived(episode: Episode, each: Replacement) -> bool:
-    """Whether its process is known not to have ended."""
+    """Return whether the process certainly had not ended."""
     return each.on_same_connection or each.former_id in episode.heard_again
 
 
 def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
-    """Claim the times that one process lost its place while it lived."""
+    """Claim the times that one process lost its place while it was alive."""
     name, span_ms = process_name(run[0].member), run[-1].end_ms - run[0].begin_ms
     session = setting(run[0].member.session_timeout_ms)
     went = [each.went for each in run if each.went is not None]
@@ -107,7 +107,7 @@ def _lived_through(view: EpisodeView, run: Sequence[Replacement]) -> IncidentCla
 
 
 def _lives_elsewhere(episode: Episode, went: Went) -> bool:
-    """Whether it was heard from after it had been removed, and is not known to have joined again."""
+    """Return whether it was heard from after it had been removed, and is not known to have rejoined."""
     return went.is_silent and went.member.member_id in episode.heard_again and went.seq not in episode.paired_seqs
 
 
@@ -129,7 +129,7 @@ def _not_back(view: EpisodeView, went: Went) -> IncidentClaim:
 
 
 def _grade(each: Replacement, episode: Episode) -> Grade:
-    """An instance id says who it is, not that its process had ended: its client's word, and one that is fenced, do."""
+    """Return the grade: an instance id does not show whether the old process ended; a fence or the reason does."""
     if isinstance(each.came, CameBack):
         return Grade.RECORDED if former_process(episode, each.came) is FormerProcess.ALIVE else Grade.INFERRED
     assert each.went is not None
@@ -137,7 +137,7 @@ def _grade(each: Replacement, episode: Episode) -> Grade:
 
 
 def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
-    """The advice: what helps for each of what it may have been."""
+    """Return advice for each of the possible causes."""
     if isinstance(each.came, CameBack):
         if each.on_same_connection:
             return (HELD_UP,)
@@ -177,7 +177,7 @@ def _held_up(went: Went, episode: Episode) -> str:
 
 
 def _is_silent_in_join_phase(went: Went, episode: Episode) -> bool:
-    """Whether it knew of a rebalance, which it may have been told in its last heartbeat, and was missed in it."""
+    """Return whether it may have known of a rebalance, from its last heartbeat response, and was removed in it."""
     return any(
         each.started_ms <= went.last_seen_ms
         and each.first_seq < went.seq <= each.last_seq
@@ -187,7 +187,7 @@ def _is_silent_in_join_phase(went: Went, episode: Episode) -> bool:
 
 
 def _lived_but(each: Replacement, episode: Episode) -> str:
-    """Say what it may have done meanwhile. Most clients send no LeaveGroup when a static member is unsubscribed."""
+    """Say what may have happened. Most clients send no LeaveGroup when a static member is unsubscribed."""
     if each.went is not None and _is_silent_in_join_phase(each.went, episode):
         return _held_up(each.went, episode)
     if each.member.group_instance_id is None or each.former_id in episode.heard_again:
@@ -196,7 +196,7 @@ def _lived_but(each: Replacement, episode: Episode) -> str:
 
 
 def _may_be_too_slow(went: Went, episode: Episode) -> bool:
-    """Whether it may have sent no heartbeat in time at all: after it had joined it was not heard from."""
+    """Return whether it may have sent no heartbeat in time at all: it was not heard from after its join."""
     came_ms = episode.came_ms(went.member.member_id)
     if came_ms is None or _is_silent_in_join_phase(went, episode):
         return False
@@ -209,7 +209,7 @@ def _or_too_slow(but: str, session: str) -> str:
 
 
 def _late_poll(each: Replacement, episode: Episode) -> str:
-    """' a poll timeout,' where it may have been one."""
+    """' a poll timeout,' if it may have been one."""
     return " a poll timeout," if may_have_polled_late(episode, each) else ""
 
 

@@ -1,4 +1,4 @@
-"""Processes that left, and nobody came for them."""
+"""Processes that left and were not replaced."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run in changes_of_size([act for act in view.free(Went) if act.how is Departure.LEFT]):
         members = tuple(act.member for act in run)
         gone = {member.member_id for member in members}
-        emptied = view.episode.members_at(run[-1].at_ms) <= gone  # nobody else went with the last of them
+        emptied = view.episode.members_at(run[-1].at_ms) <= gone  # no member remained after the last of them
         count = "a process" if len(run) == 1 else f"{len(run)} processes"
         yield IncidentClaim(
             kind=SHUTDOWN if emptied else DOWN,
@@ -32,7 +32,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _reason(run: Sequence[Went]) -> str:
-    """The clients' own reasons, where they say more than that they were closed."""
+    """Return the clients' own reasons, if they say more than that they were closed."""
     reasons = [act.why.client_reason for act in run]
     own = [each for each in reasons if says_something(each) and not is_close(each)]
     return f"; {clients_say(own)}" if own else ""

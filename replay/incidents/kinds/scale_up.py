@@ -1,4 +1,4 @@
-"""Processes that came, and replaced nobody."""
+"""Processes that joined and replaced no other."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ def _is_start(view: EpisodeView, run: Sequence[Came]) -> bool:
 
 
 def _runs(view: EpisodeView) -> Iterator[list[Came]]:
-    """Yield runs of processes that came one after another, a start and those who came when it was over apart."""
+    """Yield runs of processes that joined one after another; those after the end of a start are a separate run."""
     for run in changes_of_size(list(view.free(Came))):
         if not _is_start(view, run):
             yield run
@@ -67,7 +67,7 @@ def _runs(view: EpisodeView) -> Iterator[list[Came]]:
 
 
 def _start_is_over(episode: Episode, first: Came) -> float:
-    """The event with which a start is over: a member went or was replaced, or the group rebalances after it stood."""
+    """Return the seq that ends a start: a member left or was replaced, or a rebalance began after a Stable time."""
     others = (act.seq for act in episode.acts if isinstance(act, Went | CameBack) and act.seq > first.seq)
     stood = (
         after.first_seq
@@ -78,7 +78,7 @@ def _start_is_over(episode: Episode, first: Came) -> float:
 
 
 def _life_before(episode: Episode, first: Came) -> Iterator[Statement]:
-    """The end of the group before they came: it was deleted, had expired, or was emptied."""
+    """State how the group ended before they joined: it was deleted, had expired, or was emptied."""
     end = episode.life_before
     if end is not None:
         yield Statement(

@@ -1,4 +1,4 @@
-"""The parts that the kinds about a group's size share."""
+"""Shared by the kinds about a group's size."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T", Came, Went)
 
 
 def changes_of_size(acts: Sequence[T]) -> Iterator[list[T]]:
-    """Yield runs of processes that came, or went, one soon after another."""
+    """Yield runs of processes that joined, or left, soon after one another."""
     return runs(acts, lambda run, act: act.at_ms - run[-1].at_ms <= SCALING_NEXT_MS)
 
 

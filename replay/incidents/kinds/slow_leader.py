@@ -1,7 +1,7 @@
-"""A live leader that held the sync phase up.
+"""A live leader that prolonged the sync phase.
 
-One that died meanwhile was not slow: it is a crash, a restart or whatever else became of it, and so is one of which
-nothing shows that it lived on. The rebalance is its incident's then (`grouping.py`).
+A leader that died meanwhile, or of which nothing shows that it was still alive, was not slow: that is a crash, a
+restart or another kind, and that incident gets the rebalance (`grouping.py`).
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for rebalance in view.rebalances():
         phase, went = rebalance.sync_phase, _leader_lost(view, rebalance)
         slow_ms = 0 if phase is None or phase.duration_ms is None else phase.duration_ms
-        if went is None and slow_ms < HELD_MS:  # as in most
+        if went is None and slow_ms < HELD_MS:  # most rebalances
             continue
         leader = went.member if went is not None else _leader(view, phase)
         if leader is None or died_assigning(view.episode, rebalance) or _ended_in_deployment(view, rebalance, leader):
@@ -45,7 +45,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _ended_in_deployment(view: EpisodeView, rebalance: Rebalance, leader: Member) -> bool:
-    """Whether it was replaced with others and had ended before the assignment was there."""
+    """Return whether the leader was replaced in a deployment and had ended before there was an assignment."""
     if leader.member_id in view.episode.heard_again:
         return False
     replaced = (each for run, _ in deployments(view) for each in run if each.former_id == leader.member_id)
@@ -112,8 +112,10 @@ def _evidence(rebalance: Rebalance, leader: Member, went: Went | None, episode: 
 
 
 def _leader_lost(view: EpisodeView, rebalance: Rebalance) -> Went | None:
-    """The leader's removal, if it ended the rebalance before its assignment was there: the next one began with it, or
-    waited for it."""
+    """Return the leader's removal, if that ended the rebalance before there was an assignment.
+
+    The next rebalance began with the removal, or waited for the leader.
+    """
     sync = rebalance.sync_phase
     if rebalance.outcome is not Outcome.SUPERSEDED or sync is None or sync.leader is None:
         return None
@@ -131,8 +133,10 @@ def _leader_lost(view: EpisodeView, rebalance: Rebalance) -> Went | None:
 
 
 def _is_busy_still(episode: Episode, went: Went, sync: SyncPhase) -> bool:
-    """Whether it did not take part in the next rebalance for the assignment that it was still making: it said nothing
-    from the list of members on, and had not died."""
+    """Return whether the leader missed the next rebalance because it was still computing the assignment.
+
+    It sent nothing since it got the list of members, and had not died.
+    """
     is_silent_since = went.last_seen_ms <= wall_ms_of(sync.started_at) + HELD_MS
     return is_silent_since and went.member.member_id in episode.heard_again
 

@@ -1,4 +1,4 @@
-"""A live member that held the join phase up."""
+"""A live member that prolonged the join phase."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         duration_ms = rebalance.join_phase.duration_ms
         sync = rebalance.sync_phase
         if duration_ms is not None and sync is not None and (sync.duration_ms or 0) > duration_ms:
-            continue  # the leader held it for longer
+            continue  # the leader prolonged it more
         if duration_ms is None or duration_ms < HELD_MS or rebalance.initial:
             continue
         slow = {act.member.member_id: act for act in _slow(view, rebalance, duration_ms)}
@@ -80,7 +80,7 @@ def _took(slow: int, dropped: int, duration_ms: int) -> str:
 
 
 def _slow(view: EpisodeView, rebalance: Rebalance, duration_ms: int) -> Iterator[Rejoined | Went]:
-    """Members from before that came after a long gap without any other, or were dropped although they were alive."""
+    """Yield members that rejoined after a long gap without other joins, or were dropped although they were alive."""
     awaited = {member.member_id for member in rebalance.members_before}
     start_ms = rebalance.started_ms
     joins = [

@@ -1,8 +1,9 @@
-"""Static members whose processes ended, and whose places nobody took; with the dynamic members that left with them.
+"""Static members whose processes ended and were not replaced, with the dynamic members that left at the same time.
+
 If dynamic members ended with them without leaving, all of them were killed: that is a crash.
 
 A static member that is closed sends no LeaveGroup, in any client family (docs/clients.md), and neither does one that is
-killed: either way its connection is closed, and the group waits for its session. So a stop and a crash look the same.
+killed: in both cases the connection is closed and the group waits for the session. So a stop and a crash look the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def stops(view: EpisodeView) -> Iterator[tuple[Sequence[Went], Sequence[Went]]]:
-    """The static members that ended together, with the dynamic ones that left with them."""
+    """Yield static members that ended together, each group with the dynamic members that left with it."""
     gone = [act for act in view.free(Went) if act.seq not in view.episode.paired_seqs]
     killed = {act.seq for run in ended_at_once(view) for act in run if not all(map(_is_static, run))}
     ended = [act for act in gone if _is_static(act) and _has_ended(view, act) and act.seq not in killed]
@@ -73,9 +74,9 @@ def _claim(view: EpisodeView, static: Sequence[Went], leavers: Sequence[Went]) -
 
 
 def _left_beside(view: EpisodeView, static: Sequence[Went], leavers: Sequence[Went]) -> list[Went]:
-    """The dynamic members that left at the same moment as static ones ended: a host or a service was stopped.
+    """Return dynamic members that left when static ones ended: a host or a service was stopped.
 
-    A change of size that went on for longer is an incident of its own.
+    A change of size that took longer is an incident of its own.
     """
     ended = [ended_ms(view.episode, act) for act in static]
     return [
@@ -89,7 +90,7 @@ def _left_beside(view: EpisodeView, static: Sequence[Went], leavers: Sequence[We
 def ended_claim(
     view: EpisodeView, kind: Kind, run: Sequence[Went], *, headline: str, advice: tuple[str, ...]
 ) -> IncidentClaim:
-    """An incident of processes that ended, in order of when they did."""
+    """Return the claim of an incident of processes that ended, in the order of their ends."""
     silent = [act for act in run if act.is_silent]
     return IncidentClaim(
         kind=kind,
@@ -107,14 +108,14 @@ def ended_within(episode: Episode, run: Sequence[Went]) -> str:
 
 
 def _gone_ms(episode: Episode, act: Went) -> int:
-    """When the process ended, or left."""
+    """Return when the process ended, or left."""
     return ended_ms(episode, act) if act.is_silent else act.at_ms
 
 
 def ended_at_once(view: EpisodeView) -> list[list[Went]]:
-    """The processes, two at least, that ended without leaving, each at the moment of the one before.
+    """Return groups of two or more processes that ended at the same time without leaving.
 
-    A dynamic member that is closed leaves. So if one is among them, it was not a shutdown that ended them.
+    A dynamic member that is closed sends a LeaveGroup, so if one is among them, they did not end in a shutdown.
     """
     gone = (act for act in view.free(Went) if act.seq not in view.episode.paired_seqs)
     ended = sorted((act for act in gone if _has_ended(view, act)), key=partial(ended_ms, view.episode))
@@ -126,7 +127,7 @@ def _is_at_once(episode: Episode, run: list[Went], act: Went) -> bool:
 
 
 def _has_ended(view: EpisodeView, act: Went) -> bool:
-    """Whether it ended without leaving, and no standby was called for it."""
+    """Return whether it ended without leaving, and no standby was called for it."""
     return act.is_silent and ending(view.episode, act) is Ending.ENDED and call_for(view.episode, act) is None
 
 
@@ -135,7 +136,7 @@ def _is_static(act: Went) -> bool:
 
 
 def _is_closed(act: Went) -> bool:
-    """Whether it is a dynamic member that left, and did not say that it left for another reason."""
+    """Return whether it is a dynamic member that left because it was closed, or gave no reason."""
     reason = act.why.client_reason
     return act.how is Departure.LEFT and not _is_static(act) and (is_close(reason) or not says_something(reason))
 
@@ -145,7 +146,7 @@ def _is_next(episode: Episode, run: list[Went], act: Went) -> bool:
 
 
 def _goes_on(episode: Episode, run: list[Went], act: Went) -> bool:
-    """Whether it ended soon after the one before, and before the group went on without that one."""
+    """Return whether it ended soon after the previous one, and before the group removed that one."""
     return _is_next(episode, run, act) and ended_ms(episode, act) <= run[-1].at_ms
 
 
@@ -166,7 +167,7 @@ def _emptied(view: EpisodeView, run: Sequence[Went]) -> bool:
 
 
 def _advice(view: EpisodeView, members: Sequence[Member]) -> str:
-    """Say how the group need not wait for processes that are stopped for good."""
+    """Return advice on how to avoid that the group waits for processes that are stopped for good."""
     group_id = "GROUP" if view.episode.after is None else view.episode.after.group_id
     names = [str(member.group_instance_id) for member in members[:NAMED_MAX]]
     more = "" if len(members) <= NAMED_MAX else " ..."

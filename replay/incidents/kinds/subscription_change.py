@@ -1,4 +1,4 @@
-"""Members that stayed, and subscribed other topics."""
+"""Members that rejoined with other topics."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""A topic that members subscribe and that is assigned to nobody: no rebalance came for it, or none that helped.
+"""A subscribed topic that is assigned to no member: there was no rebalance for it, or none that helped.
 
-A static member that comes back with another subscription makes nobody rebalance, as in Kafka. A leader assigns nothing
-of a topic that does not exist, or that its client does not know.
+A static member that comes back with another subscription causes no rebalance, as in Kafka. A leader assigns nothing of
+a topic that does not exist, or that its client does not know.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,11 +31,11 @@ KIND = Kind(
 )
 
 TOLD_MAX: Final = 20
-"""The members that have a statement each."""
+"""How many members get a statement each."""
 
 
 class _Unassigned(msgspec.Struct, frozen=True, kw_only=True):
-    """From when to when topics had no consumer; `until`: None: nothing has assigned them so far."""
+    """A time in which topics had no consumer; `until`: its end; None: they are still not assigned."""
 
     acts: tuple[TopicsUnassigned, ...]
     came_back: tuple[CameBack, ...]
@@ -52,7 +52,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _spans(episode: Episode) -> Iterator[_Unassigned]:
-    """The times in which a topic was unassigned, but for the short ones: a client may learn of its topics late."""
+    """Yield the times in which topics were unassigned, except short ones: a client may learn about its topics late."""
     acts: list[TopicsUnassigned] = []
     by_seq = {act.seq for act in episode.of(TopicsUnassigned)}
     both: list[TopicsUnassigned | Phase] = [*episode.of(TopicsUnassigned), *episode.of(Phase)]
@@ -87,7 +87,7 @@ def _claim(unassigned: _Unassigned, episode: Episode) -> IncidentClaim:
     members = tuple({act.member.name: act.member for act in unassigned.came_back}.values())
     return IncidentClaim(
         kind=KIND,
-        acts=(),  # a restart, or a deployment, that it came by is told as such
+        acts=(),  # a restart or a deployment that caused it is an incident of its own
         culprits=members,
         grade=Grade.RECORDED if members else Grade.INFERRED,
         headline=_headline(unassigned, members, _until(unassigned, began_ms)),
@@ -100,15 +100,16 @@ def _claim(unassigned: _Unassigned, episode: Episode) -> IncidentClaim:
 
 
 def _partition_ms(unassigned: _Unassigned, episode: Episode, until_ms: int) -> int | None:
-    """Partitions times the time in which nobody was assigned them; None if it is not known of each topic."""
+    """Return partitions times the time in which they were unassigned; None if it is not known for each topic."""
     costs = [_topic_ms(topic, unassigned, episode, until_ms) for topic in unassigned.topics]
     known = [each for each in costs if each is not None]
     return sum(known) if len(known) == len(costs) else None
 
 
 def _topic_ms(topic: str, unassigned: _Unassigned, episode: Episode, until_ms: int) -> int | None:
-    """The same of a topic: until the first assignment that has it again, which tells how many partitions it has. So
-    does the rebalance that took them away. Others had them in between.
+    """Return the same for one topic, summed over the times between which members had its partitions.
+
+    The rebalance that left them unassigned shows their number, and so does the first assignment that has them again.
     """
     total_ms, since = 0, None
     for act in unassigned.acts:
@@ -126,7 +127,7 @@ def _topic_ms(topic: str, unassigned: _Unassigned, episode: Episode, until_ms: i
 
 
 def _partitions_of(topic: str, since: AnyAct, until: AnyAct | None, episode: Episode) -> int | None:
-    """How many partitions were taken from members at the first act, or given to members at the last one."""
+    """Return how many partitions members lost at the first act, or gained at the last one; None if not known."""
     lost, gained = _moves_in(since, episode), () if until is None else _moves_in(until, episode)
     moves = (*(each for each in lost if each.owner is None), *(each for each in gained if each.previous is None))
     numbers = {number for move in moves for of in move.partitions if of.topic == topic for number in of.partitions}

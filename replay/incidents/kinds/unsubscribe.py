@@ -1,8 +1,8 @@
-"""Members that left by themselves and came back, although their processes went on: they were unsubscribed for a while.
+"""Members that left by themselves and came back, although their processes kept running: they had unsubscribed.
 
-Java's client says so. librdkafka does not, but where the member is static the LeaveGroup itself says something: of the
-client families that were tried none sends one for a static member that is closed, or polls too late. A dynamic member
-that comes back on its connection polled too late or was unsubscribed; which, its time in the group may tell.
+The Java client sends that as its reason. librdkafka does not, but a static member's LeaveGroup is evidence in itself:
+of the client families that were tried, none sends one for a static member that is closed or polls too late. A dynamic
+member that comes back on its connection polled too late or was unsubscribed; its time in the group may show which.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ KIND = Kind(
 )
 
 _SAYS_UNSUBSCRIBED = "the consumer unsubscribed"
-"""Java's client says so (KIP-800)."""
+"""The Java client's reason (KIP-800)."""
 
 _WHO_REMOVES = "if its application did not unsubscribe it: see who removes members by their ids, from its host"
 
@@ -71,7 +71,7 @@ def _who(members: Sequence[Member], run: Sequence[Replacement]) -> str:
 
 
 def _went_on(run: Sequence[Replacement]) -> bool:
-    """Whether each of them came back on the connection that it had."""
+    """Return whether each of them came back on the same connection."""
     return all(each.on_same_connection for each in run)
 
 

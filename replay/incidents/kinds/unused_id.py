@@ -1,4 +1,4 @@
-"""A member id that was handed out and not used, for which a join phase waited (KIP-394)."""
+"""A handed-out member id that was not used, for which a join phase waited (KIP-394)."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ _ENDS = {
 
 
 class _Wait(msgspec.Struct, frozen=True):
-    """A join phase that waited for ids that were out."""
+    """A join phase that waited for handed-out ids."""
 
     rebalance: Rebalance
     waited_ms: int
@@ -48,7 +48,7 @@ class _Wait(msgspec.Struct, frozen=True):
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
-    """Phases in a row that waited for one id, as both rounds of a cooperative assignor may, are one incident."""
+    """Find such waits; consecutive phases that waited for the same id (a cooperative assignor's rounds) are one."""
     for run in runs(list(_waits(view)), lambda run, wait: bool(run[-1].ids & wait.ids)):
         holders = {each.member_id: each for wait in run for each in wait.holders}.values()
         waited_ms = sum(wait.waited_ms for wait in run)
@@ -83,7 +83,7 @@ def _waits(view: EpisodeView) -> Iterator[_Wait]:
 
 
 def _more(end: Phase) -> int:
-    """How many ids were out beside those that the event names."""
+    """Return how many handed-out ids there were besides those in the event."""
     assert isinstance(end.event, JoinPhaseCompleted | GroupEmptied)
     return end.event.handed_out_ids_more
 
