@@ -68,7 +68,7 @@ def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
     soft.rearmed = rearmed
 
 
-def begin_anew(group: Group | None, soft: SoftState, heard_since_ms: int) -> None:
+def restart_deadlines(group: Group | None, soft: SoftState, heard_since_ms: int) -> None:
     """Give all sessions and phases their full time from `heard_since_ms`, since no member could be heard before."""
     for session in chain(soft.sessions.values(), soft.pending_members.values()):
         session.deadline_ms = max(session.deadline_ms, heard_since_ms + session.timeout_ms)

@@ -75,7 +75,7 @@ class Turns:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._turn)
 
-    def after_those_who_wait(self, callback: Callable[[], None]) -> None:
+    def after_pending(self, callback: Callable[[], None]) -> None:
         """Call back when all connections that wait now have had a turn; immediately if none waits."""
         if self._waiting:
             self.wait(_Then(callback))

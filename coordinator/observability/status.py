@@ -23,14 +23,14 @@ MADE_ANEW_AFTER_S: Final = 0.25
 class OwnedStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that this process serves. `lease_left_ms`: how long it may respond; None: it needs no lease.
 
-    `puts_off`: writes are deferred, because a former owner may still respond. `append_waits_ms`: how long the current
+    `read_only`: writes are deferred, because a former owner may still respond. `append_waits_ms`: how long the current
     append has been waiting for its acknowledgement.
     """
 
     partition: int
     epoch: int
     lease_left_ms: int | None = None
-    puts_off: bool = False
+    read_only: bool = msgspec.field(default=False, name="puts_off")
     groups: int = 0
     members: int = 0
     parked: int = 0

@@ -76,7 +76,7 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
         if each.append_waits_ms > APPEND_WAITS_MS:
             said = f"an append of partition {each.partition} is not answered for {each.append_waits_ms / 1000:.0f} s"
             yield _finding(problem, address, said, "see to the event log's brokers, or its disk")
-    if off := [each.partition for each in ownership.owned if each.puts_off]:
+    if off := [each.partition for each in ownership.owned if each.read_only]:
         said = f"{_partitions(off)}: taken over from a process that did not stop in good order"
         yield _finding(note, address, f"{said}; nothing changes until its lease is over", "wait: it takes seconds")
     if ownership.oldest_parked_ms > JOIN_WAITS_MS:

@@ -182,7 +182,7 @@ class OwnedPartition:
 
     def _durable_state(self) -> Projector | None:
         next_offset = self._writer.next_offset
-        if next_offset is None or not self.partition.is_told_by_its_groups or not self._strangers.knows_all:
+        if next_offset is None or not self.partition.is_in_memory_state_complete or not self._strangers.knows_all:
             return None
         projector = Projector()
         for group in self.partition.groups():
@@ -212,7 +212,7 @@ class OwnedPartition:
         """Wait until former owners can no longer respond; then resume writes."""
         while left_ms := self._old_lease_left_ms:  # noqa: ASYNC110 -- it is not the loop's clock
             await asyncio.sleep(left_ms / 1000)
-        await self.partition.stop_putting_off()
+        await self.partition.resume_writes()
 
     async def _end_renewal(self) -> None:
         if self._renewing is not None:

@@ -62,7 +62,7 @@ def _owned(number: int, ownership: OwnedPartition) -> OwnedStatus:
         partition=number,
         epoch=partition.epoch,
         lease_left_ms=None if ownership.kept is None else ownership.kept.lease.left_ms,
-        puts_off=partition.puts_off,
+        read_only=partition.is_read_only,
         groups=len(groups),
         members=sum(len(group.members) for group in in_slices(groups)),
         parked=joins + syncs,

@@ -114,7 +114,7 @@ class CommandProcessor:
         self._kept_assignments = KeptAssignments(clock.monotonic_ms)
         self._rebalance_lines = RebalanceLines(clock.monotonic_ms)
         self._is_closed = False
-        self.puts_off = False
+        self.is_read_only = False
         """True if writes are deferred, because a former owner may still respond from memory."""
 
     def close(self) -> None:
@@ -128,10 +128,10 @@ class CommandProcessor:
         if not context.busy:
             self.work(context)
 
-    def decide_put_off(self, context: GroupContext) -> None:
+    def decide_deferred(self, context: GroupContext) -> None:
         """Decide the deferred commands in order, before later ones."""
-        context.queue.extendleft(reversed(context.put_off))
-        context.put_off.clear()
+        context.queue.extendleft(reversed(context.deferred))
+        context.deferred.clear()
         if not context.busy:
             self.work(context)
 
@@ -184,7 +184,7 @@ class CommandProcessor:
         batch = context.batch
         if context.replies:
             self._waiting.release(context.replies.popleft())
-        elif batch is None and context.expiry_due and not self._puts_off(context):
+        elif batch is None and context.expiry_due and not self._is_deferred(context):
             # The group has no work in progress, so these are all its offsets.
             context.expiry_due = False
             offsets, wall_ms = self._committed(context.group_id), self._retention_clock.observe()
@@ -227,8 +227,8 @@ class CommandProcessor:
             log.exception("a rule failed", group_id=command.group_id, command=repr(command))
             self._fail(context, command)
             return
-        if self._puts_off(context) and (decision.events or _change_of_offsets(decision)):
-            context.put_off.append(command)
+        if self._is_deferred(context) and (decision.events or _change_of_offsets(decision)):
+            context.deferred.append(command)
             return
         if group is None and decision.group is None and decision.events and isinstance(command, Request):
             decision = self._refused_joins.recorded(decision, command.caller.client_host)
@@ -254,8 +254,8 @@ class CommandProcessor:
         batch.decisions.append(decision)
         batch.events.extend(decision.events)
 
-    def _puts_off(self, context: GroupContext) -> bool:
-        return self.puts_off or bool(context.put_off)  # deferred commands come before later ones
+    def _is_deferred(self, context: GroupContext) -> bool:
+        return self.is_read_only or bool(context.deferred)  # deferred commands come before later ones
 
     def _fail(self, context: GroupContext, command: AnyCommand) -> None:
         """Answer a command that failed because of a bug with UNKNOWN_SERVER_ERROR; nothing else changes."""

@@ -89,7 +89,7 @@ class GroupContext(msgspec.Struct, kw_only=True, eq=False):
     last_notified: tuple[int, bool] | None = None
     rebalance: UnderWay | None = None
     """The rebalance that has not ended, for the log and the metrics."""
-    put_off: list[AnyCommand] = []
+    deferred: list[AnyCommand] = []
     """Deferred commands: they would change something while a former owner may still respond from memory."""
     when_changed: list[Callable[[], None]] = []
     """Called once, when the version grows."""

@@ -20,7 +20,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.extensions import USUAL_APPEND_MS, Unheard, begin_anew, rearm
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, Unheard, rearm, restart_deadlines
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.loaded_groups import fail_parked_requests, restore_soft_state
 from muster.coordinator.group.soft_state import SoftState
@@ -68,9 +68,9 @@ class Partition:
         quarantined: Mapping[GroupId, Damage],
         lost: OnLost,
         lease: AnswerLease | None = None,
-        puts_off: bool = False,
+        read_only: bool = False,
     ) -> None:
-        """`puts_off`: defer every command that would change something, until `stop_putting_off`."""
+        """`read_only`: defer every command that would change something, until `resume_writes`."""
         self.number = number
         self._owner = owner
         self._outbox = outbox
@@ -85,7 +85,7 @@ class Partition:
             owner.clock,
             due=self._deadline_came,
             paused=self._machine_paused,
-            when_caught_up=owner.turns.after_those_who_wait,
+            when_caught_up=owner.turns.after_pending,
         )
         self._processor = CommandProcessor(
             outbox=outbox,
@@ -104,7 +104,7 @@ class Partition:
             changed=self._changed,
             idle=self._became_idle,
         )
-        self._processor.puts_off = puts_off
+        self._processor.is_read_only = read_only
         self._quarantine = Quarantine(
             quarantined,
             outbox=outbox,
@@ -113,7 +113,7 @@ class Partition:
             settings=owner.settings,
             waiting=self._waiting,
             repaired=self._repaired,
-            puts_off=lambda: self._processor.puts_off,
+            read_only=lambda: self._processor.is_read_only,
         )
         interval_ms = owner.settings.offsets_retention_check_interval_ms
         self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._contexts.keys, check=self._check_expiry)
@@ -143,27 +143,27 @@ class Partition:
             await pace.worked(1 + len(group.members))
         if self._clock.monotonic_ms() - began_ms > USUAL_APPEND_MS:
             for context in self._contexts.values():
-                begin_anew(context.group, context.soft, self._clock.monotonic_ms())
+                restart_deadlines(context.group, context.soft, self._clock.monotonic_ms())
                 await pace.worked(1 + len(context.soft.sessions))
         for context in self._contexts.values():
             context.notify(self._owner.on_generation)
-        if not self._processor.puts_off:
+        if not self._processor.is_read_only:
             self._deadlines.begin()
         for context in list(self._contexts.values()):
             self._check_capacity(context)
 
-    async def stop_putting_off(self) -> None:
+    async def resume_writes(self) -> None:
         """Decide the deferred commands and start the deadlines; sessions and phases restart with their full time."""
-        if not self._processor.puts_off or self._closed_with is not None:
+        if not self._processor.is_read_only or self._closed_with is not None:
             return
         pace = self._slices.pace()
         for context in list(self._contexts.values()):
-            begin_anew(context.group, context.soft, self._clock.monotonic_ms())
+            restart_deadlines(context.group, context.soft, self._clock.monotonic_ms())
             await pace.worked(1 + len(context.soft.sessions))
-        self._processor.puts_off = False
+        self._processor.is_read_only = False
         for context in list(self._contexts.values()):
-            if context.put_off and self._closed_with is None:
-                self._processor.decide_put_off(context)
+            if context.deferred and self._closed_with is None:
+                self._processor.decide_deferred(context)
                 await pace.worked(1)
         if self._closed_with is None:
             self._deadlines.begin()
@@ -224,10 +224,10 @@ class Partition:
         return self._processor.incarnation_max
 
     @property
-    def is_told_by_its_groups(self) -> bool:
+    def is_in_memory_state_complete(self) -> bool:
         """Return whether `groups` equals the state in the log: no group is quarantined, and no rewrite is pending."""
         contexts = [(group_id, self._contexts.get(group_id)) for group_id in self._rewriting]
-        self._rewriting = {each for each, context in contexts if context and (context.busy or context.put_off)}
+        self._rewriting = {each for each, context in contexts if context and (context.busy or context.deferred)}
         return self._closed_with is None and not self._quarantine and not self._rewriting
 
     def would_refuse(self, command: JoinGroup) -> bool:
@@ -264,9 +264,9 @@ class Partition:
         return self._quarantine.damages()
 
     @property
-    def puts_off(self) -> bool:
+    def is_read_only(self) -> bool:
         """Return whether writes are deferred because a former owner may still respond."""
-        return self._processor.puts_off
+        return self._processor.is_read_only
 
     def parked(self) -> tuple[int, int, tuple[int, GroupId] | None]:
         """See WaitingRequests. Thread-safe."""
@@ -320,7 +320,7 @@ class Partition:
         self._schedule(context)
 
     def _became_idle(self, context: GroupContext) -> None:
-        if context.group is None and not context.put_off:
+        if context.group is None and not context.deferred:
             self._contexts.pop(context.group_id, None)
             self._deadlines.forget(context.group_id)
         else:
@@ -344,7 +344,7 @@ class Partition:
             for group, soft in versions(context):
                 rearm(group, soft, unheard.until_ms, late_ms=unheard.until_ms - unheard.since_ms)
         # Requests that arrived meanwhile come first. Only sessions that had expired before the query may end.
-        self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
+        self._owner.turns.after_pending(partial(self._queue_deadline_check, context, asked_ms))
 
     def _queue_deadline_check(self, context: GroupContext, at_ms: int) -> None:
         """Queue a deadline check behind the group's requests, so that no member expires while its request is queued."""

@@ -35,7 +35,7 @@ def way_out(group_id: GroupId, bootstrap: str) -> str:
 class Quarantine:
     """The quarantined groups. `repaired` is called with each group that is served again.
 
-    `puts_off`: whether writes are deferred at present.
+    `read_only`: whether writes are deferred at present.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Quarantine:
         settings: GroupSettings,
         waiting: WaitingRequests,
         repaired: Callable[[Group], None],
-        puts_off: Callable[[], bool],
+        read_only: Callable[[], bool],
     ) -> None:
         self._damages = dict(damages)
         self._outbox = outbox
@@ -57,7 +57,7 @@ class Quarantine:
         self._settings = settings
         self._waiting = waiting
         self._repaired = repaired
-        self._puts_off = puts_off
+        self._is_read_only = read_only
         self._under_way: set[GroupId] = set()
         self._is_closed = False
 
@@ -90,7 +90,7 @@ class Quarantine:
         refused = repair_refusal(command.changes)
         if refused is not None or command.validate_only:
             self._reply(command, refused or AlterGroupConfigOutcome(error=ErrorCode.none))
-        elif damage.group_id in self._under_way or self._puts_off():
+        elif damage.group_id in self._under_way or self._is_read_only():
             self._release(retry_reply(command))
         else:
             self._under_way.add(damage.group_id)

@@ -88,7 +88,7 @@ class Answers:
         return not (self._expected or self._passing or self.is_rewriting or self._delayed is not None)
 
     @property
-    def is_one_to_be_read(self) -> bool:
+    def has_response_to_decode(self) -> bool:
         """True if an expected response must be decoded here."""
         return any(each.rewrite is not None for each in self._expected)
 

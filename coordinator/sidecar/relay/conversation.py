@@ -95,7 +95,7 @@ class Conversation(Connection):
     @property
     def is_of_interest(self) -> bool:
         """True if requests remain to be handled, or responses to be decoded, even if the client is gone."""
-        return self.is_handling or self.waiting_bytes > 0 or self.answers.is_one_to_be_read
+        return self.is_handling or self.waiting_bytes > 0 or self.answers.has_response_to_decode
 
     @property
     def held_bytes(self) -> int:

@@ -11,7 +11,13 @@ from muster.coordinator.group.commands import (
     JoinGroup,
     PromoteLearners,
 )
-from muster.coordinator.group.extensions import USUAL_APPEND_MS, begin_anew, extend_deadlines, extend_session, rearm
+from muster.coordinator.group.extensions import (
+    USUAL_APPEND_MS,
+    extend_deadlines,
+    extend_session,
+    rearm,
+    restart_deadlines,
+)
 from muster.coordinator.group.soft_state import PHASES, HeldJoin, InitialDelay, Session, SoftState
 from muster.coordinator.group.timeouts import due
 from muster.events.ids import GroupId, MemberId
@@ -98,7 +104,7 @@ def test_every_phase_and_who_catches_up_has_its_full_time_after_a_pause() -> Non
     for phase in PHASES:
         setattr(soft, phase, h.now_ms)
     soft.member_sync_deadlines[a.member_id] = h.now_ms
-    begin_anew(group, soft, now_ms)
+    restart_deadlines(group, soft, now_ms)
     assert {phase: getattr(soft, phase) - now_ms for phase in PHASES} == {
         "join_deadline_ms": 20_000,
         "sync_deadline_ms": 20_000,
@@ -114,7 +120,7 @@ def test_a_pause_shortens_nothing_and_begins_nothing() -> None:
     h = Harness()
     h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
     h.soft.join_deadline_ms = h.now_ms + 90_000
-    begin_anew(h.group, h.soft, h.now_ms)
+    restart_deadlines(h.group, h.soft, h.now_ms)
     assert h.soft.join_deadline_ms == h.now_ms + 90_000
     assert {phase for phase in PHASES if getattr(h.soft, phase) is not None} == {"join_deadline_ms"}
 
@@ -123,7 +129,7 @@ def test_after_a_pause_an_initial_delay_has_its_own_time_again() -> None:
     h = Harness()
     h.static("a").join()
     h.soft.initial_delay = InitialDelay(delay_ms=700, remaining_ms=0)
-    begin_anew(h.group, h.soft, h.now_ms + 60_000)
+    restart_deadlines(h.group, h.soft, h.now_ms + 60_000)
     assert h.soft.join_deadline_ms == h.now_ms + 60_700
 
 
@@ -233,7 +239,7 @@ def test_a_phase_of_members_that_could_not_be_heard_has_its_full_time_after_a_pa
     h = Harness()
     h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
     h.soft.join_deadline_ms = 5_000
-    begin_anew(h.group, h.soft, 6_000)
+    restart_deadlines(h.group, h.soft, 6_000)
     assert h.soft.join_deadline_ms == 26_000
     rearm(h.group, h.soft, 30_000, late_ms=2_000)
     assert h.soft.join_deadline_ms == 50_000

@@ -3,7 +3,7 @@
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import EndJoinPhase, EndSyncPhase, ExpirePendingMember, ExpireSession
-from muster.coordinator.group.extensions import begin_anew
+from muster.coordinator.group.extensions import restart_deadlines
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.soft_state import Session
 from muster.events.causes import Cause
@@ -177,7 +177,7 @@ def test_nobody_is_blamed_for_the_machines_pause() -> None:
     h.dynamic("c", session_timeout_ms=7_000).join()
     b.heartbeat()
     h.now_ms += 60_000
-    begin_anew(h.group, h.soft, h.now_ms)
+    restart_deadlines(h.group, h.soft, h.now_ms)
     assert h.soft.sessions[a.member_id].deadline_ms == h.now_ms + 10_000
     assert h.soft.sessions[b.member_id].deadline_ms == h.now_ms + 20_000
     assert [p.deadline_ms for p in h.soft.pending_members.values()] == [h.now_ms + 7_000]

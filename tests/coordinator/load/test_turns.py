@@ -92,12 +92,12 @@ async def test_who_waits_now_is_served_before_what_is_to_come_after() -> None:
     subject = Crowd()
     for n in range(20):
         subject.new(f"{n}", 1).come()
-    subject.turns.after_those_who_wait(lambda: subject.log.append("then"))
+    subject.turns.after_pending(lambda: subject.log.append("then"))
     subject.new("late", 1).come()
     for _ in range(10):
         await asyncio.sleep(0)
     assert subject.log == [*(f"{n}" for n in range(20)), "then", "late"]
-    subject.turns.after_those_who_wait(lambda: subject.log.append("at once"))
+    subject.turns.after_pending(lambda: subject.log.append("at once"))
     assert subject.log[-1] == "at once"
 
 

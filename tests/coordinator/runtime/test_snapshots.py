@@ -274,10 +274,10 @@ def test_a_partition_is_not_saved_before_what_strangers_overwrote_is_written_aga
         release = owner.process.log.hold_acknowledgements()
         is_held.set()
         await until(lambda: watch.knows_all)
-        assert not partition.is_told_by_its_groups
+        assert not partition.is_in_memory_state_complete
         assert not owner.file.exists()
         release.set()
-        await until(lambda: partition.is_told_by_its_groups)
+        await until(lambda: partition.is_in_memory_state_complete)
         await owner.snapshots.save_all()
         assert owner.file.exists()
         await owner.runtime.stop()

@@ -66,7 +66,7 @@ async def resume_groups(
         quarantined=damages,
         lost=lost,
         lease=claim.lease,
-        puts_off=owner.old_leases.left_ms(number, owner.boot_ms()) > 0,
+        read_only=owner.old_leases.left_ms(number, owner.boot_ms()) > 0,
     )
     groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
     try:
