@@ -68,7 +68,7 @@ class Timeline:
         return self._finish(Outcome.RUNNING, None) if self._running is not None else None
 
     def feed(self, step: Step) -> Rebalance | None:
-        """Take in the next step; returns the rebalance that ended with it."""
+        """Take the next step; returns the rebalance that ended with it."""
         if isinstance(step, Transition):
             return self._transition(step)
         if isinstance(step, Coordinated):

@@ -85,7 +85,7 @@ class Player:
         self._behind = ""  # a doubt about the next one: after a takeover, the last one's fate is not known
         self._dropped: list[Member] = []  # members dropped in the log since the play began that may be alive
         self._barely_silent: set[MemberId] = set()  # members that may have rejoined right before they fell silent
-        self._perhaps_silent: dict[MemberId, int] = {}  # members that may have lived so long, as their joins waited
+        self._perhaps_silent: dict[MemberId, int] = {}  # members with waiting joins, perhaps alive until then
 
     @property
     def is_playing(self) -> bool:
