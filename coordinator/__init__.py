@@ -14,8 +14,8 @@ settings/               settings of both modes, and the files they refer to
 net/                    connections, in both modes
 partition_reading.py    reading a partition, from its beginning or from where a reading stopped
 log_settings_watch.py   checks the event topic's settings while it is served
-strangers_watch.py      finds foreign records in our topics while a partition is served; what they overwrote is
-rewritten
+foreign_records.py      finds foreign records in our topics while a partition is served, and rewrites what they
+overwrote
 observability/          metrics, log lines, health
 upstream/               our own connections to the cluster upstream, and shadows in its groups
 peers/                  several processes that share one log: which of them owns which partitions

@@ -55,7 +55,7 @@ def main(
             log_url = _broker_log(stage, stack) if kafka else f"sqlite:///{_as_typed(directory / 'muster.db')}"
             asyncio.run(_perform(stage, directory, log_url))
         until = "" if kafka or keep is not None else " until the next `make demo`"
-        _go_on(stage, log_url, is_there=not kafka or _is_somebody_elses(), until=until)
+        _go_on(stage, log_url, is_there=not kafka or _is_foreign_topic(), until=until)
     except CannotBegin as error:
         stage.failure(f"The demo cannot begin: {error}")
         raise typer.Exit(CANNOT_BEGIN) from error
@@ -113,11 +113,11 @@ def _broker_log(stage: Stage, stack: ExitStack) -> str:
         except NoBroker as error:
             raise CannotBegin(str(error)) from error
     stage.note(f"The event log is on {broker.how}.")
-    topic = f"{EVENT_TOPIC}_{secrets.token_hex(3)}" if _is_somebody_elses() else EVENT_TOPIC
+    topic = f"{EVENT_TOPIC}_{secrets.token_hex(3)}" if _is_foreign_topic() else EVENT_TOPIC
     return f"kafka://{broker.bootstrap}/{topic}"
 
 
-def _is_somebody_elses() -> bool:
+def _is_foreign_topic() -> bool:
     """Whether the broker was there before, so that it is there afterwards."""
     return "MUSTER_TEST_BOOTSTRAP" in os.environ
 

@@ -88,9 +88,9 @@ class DrilledLog:
         return [told[1].event for told in found if told is not None and isinstance(told[1], Coordinated)]
 
     async def _records(self, partition: int, start: int) -> AsyncIterator[StoredRecord]:
-        strangers = ForeignRecords()
+        foreign_records = ForeignRecords()
         async for chunk in self._log.read(partition, start=start):
-            for record in strangers.without(chunk):
+            for record in foreign_records.without(chunk):
                 yield record
 
 

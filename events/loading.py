@@ -74,9 +74,9 @@ class Loading:
     handed over; so can an unfinished `fold`: another call does the rest.
     """
 
-    def __init__(self, strangers: ForeignRecords | None = None) -> None:
+    def __init__(self, foreign_records: ForeignRecords | None = None) -> None:
         self.projector = Projector()
-        self.strangers = ForeignRecords() if strangers is None else strangers
+        self.foreign_records = ForeignRecords() if foreign_records is None else foreign_records
         self.last: LastRead | None = None
         """The last record that was read, foreign or not."""
         self._overwritten: set[bytes] = set()
@@ -102,12 +102,12 @@ class Loading:
         *,
         last: LastRead | None,
         overwritten: Iterable[RecordKey] = (),
-        strangers: ForeignRecords | None = None,
+        foreign_records: ForeignRecords | None = None,
     ) -> "Loading":
         """Create a reading that continues from this projector; `last` and `overwritten` come from the reading
         before.
         """
-        loading = cls(strangers)
+        loading = cls(foreign_records)
         loading.projector, loading.last = projector, last
         loading._overwritten = set(map(encode_key, overwritten))
         loading._next_offset = projector.next_offset
@@ -162,7 +162,7 @@ class Loading:
             self._next_offset = record.offset + 1
             key = record.key
             if record.is_foreign:
-                self.strangers.note(record)
+                self.foreign_records.note(record)
                 if key in values:
                     self._overwritten.add(key)
                 continue
@@ -191,7 +191,7 @@ class Loading:
         """Feed a record that follows the folded ones. Raises MustReadAnew, LogTooNew and BrokenRecord."""
         projector = self.projector
         if record.is_foreign:
-            self.strangers.note(record)
+            self.foreign_records.note(record)
             if (entity := _entity_or_none(record.key)) is not None and projector.has(entity):
                 self._overwritten.add(record.key)
         else:

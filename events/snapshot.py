@@ -267,7 +267,7 @@ class Unpacking:
         self._projector.resume_group(group, has_own_record=part.has_own_record)
         return group
 
-    def loading(self, strangers: ForeignRecords) -> Loading:
+    def loading(self, foreign_records: ForeignRecords) -> Loading:
         """Return a reading that continues after the snapshot. Raises UnusableSnapshot."""
         head, projector = self._head, self._projector
         projector.last_partition_event = _event(head.last_event)
@@ -276,7 +276,9 @@ class Unpacking:
         projector.incarnation_max = head.incarnation_max
         projector.deleted = dict.fromkeys(head.deleted)
         projector.next_offset = head.next_offset
-        return Loading.going_on(projector, last=head.last, overwritten=head.overwritten, strangers=strangers)
+        return Loading.going_on(
+            projector, last=head.last, overwritten=head.overwritten, foreign_records=foreign_records
+        )
 
 
 def _event(value: bytes | None) -> AnyPartitionEvent | None:

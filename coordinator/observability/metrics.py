@@ -130,7 +130,7 @@ TOPICS_NOT_DECLARED = PrometheusCounter(
     "Times that a client asked a standalone server for a topic that is not declared (--topic)",
     registry=REGISTRY,
 )
-STRANGERS_RECORDS = PrometheusCounter(
+FOREIGN_RECORDS = PrometheusCounter(
     "muster_strangers_records",
     "Records in the event log that Muster did not write: they are skipped",
     registry=REGISTRY,

@@ -31,9 +31,9 @@ class OffsetsReading:
     """About 1 ms of work."""
     is_being_folded: Final = False
 
-    def __init__(self, location: str, strangers: ForeignRecords) -> None:
+    def __init__(self, location: str, foreign_records: ForeignRecords) -> None:
         self._location = location
-        self.strangers = strangers
+        self.foreign_records = foreign_records
         self.offsets = OffsetCache()
         self.last: LastRead | None = None
         """The last record read, including foreign ones."""
@@ -75,7 +75,7 @@ class OffsetsReading:
     def _take(self, record: StoredRecord) -> None:
         key = record.key
         if record.is_foreign:
-            self.strangers.note(record)
+            self.foreign_records.note(record)
             if offset_at(key, self.offsets) is not None:  # there may be millions of others
                 self._overwritten.add(key)
             return

@@ -3,7 +3,7 @@
 The topic is an `EventLog` of its own, so a deposed owner cannot commit offsets either. Its records are defined in
 codec.py. The offsets of a partition are in memory while it is owned; a standby has read them before
 (offsets_reading.py), and its claim continues from there. Offsets that foreign records overwrote are rewritten, as in
-the event topic (`coordinator/strangers_watch.py`).
+the event topic (`coordinator/foreign_records.py`).
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import suppress
 from itertools import islice
 
+from muster.coordinator.foreign_records import ForeignRecordsSeen, ForeignRecordsWatch, gap_between
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
@@ -19,7 +20,6 @@ from muster.coordinator.offsets.codec import fence, records, records_again
 from muster.coordinator.offsets.memory import OffsetCache
 from muster.coordinator.offsets.offsets_reading import ClaimedOffsets, OffsetsReading
 from muster.coordinator.partition_reading import Standby, read_to_fence
-from muster.coordinator.strangers_watch import StrangersSeen, StrangersWatch, gap_between
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, EventLog, LogError, LogUnavailable, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote
@@ -41,7 +41,7 @@ class TopicOffsetStore:
         self._opened: EventLog | None = None
         self._begun: dict[int, LogWriter] = {}
         self._owned: dict[int, _Owned] = {}
-        self._strangers = StrangersSeen()
+        self._foreign_records = ForeignRecordsSeen()
 
     @property
     def own_log(self) -> EventLog | None:
@@ -72,7 +72,7 @@ class TopicOffsetStore:
         return (await self.claim_by(partition, None)).groups
 
     def new_reading(self, partition: int) -> OffsetsReading:
-        return OffsetsReading(self._log.location, self._strangers.reading(partition))
+        return OffsetsReading(self._log.location, self._foreign_records.reading(partition))
 
     async def claim_by(self, partition: int, standby: Standby[OffsetsReading] | None) -> ClaimedOffsets:
         """See FollowedOffsets."""
@@ -82,8 +82,8 @@ class TopicOffsetStore:
         if partition in self._owned:
             await self._owned[partition].close()
         reading = await read_to_fence(self._log, writer, standby, lambda: self.new_reading(partition))
-        self._strangers.report(reading.strangers, self._log.location)
-        owned = self._owned[partition] = _Owned(self._log, writer, self._strangers, kept=reading.offsets)
+        self._foreign_records.report(reading.foreign_records, self._log.location)
+        owned = self._owned[partition] = _Owned(self._log, writer, self._foreign_records, kept=reading.offsets)
         await owned.rewrite(reading.overwritten)
         if standby is None or reading is not standby.loading:
             before = 0
@@ -121,13 +121,13 @@ class _Owned:
     `kept`: the durable offsets.
     """
 
-    def __init__(self, log: EventLog, writer: LogWriter, seen: StrangersSeen, *, kept: OffsetCache) -> None:
+    def __init__(self, log: EventLog, writer: LogWriter, seen: ForeignRecordsSeen, *, kept: OffsetCache) -> None:
         self._log = log
         self._writer = writer
         self.kept = kept
         self._appending = asyncio.Lock()
         self._bug: Exception | None = None
-        self._watch = StrangersWatch(log, writer.partition, seen, rewrite=self._rewrite, failed=self._failed)
+        self._watch = ForeignRecordsWatch(log, writer.partition, seen, rewrite=self._rewrite, failed=self._failed)
 
     async def close(self) -> None:
         """Stop watching for foreign records."""

@@ -18,9 +18,9 @@ async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogW
         raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append stands")
     if start >= end - 1:
         return  # directly after it: nothing to read
-    strangers = ForeignRecords()
+    foreign_records = ForeignRecords()
     async for chunk in log.read(number, start=start, end=end - 1):
-        for record in strangers.without(chunk):
+        for record in foreign_records.without(chunk):
             raise LogUnavailable(
                 f"{log.location}, partition {number}: another muster serve wrote at offset {record.offset} while this"
                 " one claimed the partition again"

@@ -192,7 +192,7 @@ def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: b
     if not make:
         manifests.opened(root)
     try:
-        _refuse_somebody_elses(root)
+        _refuse_foreign(root)
         disk.make_folder(root)
         with locked(root / LOCK, partial(_busy, root)):
             state = manifests.load(root)
@@ -212,7 +212,7 @@ def _busy(root: Path, holder: str) -> ArchiveBusy:
     return ArchiveBusy(f"{root} is written by another process ({holder}); it has one writer at a time")
 
 
-def _refuse_somebody_elses(root: Path) -> None:
+def _refuse_foreign(root: Path) -> None:
     """Raise LogMismatch for a non-empty folder that is not an archive, since leftovers would be removed there."""
     if root.is_dir() and not (root / manifests.FOLDER).is_dir():
         others = sorted(path.name for path in root.iterdir() if path.name not in {LOCK, TEMPORARY})

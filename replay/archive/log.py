@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from muster.events.keys import KEY_HEADER
 from muster.events.log.base import LogDamaged, LogMismatch, OwnersMarks
-from muster.events.log.kafka.marks import Marks, is_strangers
+from muster.events.log.kafka.marks import Marks, is_foreign
 from muster.events.log.limits import CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX
 from muster.events.log.only_read import OnlyReadLog
 from muster.events.records import RawRecord, StoredRecord
@@ -196,7 +196,7 @@ def _with_keys(batch: pa.RecordBatch, wanted: Sequence[bytes]) -> pa.RecordBatch
 
 def _stored(record: RawRecord, marks: Marks | None) -> StoredRecord:
     key = record.key or b""
-    if marks is not None and is_strangers(
+    if marks is not None and is_foreign(
         record.offset,
         record.headers,
         marks,

@@ -66,8 +66,8 @@ async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Readin
             raise
     finally:
         await log.close()
-        if reading.strangers.records:
-            say(str(reading.strangers.report(log.location)))
+        if reading.foreign_records.records:
+            say(str(reading.foreign_records.report(log.location)))
         for note in reading.notes:
             say(note)
         for lack in reading.lacks:

@@ -106,7 +106,7 @@ async def _once(asked: AskedBuild, security: KafkaSecurity) -> bool:
 
 
 def _tell(built: Built, to: Path, reason: str) -> None:
-    for warning in (*built.strangers, *built.damage):
+    for warning in (*built.foreign_records, *built.damage):
         say(warning)
     build = built.build
     news = f"{built.events} new events folded" if built.is_new else "nothing new"

@@ -31,7 +31,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     log: EventLog
     watch: Watch = unwatched
-    strangers: ForeignRecords = msgspec.field(default_factory=ForeignRecords)
+    foreign_records: ForeignRecords = msgspec.field(default_factory=ForeignRecords)
     lost: list[str] = msgspec.field(default_factory=list)
     unreadable: dict[tuple[int, int], Broken] = msgspec.field(default_factory=dict)
     """The records that the answer needs and that cannot be read, by partition and offset."""
@@ -67,7 +67,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         `wanted`: see SearchableLog; other logs give all.
         """
         async for chunk in self.all_chunks(partitions, wanted=wanted, start=start, end=end):
-            yield list(self.strangers.without(chunk))
+            yield list(self.foreign_records.without(chunk))
 
     async def all_chunks(
         self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
@@ -112,7 +112,7 @@ async def chunks_of(
             if start < end:
                 async for chunk in reading.all_chunks([partition], wanted=wanted, start=start, end=end):
                     await _check_in_place(reading)  # what was read may be of another log that is there by now
-                    yield list(reading.strangers.without(chunk))
+                    yield list(reading.foreign_records.without(chunk))
                     start = chunk[-1].offset + 1 if chunk else start
                 start = start if end == UNKNOWN_END else end
             if not goes_on:

@@ -6,8 +6,8 @@ the first one skims what comes before it (`skim.py`), the second one tells the i
 
 A reader is lenient where an owner must not be: an event type that is not known here is skipped and counted, a value
 that cannot be read becomes a `Broken` marker in its group's history. Tombstones are skipped, since the event before
-each says all, but for those of `muster log repair`. So are records that no owner wrote (`events.strangers`). What is
-not ours to read at all is an error: LogTooNew, and any LogError.
+each says all, but for those of `muster log repair`. So are records that no owner wrote (`ForeignRecords`). What
+is not ours to read at all is an error: LogTooNew, and any LogError.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator

@@ -59,7 +59,7 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "settings": "every setting",
         "sidecar": "in front of a cluster",
         "standalone": "without a cluster",
-        "strangers_watch": "foreign records",
+        "foreign_records": "foreign records",
         "tasks": "background tasks",
         "topics": "--topic",
         "upstream": "connections to the cluster, shadows",

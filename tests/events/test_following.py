@@ -83,7 +83,11 @@ def exact_state(loading: Loading) -> dict[str, object]:
         "incarnations": projector.incarnation_max,
         "deleted": set(projector.deleted),
         "events": loading.events_read,
-        "strangers": (loading.strangers.records, loading.strangers.first, loading.strangers.next_offset),
+        "strangers": (
+            loading.foreign_records.records,
+            loading.foreign_records.first,
+            loading.foreign_records.next_offset,
+        ),
         "last": loading.last,
     }
 

@@ -155,13 +155,13 @@ def test_an_entity_whose_last_record_is_a_strangers_is_told() -> None:
         instance: encode_key(RecordKey("orders", EntityKind.STATIC_MEMBER, instance)) for instance in ("a", "b", "c")
     }
     group = encode_key(RecordKey("orders", EntityKind.GROUP, ""))
-    strangers = [
+    foreign_records = [
         StoredRecord(0, 0, 0, key, None, is_foreign=True)
         for key in (b"", b"foreign", member["a"], member["b"], member["c"], group)
     ]
     again = [record for record in h.records if record.key == member["b"]][-1]
     loading = Loading()
-    loading.read([*h.records, *strangers, again])
+    loading.read([*h.records, *foreign_records, again])
     for _ in loading.fold():
         pass
 
@@ -169,7 +169,7 @@ def test_an_entity_whose_last_record_is_a_strangers_is_told() -> None:
         (EntityKind.STATIC_MEMBER, "a"),
         (EntityKind.GROUP, ""),
     }
-    assert (loading.strangers.records, loading.strangers.first) == (6, {0: 0})
+    assert (loading.foreign_records.records, loading.foreign_records.first) == (6, {0: 0})
 
 
 @pytest.mark.parametrize(("keys", "steps"), [(31, 0), (32, 1), (65, 2)])

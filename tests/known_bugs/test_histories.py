@@ -55,14 +55,14 @@ def test_l1_tombstones_of_what_is_not_there_and_any_order_are_no_obstacle() -> N
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     last = {record.key: record for record in h.records if record.value is not None}
-    strangers = [
+    foreign_records = [
         Record(encode_key(RecordKey(group_id, kind, "ghost")), None)
         for group_id in (h.group_id, "never-was")
         for kind in (EntityKind.STATIC_MEMBER, EntityKind.DYNAMIC_MEMBER)
     ]
-    strangers.append(Record(encode_key(RecordKey("never-was", EntityKind.GROUP, "")), None))
+    foreign_records.append(Record(encode_key(RecordKey("never-was", EntityKind.GROUP, "")), None))
     for seed in range(30):
-        shuffled = [*strangers, *(Record(record.key, record.value) for record in last.values())]
+        shuffled = [*foreign_records, *(Record(record.key, record.value) for record in last.values())]
         random.Random(seed).shuffle(shuffled)
         records = [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(shuffled)]
         one_by_one = Projector()

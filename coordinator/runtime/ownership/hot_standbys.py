@@ -50,7 +50,7 @@ class HotStandbys:
         self.events: Standbys[Loading] = Standbys(
             owner,
             event_log,
-            new_reading=lambda number: Loading(owner.strangers.reading(number)),
+            new_reading=lambda number: Loading(owner.foreign_records.reading(number)),
             is_ours=is_ours,
             is_taking_over=is_taking_over,
             load=load,

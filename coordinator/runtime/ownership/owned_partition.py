@@ -8,13 +8,13 @@ import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
+from muster.coordinator.foreign_records import ForeignRecordsWatch
 from muster.coordinator.runtime.ownership.fencing import fence, fence_record
 from muster.coordinator.runtime.ownership.lease_keeper import KeptLease
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.outbox import OnLost, Outbox, OutboxEnded
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
-from muster.coordinator.strangers_watch import StrangersWatch
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import decode, records_of
 from muster.events.events import AnyRecordedEvent, CoordinatorElected, CoordinatorReady, CoordinatorStopped
@@ -87,12 +87,12 @@ class OwnedPartition:
         outbox: Outbox,
         writer: LogWriter,
         *,
-        strangers: StrangersWatch,
+        foreign_records: ForeignRecordsWatch,
         lease: AnswerLease | None,
         lost: OnLost,
     ) -> None:
         self.partition = partition
-        self._strangers = strangers
+        self._foreign_records = foreign_records
         self._owner = owner
         self._outbox = outbox
         self._writer = writer
@@ -151,7 +151,7 @@ class OwnedPartition:
 
         It is not written while a former owner may still respond, because the next owner defers nothing after it.
         """
-        await self._strangers.close()
+        await self._foreign_records.close()
         await self._end_renewal()
         self._old_leases_task.cancel()
         try:
@@ -171,7 +171,7 @@ class OwnedPartition:
 
     async def abandon(self) -> None:
         """Stop without writing anything, because the log is lost to us."""
-        await self._strangers.close()
+        await self._foreign_records.close()
         await self._end_renewal()
         self._old_leases_task.cancel()
         await self._outbox.close()
@@ -182,7 +182,11 @@ class OwnedPartition:
 
     def _durable_state(self) -> Projector | None:
         next_offset = self._writer.next_offset
-        if next_offset is None or not self.partition.is_in_memory_state_complete or not self._strangers.knows_all:
+        if (
+            next_offset is None
+            or not self.partition.is_in_memory_state_complete
+            or not self._foreign_records.is_up_to_date
+        ):
             return None
         projector = Projector()
         for group in self.partition.groups():

@@ -138,7 +138,7 @@ class Snapshots:
         for frame in frames[1:]:
             unpacking.add(frame)
             await asyncio.sleep(0)
-        loading = unpacking.loading(self._owner.strangers.reading(number))
+        loading = unpacking.loading(self._owner.foreign_records.reading(number))
         at_end_ms = self._owner.boot_ms() - (wall_ms - head.at_end_ms)
         return Standby(
             loading=loading,

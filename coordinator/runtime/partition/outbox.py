@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from muster.coordinator.foreign_records import gap_between
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import (
@@ -27,7 +28,6 @@ from muster.coordinator.observability.metrics import (
 )
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
-from muster.coordinator.strangers_watch import gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import AppendRefused, Deposed, LogDenied, LogError, LogUnavailable, LogWriter
 from muster.events.records import Transition
@@ -73,7 +73,7 @@ class Outbox:
         """When the last append was sent, by the lease's clock."""
         self._offsets = offsets
         self._lost = lost
-        self.strangers_noticed: Callable[[range], None] | None = None
+        self.on_foreign_records: Callable[[range], None] | None = None
         """Called with a range of offsets that contains foreign records."""
         self._waiting: list[WriteUnit] = []
         self._steps: list[tuple[Callable[[], Awaitable[None]], bool, asyncio.Future[None]]] = []
@@ -163,8 +163,8 @@ class Outbox:
     def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
         """Report foreign records if there are more records between two offsets than we have appended."""
         gap = gap_between(before, after, appended)
-        if self.strangers_noticed is not None and gap is not None:
-            self.strangers_noticed(gap)
+        if self.on_foreign_records is not None and gap is not None:
+            self.on_foreign_records(gap)
 
     async def _write_all(self) -> None:
         while self._waiting or self._steps:

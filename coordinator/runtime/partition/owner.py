@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.foreign_records import ForeignRecordsSeen
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.turns import Turns
@@ -20,7 +21,6 @@ from muster.coordinator.runtime.partition.group_context import (
 )
 from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
-from muster.coordinator.strangers_watch import StrangersSeen
 from muster.events.log.base import EventLog
 
 
@@ -53,7 +53,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     on_given_up: Callable[[int], None] = ignore_partition
     """Called with each partition that another process owns from now on."""
     ask_about_silence: AskAboutSilence = members_reachable
-    strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
+    foreign_records: ForeignRecordsSeen = msgspec.field(default_factory=ForeignRecordsSeen)
     old_leases: OldLeases = msgspec.field(default_factory=OldLeases)
     former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
     slices: Slices = msgspec.field(default_factory=Slices)

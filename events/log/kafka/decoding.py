@@ -31,8 +31,8 @@ from muster.events.log.kafka.marks import (
     Written,
     decode_origin,
     is_elsewhere,
+    is_foreign,
     is_native,
-    is_strangers,
     noted_origin,
 )
 from muster.events.log.limits import CHUNK_RECORDS_MAX
@@ -46,7 +46,7 @@ _MAGIC = 2
 _NOTES = frozenset({MARK, ORIGIN, EPOCH_BASE, MARKED_FROM, NATIVE_FROM, PARTITIONS})
 """The headers by which a batch describes its writer."""
 
-_STRANGERS_KEY_BYTES_MAX = 128 * 1024
+_FOREIGN_KEY_BYTES_MAX = 128 * 1024
 """The limit of our keys: a group id and a member id have at most 32 KiB each."""
 
 _CANNOT_BE_READ = (CannotDecompress, KafkaError, ValueError, IndexError)
@@ -186,8 +186,8 @@ def _are_all_native(records: list[DefaultRecord], producer_id: int, home: str | 
 def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) -> StoredRecord:
     """Convert a record, by the rule in `marks.py`."""
     key, offset = record.key or b"", record.offset
-    if is_strangers(offset, record.headers, marks, producer_id=batch.producer[0], transactional=batch.is_transactional):
-        key = key if len(key) <= _STRANGERS_KEY_BYTES_MAX else b""
+    if is_foreign(offset, record.headers, marks, producer_id=batch.producer[0], transactional=batch.is_transactional):
+        key = key if len(key) <= _FOREIGN_KEY_BYTES_MAX else b""
         return StoredRecord(partition, offset, record.timestamp, key, None, is_foreign=True)
     return StoredRecord(partition, offset, record.timestamp, key, record.value)
 

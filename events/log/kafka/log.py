@@ -47,7 +47,7 @@ from muster.events.log.kafka.client.settings import (
 from muster.events.log.kafka.client.versions import READING, WRITING, check_versions
 from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
-from muster.events.log.kafka.origin import Contents, check_origin, notes_of, refuse_somebody_elses
+from muster.events.log.kafka.origin import Contents, check_origin, notes_of, refuse_foreign
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner, prepare_claim
 from muster.events.log.kafka.reader import begin_offset, end_offset, end_offsets, newest_stamp, read, read_raw
 from muster.events.log.kafka.resent_batches import repeat
@@ -328,7 +328,7 @@ class KafkaEventLog:
     async def _look_into(self, facts: TopicFacts) -> Contents:
         """Check the contents of an existing topic. Raises LogMismatch if they are not Muster's."""
         await self._follow(name := self._plan.name)
-        return await refuse_somebody_elses(
+        return await refuse_foreign(
             self._link, name, facts.partitions, was_opened=self._was_opened, timeout_ms=self._timeout_ms
         )
 

@@ -109,7 +109,7 @@ class Marks(msgspec.Struct, kw_only=True):
             self.since = offset
 
 
-def is_strangers(offset: int, headers: Headers, marks: Marks, *, producer_id: int | None, transactional: bool) -> bool:
+def is_foreign(offset: int, headers: Headers, marks: Marks, *, producer_id: int | None, transactional: bool) -> bool:
     """Return whether the record is foreign, by the rule above; updates `marks` when it finds a mark.
 
     `producer_id`: None if the batch is unknown: then every mark counts as native.

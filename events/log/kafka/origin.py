@@ -42,7 +42,7 @@ class Contents(Enum):
 
     NOTHING = auto()
     OURS = auto()
-    SOMEBODY_ELSES = auto()
+    FOREIGN = auto()
 
 
 async def contents_of(link: KafkaLink, topic: str, partitions: int, *, timeout_ms: int) -> Contents:
@@ -53,11 +53,11 @@ async def contents_of(link: KafkaLink, topic: str, partitions: int, *, timeout_m
             for is_ours in _whose(fetched):
                 if is_ours:
                     return Contents.OURS
-                found = Contents.SOMEBODY_ELSES
+                found = Contents.FOREIGN
     return found
 
 
-async def refuse_somebody_elses(
+async def refuse_foreign(
     link: KafkaLink, topic: str, partitions: int, *, was_opened: Callable[[], Awaitable[bool]], timeout_ms: int
 ) -> Contents:
     """Return the topic's contents. `was_opened`: whether a log of this name was opened before.
@@ -65,7 +65,7 @@ async def refuse_somebody_elses(
     Raises LogMismatch if they are not Muster's, and LogUnavailable.
     """
     contents = await contents_of(link, topic, partitions, timeout_ms=timeout_ms)
-    if contents is Contents.SOMEBODY_ELSES:
+    if contents is Contents.FOREIGN:
         if await was_opened():
             for partition in range(partitions):
                 if await newest_stamp(link, topic, partition, home=None, timeout_ms=timeout_ms) is not None:

@@ -144,7 +144,7 @@ class SqliteEventLog:
 
     async def open(self) -> None:
         """See EventLog. Raises LogMismatch, LogUnavailable, or LogTooNew (events.records)."""
-        look = partial(sqlite_schema.refuse_somebody_elses, location=self.location)
+        look = partial(sqlite_schema.refuse_foreign, location=self.location)
         self._meta, self._missing = await self.file.open(self._prepare, look=look)
 
     def _prepare(self, connection: sqlite3.Connection) -> tuple[Meta, str | None]:

@@ -77,7 +77,7 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
     """
     if is_empty(connection):
         raise LogMismatch(f"there is no event log in {location}, it is empty")
-    refuse_somebody_elses(connection, location)
+    refuse_foreign(connection, location)
     tables_version = _pragma(connection, "user_version")
     if tables_version > TABLES_VERSION:
         raise LogTooNew(
@@ -112,7 +112,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE meta SET value = ? WHERE name = 'format_level'", (FORMAT_LEVEL,))
 
 
-def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None:
+def refuse_foreign(connection: sqlite3.Connection, location: str) -> None:
     """Check the file's application id. Raises LogMismatch if another program has created the file."""
     if not is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
         raise LogMismatch(

@@ -66,14 +66,14 @@ def unwatching(_title: str) -> Iterator[Watch]:
 class Built(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a build; if the log has nothing new, the previous build. `events`: the number of events read.
 
-    `took_s`: seconds by step. `strangers`: sentences about foreign records. `damage`: what could not be read.
+    `took_s`: seconds by step. `foreign_records`: sentences about foreign records. `damage`: what could not be read.
     """
 
     build: Build
     is_new: bool
     events: int = 0
     took_s: dict[str, float] = {}
-    strangers: tuple[str, ...] = ()
+    foreign_records: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
 
 
@@ -116,13 +116,13 @@ async def make_build(
         build, events = _made(log, to, before, found, _Step(engine_for, ends, folder, watching, clock))
         commit(to, build)
         clock.lap("commit")
-    told = (each.report(log.location) for each in (staged.strangers, found.strangers))
+    told = (each.report(log.location) for each in (staged.foreign_records, found.foreign_records))
     return Built(
         build=build,
         is_new=True,
         events=events,
         took_s=clock.laps,
-        strangers=tuple(each for each in told if each is not None),
+        foreign_records=tuple(each for each in told if each is not None),
         damage=staged.damage,
     )
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from muster.events.keys import EntityKind, decode_key
-from muster.events.log.kafka.marks import Marks, is_strangers
+from muster.events.log.kafka.marks import Marks, is_foreign
 from muster.events.records import ForeignRecords, StoredRecord, UndecodableKey
 from muster.replay.archive.segment import SCHEMA, Segment, read_batches
 from muster.replay.history.items import Read
@@ -65,12 +65,14 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     value_bytes: int
     groups: set[str]
     shared: dict[int, list[Read]]
-    strangers: ForeignRecords
+    foreign_records: ForeignRecords
 
 
 def survey(pieces: Sequence[Piece], watch: Watch) -> Survey:
     """Survey pieces that are in offset order. Raises OSError, pyarrow's errors, LogTooNew."""
-    found = Survey(pieces=tuple(pieces), records=0, value_bytes=0, groups=set(), shared={}, strangers=ForeignRecords())
+    found = Survey(
+        pieces=tuple(pieces), records=0, value_bytes=0, groups=set(), shared={}, foreign_records=ForeignRecords()
+    )
     records = value_bytes = 0
     total = sum(piece.end - piece.start for piece in pieces)
     done = 0
@@ -87,7 +89,7 @@ def _look_over(piece: Piece, found: Survey) -> int:
     of_groups = 0
     shared: list[int] = []
     for read in _batches(piece, _FOR_A_SURVEY):
-        batch = _of_owners(read, piece.marks, found.strangers)
+        batch = _of_owners(read, piece.marks, found.foreign_records)
         groups = _groups(batch.column("key"))
         found.groups.update(groups.drop_null().unique().to_pylist())
         of_groups += len(groups) - groups.null_count
@@ -168,7 +170,7 @@ def _group_of(key: bytes) -> str | None:
 # ---- foreign records ----------------------------------------------------------------------------
 
 
-def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: ForeignRecords) -> pa.RecordBatch:
+def _of_owners(batch: pa.RecordBatch, marks: Marks | None, foreign_records: ForeignRecords) -> pa.RecordBatch:
     """Return the records that owners wrote, and note the others. `marks` is updated when the first mark is found."""
     if marks is None:
         return batch
@@ -178,7 +180,7 @@ def _of_owners(batch: pa.RecordBatch, marks: Marks | None, strangers: ForeignRec
     for row, is_owners in enumerate(told):
         if not is_owners:
             partition, offset = batch.column("partition")[row].as_py(), batch.column("offset")[row].as_py()
-            strangers.note(StoredRecord(partition, offset, 0, b"", None, is_foreign=True))
+            foreign_records.note(StoredRecord(partition, offset, 0, b"", None, is_foreign=True))
     return batch.filter(pa.array(told, pa.bool_()))
 
 
@@ -191,9 +193,7 @@ def _told_apart(batch: pa.RecordBatch, marks: Marks) -> Iterator[bool]:
         stage = (marks.since is not None and offset >= marks.since, offset >= (marks.native_from or 0), *facts)
         if stage != asked:
             headers, producer_id, transactional = facts
-            answer = not is_strangers(
-                offset, headers, marks, producer_id=producer_id, transactional=bool(transactional)
-            )
+            answer = not is_foreign(offset, headers, marks, producer_id=producer_id, transactional=bool(transactional))
             asked = stage
         yield answer
 

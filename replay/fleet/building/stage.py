@@ -30,7 +30,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     """The pieces, in offset order, and what was left out: foreign records, and what could not be read."""
 
     pieces: tuple[Piece, ...]
-    strangers: ForeignRecords
+    foreign_records: ForeignRecords
     damage: tuple[str, ...]
 
 
@@ -52,8 +52,8 @@ async def stage(
             for partition, end in ends.items()
             for segment, marks in log.segments(partition, start=since.get(partition, 0), end=end)
         )
-        return Staged(pieces=tuple(found), strangers=ForeignRecords(), damage=tuple(_expired_unread(log, since)))
-    reading = Reading(log=log, strangers=ForeignRecords())
+        return Staged(pieces=tuple(found), foreign_records=ForeignRecords(), damage=tuple(_expired_unread(log, since)))
+    reading = Reading(log=log, foreign_records=ForeignRecords())
     total = sum(end - since.get(partition, 0) for partition, end in ends.items())
     staging = _Staging(folder)
     done = 0
@@ -66,7 +66,7 @@ async def stage(
                 watch(done + chunk[-1].offset + 1 - start, total)
         staging.flush()
         done += max(0, end - start)
-    return Staged(pieces=tuple(staging.pieces), strangers=reading.strangers, damage=tuple(reading.damage))
+    return Staged(pieces=tuple(staging.pieces), foreign_records=reading.foreign_records, damage=tuple(reading.damage))
 
 
 def _expired_unread(log: ArchiveLog, since: Mapping[int, int]) -> Iterator[str]:

@@ -256,9 +256,9 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
 
         def watching() -> list[str]:
-            return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("strangers-")]
+            return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("foreign-records-")]
 
-        assert watching() == ["strangers-0"]
+        assert watching() == ["foreign-records-0"]
         await store.claim(PARTITION)
         assert watching() == []
         await store.close()

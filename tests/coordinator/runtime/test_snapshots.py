@@ -19,9 +19,9 @@ from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.loading import Loading
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
+from tests.coordinator.runtime.test_foreign_records import append
 from tests.coordinator.runtime.test_runtime import story
 from tests.coordinator.runtime.test_standbys import Peer, ended, last_ready, more
-from tests.coordinator.runtime.test_strangers import append
 from tests.waiting import until
 
 ALONE = 1
@@ -257,7 +257,7 @@ def test_a_partition_is_not_saved_before_what_strangers_overwrote_is_written_aga
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
         owner, _ = await saved(storage, folder)
-        partition, watch = owner.runtime._owned[0].partition, owner.runtime._owned[0]._strangers
+        partition, watch = owner.runtime._owned[0].partition, owner.runtime._owned[0]._foreign_records
         owner.file.unlink()
         append(storage, encode_key(RecordKey(owner.process.group_id, EntityKind.STATIC_MEMBER, "a")), partition=0)
         usual, is_held = owner.process.log.read, asyncio.Event()
@@ -269,11 +269,11 @@ def test_a_partition_is_not_saved_before_what_strangers_overwrote_is_written_aga
 
         owner.process.log.read = held  # type: ignore[method-assign, assignment]
         await more(owner)
-        assert not watch.knows_all
+        assert not watch.is_up_to_date
         await owner.snapshots.save_all()
         release = owner.process.log.hold_acknowledgements()
         is_held.set()
-        await until(lambda: watch.knows_all)
+        await until(lambda: watch.is_up_to_date)
         assert not partition.is_in_memory_state_complete
         assert not owner.file.exists()
         release.set()

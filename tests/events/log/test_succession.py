@@ -23,16 +23,18 @@ class Writer:
         raise NotImplementedError
 
 
-async def checked(*strangers: bool, before: int | None = 2, after: int | None = None) -> None:
+async def checked(*foreign_records: bool, before: int | None = 2, after: int | None = None) -> None:
     """With these records between `before` and the fence record."""
     storage = MemoryStorage(partitions=1)
     first = 2
-    for offset in range(first + len(strangers) + 1):
-        is_strangers = first <= offset < first + len(strangers) and strangers[offset - first]
-        storage.records[0].append(StoredRecord(0, offset, 0, b"key", b"value", is_foreign=is_strangers))
+    for offset in range(first + len(foreign_records) + 1):
+        is_foreign = first <= offset < first + len(foreign_records) and foreign_records[offset - first]
+        storage.records[0].append(StoredRecord(0, offset, 0, b"key", b"value", is_foreign=is_foreign))
     log = MemoryEventLog(storage)
     await log.open()
-    await check_nobody_else_wrote(log, Writer(before), Writer(first + len(strangers) + 1 if after is None else after))
+    await check_nobody_else_wrote(
+        log, Writer(before), Writer(first + len(foreign_records) + 1 if after is None else after)
+    )
 
 
 async def test_right_behind_the_last_append_nobody_wrote() -> None:
@@ -44,18 +46,18 @@ async def test_right_behind_the_last_append_nothing_is_read() -> None:
     await check_nobody_else_wrote(MemoryEventLog(), Writer(next_offset=2), Writer(next_offset=3))
 
 
-@pytest.mark.parametrize("strangers", [(True,), (True, True, True)])
-async def test_strangers_records_do_not_matter(strangers: tuple[bool, ...]) -> None:
-    await checked(*strangers)
+@pytest.mark.parametrize("foreign_records", [(True,), (True, True, True)])
+async def test_strangers_records_do_not_matter(foreign_records: tuple[bool, ...]) -> None:
+    await checked(*foreign_records)
 
 
 @pytest.mark.parametrize(
-    ("strangers", "offset"), [((False,), 2), ((True, False), 3), ((False, True), 2), ((True, True, False), 4)]
+    ("foreign_records", "offset"), [((False,), 2), ((True, False), 3), ((False, True), 2), ((True, True, False), 4)]
 )
-async def test_one_record_of_another_owner_is_enough(strangers: tuple[bool, ...], offset: int) -> None:
+async def test_one_record_of_another_owner_is_enough(foreign_records: tuple[bool, ...], offset: int) -> None:
     """Wherever it stands, up to the one before the fence record."""
     with pytest.raises(LogUnavailable, match=f"another muster serve wrote at offset {offset} while this one"):
-        await checked(*strangers)
+        await checked(*foreign_records)
 
 
 async def test_without_an_offset_it_is_not_known() -> None:

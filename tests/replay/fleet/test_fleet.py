@@ -384,24 +384,24 @@ def test_a_missing_log_is_named(tmp_path: Path) -> None:
 
 async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_path: Path) -> None:
     """It is counted, and the first of it named, as by the command line's readers."""
-    storage, with_strangers = lived_log, MemoryStorage(partitions=len(lived_log.records))
+    storage, with_foreign = lived_log, MemoryStorage(partitions=len(lived_log.records))
     for partition, records in enumerate(lived_log.records):
         end = records[-1].offset
-        strangers = [
+        foreign_records = [
             StoredRecord(partition, end + n, 0, key, None, is_foreign=True)
             for n, key in ((1, b"x"), (2, records[0].key))
         ]
-        with_strangers.records[partition] = [*records, *strangers]
+        with_foreign.records[partition] = [*records, *foreign_records]
     staged = []
-    for number, kept in enumerate((storage, with_strangers)):
+    for number, kept in enumerate((storage, with_foreign)):
         (directory := tmp_path / str(number)).mkdir()
         log = await opened(kept)
         ends = {partition: await log.end_offset(partition) for partition in range(log.partitions)}
         staged.append(await stage(log, directory, since={}, ends=ends, watch=unwatched))
     alone, mixed = staged
     assert [survey(each.pieces, unwatched).records for each in staged] == [survey(alone.pieces, unwatched).records] * 2
-    assert (alone.strangers.records, mixed.strangers.records) == (0, 2 * len(storage.records))
-    assert mixed.strangers.first[0] == storage.records[0][-1].offset + 1
+    assert (alone.foreign_records.records, mixed.foreign_records.records) == (0, 2 * len(storage.records))
+    assert mixed.foreign_records.first[0] == storage.records[0][-1].offset + 1
 
 
 def test_a_question_that_takes_too_much_memory_says_to_ask_for_less(

@@ -99,8 +99,8 @@ async def test_strangers_records_in_an_archive_are_told_by_their_marks(tmp_path:
     await archived(log, tmp_path / "archive")
     of_archive = await built_of(tmp_path / "archive", tmp_path / "tables")
     alone = await built(storage, tmp_path / "alone")
-    strangers = sum((len(records) + 4) // 5 for records in storage.records)
-    assert of_archive.strangers[0].count(f"({strangers})") == 1
+    foreign_records = sum((len(records) + 4) // 5 for records in storage.records)
+    assert of_archive.foreign_records[0].count(f"({foreign_records})") == 1
     assert of_archive.events == alone.events
     assert rows_of(tmp_path / "tables", "incidents") == rows_of(tmp_path / "alone", "incidents")
 

@@ -153,12 +153,12 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
         for key in (record.key, BROKEN_KEY.key, b""):
             mixed.append(StoredRecord(night.partition, len(mixed), 0, key, None, is_foreign=True))
     alone = [record for record in mixed if not record.is_foreign]
-    strangers = ForeignRecords()
-    assert strangers.report("memory") is None
-    assert await read_histories(await memory_log(mixed), group=ORDERS, strangers=strangers) == await read_histories(
-        await memory_log(alone), group=ORDERS
-    )
-    assert strangers.report("memory") == (
+    foreign_records = ForeignRecords()
+    assert foreign_records.report("memory") is None
+    assert await read_histories(
+        await memory_log(mixed), group=ORDERS, foreign_records=foreign_records
+    ) == await read_histories(await memory_log(alone), group=ORDERS)
+    assert foreign_records.report("memory") == (
         f"memory: records that this cluster's Muster did not write were skipped ({3 * len(owners)}); the first"
         f" stands in partition {night.partition} at offset 1"
     )

@@ -28,7 +28,7 @@ async def read_groups(owner: Owner, writer: LogWriter, standby: Standby[Loading]
     """Read the groups. Raises EventsError, LogError: LogUnavailable if the fence record was not read (L6)."""
     before = 0 if standby is None else standby.loading.events_read
     loading = await read_to_fence(
-        owner.event_log, writer, standby, lambda: Loading(owner.strangers.reading(writer.partition))
+        owner.event_log, writer, standby, lambda: Loading(owner.foreign_records.reading(writer.partition))
     )
     if standby is None or loading is not standby.loading:
         before = 0
@@ -38,5 +38,5 @@ async def read_groups(owner: Owner, writer: LogWriter, standby: Standby[Loading]
             f"partition {writer.partition}: the reading ended before the record that this process had written when it"
             " claimed the partition"
         )
-    owner.strangers.report(loading.strangers, owner.event_log.location)
+    owner.foreign_records.report(loading.foreign_records, owner.event_log.location)
     return GroupsRead(loading=loading, events_read=loading.events_read - before)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 import structlog
 
+from muster.coordinator.foreign_records import ForeignRecordsWatch, gap_between
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition
 from muster.coordinator.runtime.ownership.takeover.claim_partition import PartitionClaim
 from muster.coordinator.runtime.ownership.takeover.read_groups import GroupsRead
@@ -15,7 +16,6 @@ from muster.coordinator.runtime.partition.outbox import OnLost, Outbox
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.partition import Partition
 from muster.coordinator.runtime.partition.quarantine import way_out
-from muster.coordinator.strangers_watch import StrangersWatch, gap_between
 from muster.events.damage import Damage, DamageSurvey
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
@@ -75,18 +75,20 @@ async def resume_groups(
         await outbox.close()
         raise
     partition.rewrite(read.loading.overwritten)
-    strangers = _watch(owner, partition, outbox, lost)
+    foreign_records = _watch(owner, partition, outbox, lost)
     if gap := gap_between(projector.next_offset, writer.next_offset, groups_recreated + 1):  # since the reading ended
-        strangers.notice(gap)
-    return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lease=claim.lease, lost=lost)
+        foreign_records.notice(gap)
+    return OwnedPartition(
+        owner, partition, outbox, writer, foreign_records=foreign_records, lease=claim.lease, lost=lost
+    )
 
 
-def _watch(owner: Owner, partition: Partition, outbox: Outbox, lost: OnLost) -> StrangersWatch:
+def _watch(owner: Owner, partition: Partition, outbox: Outbox, lost: OnLost) -> ForeignRecordsWatch:
     async def rewrite(keys: Collection[bytes]) -> None:
         partition.rewrite(filter(None, map(_entity, keys)))
 
-    watch = StrangersWatch(owner.event_log, partition.number, owner.strangers, rewrite=rewrite, failed=lost)
-    outbox.strangers_noticed = watch.notice
+    watch = ForeignRecordsWatch(owner.event_log, partition.number, owner.foreign_records, rewrite=rewrite, failed=lost)
+    outbox.on_foreign_records = watch.notice
     return watch
 
 

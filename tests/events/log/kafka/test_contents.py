@@ -16,7 +16,7 @@ from muster.events.keys import encode_key, key_of
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
-from muster.events.log.kafka.origin import Contents, contents_of, refuse_somebody_elses
+from muster.events.log.kafka.origin import Contents, contents_of, refuse_foreign
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import Record
 from tests.events.log.kafka.foreign_batches import at_offset
@@ -80,7 +80,7 @@ async def test_an_empty_topic_is_nobodys() -> None:
 @pytest.mark.parametrize("batch", [unmarked(b"user-17"), unmarked(b""), unmarked(b"user-17", codec=_GZIP)])
 async def test_records_that_no_owner_has_written_are_somebody_elses(batch: bytes) -> None:
     """Whatever they are compressed with, and also beside empty partitions."""
-    assert await found(b"", batch, b"") is Contents.SOMEBODY_ELSES
+    assert await found(b"", batch, b"") is Contents.FOREIGN
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_open
 
     link = StoredBatches(unmarked(b"user-17"))
     with pytest.raises(LogMismatch, match="topic users is somebody else's"):
-        await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000)
+        await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000)
     assert len(link.fetched) == 1 + was_opened
 
 
@@ -152,6 +152,6 @@ async def test_an_owners_record_in_the_middle_is_found_where_a_log_was_opened(ou
     link = StoredPartition(*sorted(theirs + ours), end=2_000)
     if ours_at is None:
         with pytest.raises(LogMismatch, match="topic users is somebody else's"):
-            await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000)
+            await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000)
     else:
-        assert await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000) is Contents.OURS
+        assert await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000) is Contents.OURS

@@ -53,9 +53,9 @@ def test_each_record_of_an_owner_carries_the_format_level() -> None:
 def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> None:
     """In whatever codec, in a transaction too; its key is told, its value is not kept."""
     records = [Record(b"key", b"value" * 100), Record(b"", b"a null key"), Record(b"gone", None)]
-    strangers = foreign.batch(records, base_offset=5, codec=codec, transactional=transactional)
+    foreign_records = foreign.batch(records, base_offset=5, codec=codec, transactional=transactional)
 
-    found = decoded(ours(ONE, 4) + strangers + ours(ONE, 8))
+    found = decoded(ours(ONE, 4) + foreign_records + ours(ONE, 8))
 
     assert told_apart(found) == ([4, 8], [5, 6, 7])
     assert [(one.key, one.value) for one in found if one.is_foreign] == [(b"key", None), (b"", None), (b"gone", None)]
@@ -79,10 +79,10 @@ def test_a_transaction_is_a_strangers_whatever_it_carries() -> None:
 def test_before_owners_marked_their_records_all_are_taken_for_owners() -> None:
     """A log of an earlier version reads as it did, up to the first mark that is met, or that was noted."""
     before = foreign.batch(ONE, base_offset=1) + foreign.batch(ONE, base_offset=2, codec=foreign.LZ4)
-    strangers = foreign.batch(ONE, base_offset=9)
+    foreign_records = foreign.batch(ONE, base_offset=9)
 
-    assert told_apart(decoded(before + ours(ONE, 8) + strangers, since=None)) == ([1, 2, 8], [9])
-    assert told_apart(decoded(before + ours(ONE, 8) + strangers, since=2)) == ([1, 8], [2, 9])
+    assert told_apart(decoded(before + ours(ONE, 8) + foreign_records, since=None)) == ([1, 2, 8], [9])
+    assert told_apart(decoded(before + ours(ONE, 8) + foreign_records, since=2)) == ([1, 8], [2, 9])
     assert decoded(before, since=None)[0].value == b"1"
 
 
@@ -144,8 +144,8 @@ def test_the_next_read_begins_behind_what_was_read(last: bytes) -> None:
 def test_of_whole_batches_the_records_between_two_offsets_are_told(start: int, end: int, codec: int) -> None:
     """A broker sends batches, and someone who goes on reads from the middle of one; whoever wrote them."""
     three = [Record(bytes([each]), b"1") for each in range(3)]
-    strangers = foreign.batch(three, base_offset=3, codec=codec)
-    pieces = decode_batches(ours(three, 0) + strangers, 0, start=start, end=end, marks=Marks(since=0))
+    foreign_records = foreign.batch(three, base_offset=3, codec=codec)
+    pieces = decode_batches(ours(three, 0) + foreign_records, 0, start=start, end=end, marks=Marks(since=0))
     found = [record for records, _ in pieces for record in records]
     assert [record.offset for record in found] == list(range(start, end))
     assert [record.is_foreign for record in found] == [offset >= 3 for offset in range(start, end)]
@@ -287,9 +287,9 @@ def test_an_owner_with_the_first_producer_id_of_a_cluster_is_one() -> None:
     """Its number is 0."""
     stamp = Stamp(producer_id=0, producer_epoch=0, epoch_base=0, origin=b"3 here", marked_from=0, native_from=0)
     marks = Marks(since=0, native_from=0, home="here")
-    assert strangers_among(ours(ONE, 0, stamp), played_again(1, mark=b"3 here 0"), marks=marks) == [False, True]
+    assert foreign_among(ours(ONE, 0, stamp), played_again(1, mark=b"3 here 0"), marks=marks) == [False, True]
     one_by_one = ours([Record(b"a", b"1"), Record(b"b", b"2")], 0, stamp)
-    assert strangers_among(one_by_one, marks=marks) == [False, False]
+    assert foreign_among(one_by_one, marks=marks) == [False, False]
     assert newest(ours(ONE, 0, stamp)) == stamp
 
 
@@ -349,10 +349,10 @@ def newest(*windows: bytes) -> Stamp | None:
 
 def test_what_strangers_appended_is_passed_over() -> None:
     """Their epochs and producer ids are none of ours; a transaction is theirs even with our headers."""
-    strangers = foreign.batch(ONE, base_offset=2) + foreign.batch(
+    foreign_records = foreign.batch(ONE, base_offset=2) + foreign.batch(
         ONE, base_offset=3, transactional=True, headers=[(MARK, b"3")]
     )
-    assert newest(ours(ONE, 1), strangers, strangers) == STAMP
+    assert newest(ours(ONE, 1), foreign_records, foreign_records) == STAMP
 
 
 def test_an_owner_of_an_earlier_version_is_known_by_what_it_noted() -> None:
@@ -408,7 +408,7 @@ def played_again(base_offset: int, *, mark: bytes = b"3 here 7") -> bytes:
     return foreign.batch(ONE, base_offset=base_offset, headers=[(MARK, mark)])
 
 
-def strangers_among(*batches: bytes, marks: Marks) -> list[bool]:
+def foreign_among(*batches: bytes, marks: Marks) -> list[bool]:
     return [each.is_foreign for each in read_all(b"".join(batches), marks)]
 
 
@@ -419,15 +419,15 @@ def read_all(fetched: bytes, marks: Marks) -> list[StoredRecord]:
 def test_an_owners_record_that_was_played_again_is_a_strangers() -> None:
     """Its batch has another producer than its mark names; the owner's own has the one that it names."""
     marks = Marks(since=0, native_from=0, home="here")
-    assert strangers_among(ours(ONE, 0), played_again(1), ours(ONE, 2), marks=marks) == [False, True, False]
+    assert foreign_among(ours(ONE, 0), played_again(1), ours(ONE, 2), marks=marks) == [False, True, False]
 
 
 @pytest.mark.parametrize("mark", [b"3 here 7", b"3 here", b"3"], ids=["restored", "of an earlier version", "a level"])
 def test_before_the_first_native_record_every_mark_is_believed(mark: bytes) -> None:
     """A topic that was restored, or one whose marks named no producer, is read, and gone on with."""
     marks = Marks(since=0, native_from=1, home="here")
-    assert strangers_among(played_again(0, mark=mark), ours(ONE, 1), marks=marks) == [False, False]
-    assert strangers_among(played_again(2, mark=mark), marks=marks) == [True]
+    assert foreign_among(played_again(0, mark=mark), ours(ONE, 1), marks=marks) == [False, False]
+    assert foreign_among(played_again(2, mark=mark), marks=marks) == [True]
 
 
 def test_what_was_played_again_does_not_hide_who_wrote_last() -> None:

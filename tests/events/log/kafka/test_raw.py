@@ -4,7 +4,7 @@ import pytest
 
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.decoding import decode_raw
-from muster.events.log.kafka.marks import Marks, is_strangers
+from muster.events.log.kafka.marks import Marks, is_foreign
 from muster.events.records import BrokenBatch, RawRecord, Record
 from tests.events.log.kafka.foreign_batches import at_offset, batch, bomb, control_batch
 
@@ -57,8 +57,8 @@ def test_the_rule_holds_for_records_whose_batch_is_not_known() -> None:
     """A mark counts then; what has none behind the first mark is a stranger's."""
     marks = Marks(since=0, native_from=0, home="home")
     mark = [("muster", b"4 home 8")]
-    assert not is_strangers(5, mark, marks, producer_id=None, transactional=False)
-    assert is_strangers(5, mark, marks, producer_id=7, transactional=False)
-    assert not is_strangers(5, mark, marks, producer_id=8, transactional=False)
-    assert is_strangers(5, [], marks, producer_id=None, transactional=False)
-    assert is_strangers(5, [("muster", b"4 away 8")], marks, producer_id=None, transactional=False)
+    assert not is_foreign(5, mark, marks, producer_id=None, transactional=False)
+    assert is_foreign(5, mark, marks, producer_id=7, transactional=False)
+    assert not is_foreign(5, mark, marks, producer_id=8, transactional=False)
+    assert is_foreign(5, [], marks, producer_id=None, transactional=False)
+    assert is_foreign(5, [("muster", b"4 away 8")], marks, producer_id=None, transactional=False)

@@ -315,7 +315,7 @@ if os.geteuid() == 0 and len(sys.argv) == 2:
 asyncio.run(main())
 """
 
-    async def read_as_a_stranger(self, path: Path) -> str:
+    async def read_as_another_user(self, path: Path) -> str:
         """Read as a process that may write neither the file nor its folder: the number of records, or the error."""
         modes = {file: file.stat().st_mode for file in (path.parent, *path.parent.iterdir())}
         for file in modes:
@@ -336,7 +336,7 @@ asyncio.run(main())
         await log.open()
         await (await log.claim(0)).append([transition("a", records=7)])
 
-        assert await self.read_as_a_stranger(path) == "7"
+        assert await self.read_as_another_user(path) == "7"
         await log.close()
 
     @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ asyncio.run(main())
         """It is complete without its write-ahead log."""
         await make(path)
 
-        assert await self.read_as_a_stranger(path) == "2"
+        assert await self.read_as_another_user(path) == "2"
 
     async def test_of_a_log_whose_writer_was_killed_is_told_what_is_needed(self, path: Path, tmp_path: Path) -> None:
         """Its end stands in the write-ahead log alone; leaving it out would show a wrong history."""
@@ -389,7 +389,7 @@ asyncio.run(main())
             shutil.copy(path.with_name(name), copy.with_name(name))
         await log.close()
 
-        answer = await self.read_as_a_stranger(copy)
+        answer = await self.read_as_another_user(copy)
 
         assert "was not closed cleanly" in answer
         assert "muster.db-wal" in answer

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 import structlog
 
 from muster.coordinator.not_served import way_out
-from muster.coordinator.observability.metrics import STRANGERS_RECORDS
+from muster.coordinator.observability.metrics import FOREIGN_RECORDS
 from muster.coordinator.tasks import on_failure
 from muster.events.log.base import EventLog, LogUnavailable
 from muster.events.records import BrokenRecord, ForeignRecords
@@ -29,7 +29,7 @@ KEYS_MAX = 5_000
 """Keys rewritten between two pauses."""
 
 
-class StrangersSeen:
+class ForeignRecordsSeen:
     """Counts the foreign records of one log, each once, and logs the first of each partition."""
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ class StrangersSeen:
         """Make the counter for the records of a reading."""
         return ForeignRecords(counted_to=self._counted_to.get(partition, 0))
 
-    def report(self, strangers: ForeignRecords, location: str) -> None:
+    def report(self, foreign_records: ForeignRecords, location: str) -> None:
         """Count what a reading has found, and log the first record of each partition."""
-        for partition, offset in strangers.first.items():
+        for partition, offset in foreign_records.first.items():
             if partition not in self._counted_to:
                 log.warning(
                     "skipping records in the topic that this cluster's Muster did not write",
@@ -51,8 +51,8 @@ class StrangersSeen:
                     way_out="find out who produces to the topic, or mirrors into it: Muster's own principal alone needs"
                     " the ACL Allow WRITE on it",
                 )
-            self._counted_to[partition] = strangers.next_offset
-        STRANGERS_RECORDS.inc(strangers.records)
+            self._counted_to[partition] = foreign_records.next_offset
+        FOREIGN_RECORDS.inc(foreign_records.records)
 
 
 def gap_between(before: int | None, after: int | None, appended: int) -> range | None:
@@ -65,14 +65,14 @@ def gap_between(before: int | None, after: int | None, appended: int) -> range |
     return range(before, after)
 
 
-class StrangersWatch:
+class ForeignRecordsWatch:
     """Watches one owned partition. `rewrite` is called with the keys whose last record is foreign."""
 
     def __init__(
         self,
         event_log: EventLog,
         partition: int,
-        seen: StrangersSeen,
+        seen: ForeignRecordsSeen,
         *,
         rewrite: Callable[[Collection[bytes]], Awaitable[None]],
         failed: Callable[[Exception], None],
@@ -82,8 +82,8 @@ class StrangersWatch:
         self._seen = seen
         self._rewrite = rewrite
         self._failed = failed
-        self._left: range | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._unread: range | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._is_reading = False
         self._found_broken = False
         self._is_closed = False
@@ -92,28 +92,28 @@ class StrangersWatch:
         """Schedule a scan of this offset range for foreign records."""
         if self._is_closed:
             return
-        self._left = range(gap.start if self._left is None else min(self._left.start, gap.start), gap.stop)
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_on(), name=f"strangers-{self._partition}")
-            self._looking.add_done_callback(on_failure(self._failed))
+        self._unread = range(gap.start if self._unread is None else min(self._unread.start, gap.start), gap.stop)
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_gaps(), name=f"foreign-records-{self._partition}")
+            self._reading.add_done_callback(on_failure(self._failed))
 
     @property
-    def knows_all(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Return whether all foreign records noticed so far have been read, and were readable."""
-        return self._left is None and not self._is_reading and not self._found_broken
+        return self._unread is None and not self._is_reading and not self._found_broken
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
 
-    async def _look_on(self) -> None:
-        while self._left is not None:
-            gap, self._left = self._left, None
+    async def _read_gaps(self) -> None:
+        while self._unread is not None:
+            gap, self._unread = self._unread, None
             self._is_reading = True
             try:
-                await self._look(gap)
+                await self._read_gap(gap)
             except LogUnavailable:
                 self.notice(gap)
             except BrokenRecord as broken:
@@ -128,14 +128,14 @@ class StrangersWatch:
             finally:
                 self._is_reading = False
             await asyncio.sleep(PAUSE_S)
-        self._looking = None
+        self._reading = None
 
-    async def _look(self, gap: range) -> None:
-        strangers, overwritten, records = self._seen.reading(self._partition), set[bytes](), 0
+    async def _read_gap(self, gap: range) -> None:
+        foreign_records, overwritten, records = self._seen.reading(self._partition), set[bytes](), 0
         async for chunk in self._log.read(self._partition, start=gap.start):
             for record in chunk:
                 if record.is_foreign:
-                    strangers.note(record)
+                    foreign_records.note(record)
                     overwritten.add(record.key)
                 else:
                     overwritten.discard(record.key)
@@ -144,5 +144,5 @@ class StrangersWatch:
             if after < gap.stop and (records >= RECORDS_MAX or len(overwritten) >= KEYS_MAX):
                 self.notice(range(after, gap.stop))
                 break
-        self._seen.report(strangers, self._log.location)
+        self._seen.report(foreign_records, self._log.location)
         await self._rewrite(overwritten)

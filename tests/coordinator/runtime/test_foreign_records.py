@@ -8,11 +8,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from muster.coordinator import strangers_watch
+from muster.coordinator import foreign_records
+from muster.coordinator.foreign_records import PAUSE_S, ForeignRecordsSeen, ForeignRecordsWatch
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.strangers_watch import PAUSE_S, StrangersSeen, StrangersWatch
 from muster.events.avro.codec import decode, records_of
 from muster.events.events import MemberRoleChanged
 from muster.events.ids import GroupId
@@ -186,7 +186,7 @@ class InTens(MemoryEventLog):
 @pytest.mark.parametrize("limit", ["RECORDS_MAX", "KEYS_MAX"])
 def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest comes with the next minute, and is not forgotten."""
-    monkeypatch.setattr(strangers_watch, limit, 20)
+    monkeypatch.setattr(foreign_records, limit, 20)
 
     @story
     async def run() -> None:
@@ -200,7 +200,9 @@ def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: py
         async def rewrite(keys: Collection[bytes]) -> None:
             rewritten.append((asyncio.get_running_loop().time() - began_s, len(keys)))
 
-        watch = StrangersWatch(log, 0, StrangersSeen(), rewrite=rewrite, failed=lambda error: pytest.fail(str(error)))
+        watch = ForeignRecordsWatch(
+            log, 0, ForeignRecordsSeen(), rewrite=rewrite, failed=lambda error: pytest.fail(str(error))
+        )
         watch.notice(range(50))
         await asyncio.sleep(10 * PAUSE_S)
         assert rewritten == [(0.0, 20), (PAUSE_S, 20), (2 * PAUSE_S, 10)]
@@ -222,7 +224,9 @@ async def test_thousands_of_a_strangers_keys_are_not_written_again_at_once() -> 
     async def rewrite(keys: Collection[bytes]) -> None:
         rewritten.append(len(keys))
 
-    watch = StrangersWatch(log, 0, StrangersSeen(), rewrite=rewrite, failed=lambda error: pytest.fail(str(error)))
+    watch = ForeignRecordsWatch(
+        log, 0, ForeignRecordsSeen(), rewrite=rewrite, failed=lambda error: pytest.fail(str(error))
+    )
     watch.notice(range(12_000))
     await asyncio.sleep(10 * PAUSE_S)
     assert rewritten == [6_000, 6_000]

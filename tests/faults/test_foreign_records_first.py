@@ -19,7 +19,7 @@ FORGED_KEY = _key(GroupId("g"), "orders", 0)
 FORGED_VALUE = _value(StoredOffset(offset=666, leader_epoch=-1, metadata="", commit_ms=0, expire_ms=None))
 
 
-def strangers_write(
+def foreign_producer_writes(
     cluster: FakeCluster, topic: str, *, records: int = 1, key: bytes = b"theirs", value: bytes = b"theirs"
 ) -> None:
     """Into each partition, as a producer without idempotence."""
@@ -41,7 +41,7 @@ async def begun(process: ProcessOnKafka, cluster: FakeCluster, *topics: str) -> 
     await process.kafka.open()
     await process.offsets.open()
     for topic in topics:
-        strangers_write(cluster, topic)
+        foreign_producer_writes(cluster, topic)
     await process.runtime.start()
     return process
 
@@ -55,7 +55,7 @@ async def test_strangers_before_the_first_owner_are_skipped_and_every_start_goes
     assert (await process.commit(100, told["a"])).error is ErrorCode.none
     await process.stop()
     for topic in (TOPIC, OFFSETS):
-        strangers_write(cluster, topic, records=600)
+        foreign_producer_writes(cluster, topic, records=600)
     for _ in range(2):
         process = await process_on(cluster).start()
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
@@ -68,7 +68,7 @@ async def test_a_topic_that_strangers_alone_have_written_is_left_to_them() -> No
     """It may be somebody's data, whose topic was named by mistake."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 3)
-    strangers_write(cluster, TOPIC)
+    foreign_producer_writes(cluster, TOPIC)
     with pytest.raises(LogMismatch, match=f"topic {TOPIC} is somebody else's"):
         await ProcessOnKafka(cluster.bootstrap).start()
     assert [partition.end for partition in cluster.topics[TOPIC].partitions] == [1, 1, 1]
@@ -81,7 +81,7 @@ async def test_strangers_are_not_taken_for_owners_of_an_earlier_version() -> Non
     process = process_on(cluster)
     await process.kafka.open()
     await process.offsets.open()
-    strangers_write(cluster, OFFSETS, key=FORGED_KEY, value=FORGED_VALUE)
+    foreign_producer_writes(cluster, OFFSETS, key=FORGED_KEY, value=FORGED_VALUE)
     await process.runtime.start()
     assert process.runtime.not_ready is None
     assert not process.offsets.committed(GroupId("g"))
@@ -129,7 +129,7 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew
         with pytest.raises(LogMismatch, match=rf"topic {TOPIC} has groups, and that of {OFFSETS} .* Restore {OFFSETS}"):
             await process.start()
         await process.stop()
-        strangers_write(cluster, OFFSETS)
+        foreign_producer_writes(cluster, OFFSETS)
 
 
 @story
@@ -137,7 +137,7 @@ async def test_who_only_reads_needs_no_right_to_know_of_the_probe() -> None:
     """Then a topic with no record of an owner near its ends is somebody else's, as where no log was opened."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 3)
-    strangers_write(cluster, TOPIC)
+    foreign_producer_writes(cluster, TOPIC)
     cluster.may_not_describe.add(TOPIC + PROBE_SUFFIX)
     process = ProcessOnKafka(cluster.bootstrap, read_only=True)
     with pytest.raises(LogMismatch, match=f"topic {TOPIC} is somebody else's"):
