@@ -1,4 +1,4 @@
-"""`muster replay ...`: parse, call one pure function, render, choose the exit code."""
+"""The options of `muster replay ...`: parse, call one function."""
 
 import sys
 from pathlib import Path

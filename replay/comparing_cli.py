@@ -1,4 +1,4 @@
-"""The options of the commands that compare: `diff`, `whatif`, `verify`. As `cli.py`: parse, call one function."""
+"""The options of the commands that compare: `diff`, `whatif`, `verify`. Like `cli.py`, they only parse and call."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -67,7 +67,7 @@ def _duration(name: str, text: str) -> typer.models.OptionInfo:
 
 
 def _former(name: str) -> typer.models.OptionInfo:
-    """The former name of an option, which took a number of ms."""
+    """Return the deprecated form of an option, which takes a number of ms."""
     return typer.Option(name, parser=_within_int32(milliseconds), hidden=True)  # type: ignore[no-any-return]
 
 
@@ -82,7 +82,7 @@ def _within_int32(read: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def _given_once(name: str, value: int | None, former: int | None) -> int | None:
-    """The value of an option that has two names; ends the command if both are given."""
+    """Return the value of an option that has two names; end the command if both are given."""
     from muster.replay.commands.opening import CANNOT_READ, fail
 
     if value is not None and former is not None:

@@ -1,4 +1,4 @@
-"""The forms of an answer, and for whom it is printed."""
+"""The output formats, and the view that a result is printed for."""
 
 from datetime import UTC, tzinfo
 from enum import StrEnum, unique
@@ -16,8 +16,6 @@ class Format(StrEnum):
 
 @unique
 class Sort(StrEnum):
-    """The ways to sort groups."""
-
     NAME = "name"
     STATE = "state"
     MEMBERS = "members"
@@ -27,7 +25,7 @@ class Sort(StrEnum):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """How an answer is printed. `zone`: in which times are told, but for JSON, which has UTC always."""
+    """`zone`: the time zone that times are shown in; JSON is always in UTC."""
 
     form: Format = Format.TABLE
     zone: tzinfo = UTC

@@ -1,4 +1,4 @@
-"""Values of which many are kept until they are needed, each in little room."""
+"""Compressed values, for when many must be kept in memory until they are needed."""
 
 import pickle
 from typing import Final, Generic, TypeVar, cast
@@ -11,8 +11,10 @@ _LEVEL: Final = 1
 
 
 class Packed(Generic[T]):
-    """A value, packed. An incident of a group that never rests has thousands of rebalances, and a fleet 10,000 groups
-    with their members. What is taken out is a copy: whoever changes it packs it again.
+    """A pickled and compressed value. An incident of a group that keeps rebalancing has thousands of rebalances, and a
+    fleet has 10,000 groups with their members.
+
+    Reading it returns a copy: to change the value, pack it again.
     """
 
     __slots__ = ("_packed",)
@@ -22,5 +24,5 @@ class Packed(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value whole."""
+        """The unpacked value."""
         return cast("T", pickle.loads(bytes(cramjam.zstd.decompress(self._packed))))  # noqa: S301 -- our own

@@ -1,4 +1,4 @@
-"""A progress bar for reading that takes longer than a second, on a terminal alone."""
+"""A progress bar, shown only on a terminal and only if reading takes longer than a second."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 Watch = Callable[[int, int], None]
-"""Told how far a long work is: what is done, and what there is in all, in units of its own."""
+"""Called with the progress of a long job: the amount done and the total, in any unit."""
 
 PATIENCE_S = 1.0
-"""The time before anything is shown."""
+"""The delay before the bar is shown."""
 
 
 def unwatched(done: int, total: int) -> None:
@@ -21,7 +21,7 @@ def unwatched(done: int, total: int) -> None:
 
 @contextmanager
 def watched(title: str) -> Iterator[Watch]:
-    """A function to be told how far the reading is; what it shows goes to stderr and vanishes at the end."""
+    """Yield a function to call with the progress. The bar goes to stderr and disappears at the end."""
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         yield unwatched
         return

@@ -1,4 +1,4 @@
-"""Views, moments, windows and groups that were asked for; and where one is not in the log, what is there instead."""
+"""Parses views, times, windows and groups; if the log does not have one, reports what it has instead."""
 
 import sys
 import time
@@ -24,11 +24,11 @@ from muster.replay.text.times import FORMS_OF_AT, FORMS_OF_TIME, NoSuchTime, in_
 from muster.replay.text.zones import UnknownZone, local_zone, zone_named
 
 NAMED_MAX: Final = 5
-"""The groups of a log that are named where another one was asked for."""
+"""The number of groups that are named if the requested one does not exist."""
 
 
 def view_of(form: Format, tz: str | None) -> View:
-    """Make a view from the options of a command: local times for eyes, UTC for all else, unless a zone is given."""
+    """Make a view from a command's options: local times for a table on a terminal, else UTC, unless a zone is given."""
     if tz is None:
         return View(form=form, zone=local_zone() if form is Format.TABLE and sys.stdout.isatty() else View().zone)
     try:
@@ -38,12 +38,12 @@ def view_of(form: Format, tz: str | None) -> View:
 
 
 def point(option: str, text: str, view: View, *, is_seq: bool) -> At | AtGeneration:
-    """Parse a point in one group's history; ends the command if it is none. `is_seq`: a number is an event's."""
+    """Parse a point in one group's history; end the command if it is invalid. `is_seq`: a number is an event's."""
     return _read(option, text, view, FORMS_OF_AT, is_seq=is_seq)
 
 
 def moment(option: str, text: str, view: View, *, is_seq: bool = False) -> At:
-    """Parse a time, or with `is_seq` the number of an event; ends the command if it is none."""
+    """Parse a time, or with `is_seq` an event number; end the command if it is invalid."""
     at = _read(option, text, view, FORMS_OF_TIME, is_seq=is_seq)
     if isinstance(at, AtGeneration):
         fail(f"{option} {text}: give a time: {FORMS_OF_TIME}", CANNOT_READ)
@@ -61,7 +61,7 @@ def _read(option: str, text: str, view: View, forms: str, *, is_seq: bool) -> At
 
 
 def window_of(since: str | None, until: str | None, view: View, *, is_seq: bool = False) -> Window:
-    """Parse `--since` and `--until`; ends the command if one is no moment, or they are the wrong way round."""
+    """Parse `--since` and `--until`; end the command if one is invalid, or if they are the wrong way round."""
     window = Window(
         since=None if since is None else moment("--since", since, view, is_seq=is_seq),
         until=None if until is None else moment("--until", until, view, is_seq=is_seq),
@@ -79,11 +79,11 @@ class Fold(Protocol):
     """A fold over a group's items."""
 
     def feed(self, item: Item, /) -> bool:
-        """Take in the next item; returns whether more is wanted."""
+        """Process the next item; return whether more are wanted."""
 
 
 async def feed(fold: Fold, reading: Reading, start: Start) -> None:
-    """Feed a group's items to the fold, as far as it wants; ends the command if there is no such group."""
+    """Feed a group's items to the fold until it needs no more; end the command if there is no such group."""
     is_known = False
     reads = items(reading, start)
     async with aclosing(reads):
@@ -95,7 +95,7 @@ async def feed(fold: Fold, reading: Reading, start: Start) -> None:
         await fail_unknown(reading, start.group_id)
 
 
-# ---- what is not there --------------------------------------------------------------------------
+# ---- not in the log -----------------------------------------------------------------------------
 
 
 async def start_of(
@@ -108,9 +108,10 @@ async def start_of(
     quiet_ms: int = 0,
     may_go_on: bool = False,
 ) -> Start:
-    """The start of a window; ends the command if the group's history does not reach it. `quiet_ms`: see `Skim`.
+    """Return the start of a window; end the command if the group's history does not reach it. `quiet_ms`: see `Skim`.
 
-    `may_go_on`: not for a window of times, in which an incident may go on, or the coordinator be away.
+    `may_go_on`: accept a window of times without an event, since an incident may extend into it, or the coordinator may
+    be unreachable.
     """
     times = await times_of(reading, group, window.since, window.until)
     reading.notes.extend(times.texts)
@@ -124,14 +125,14 @@ async def start_of(
 
 
 async def times_of(reading: Reading, group: GroupId, *asked: object) -> Times:
-    """The times by which a group's events are found, if one of these moments is a time; else as they are recorded."""
+    """Return the corrected times of a group's events if one of these points is a time; else the recorded ones."""
     if not any(isinstance(each, AtTime) for each in asked):
         return AS_RECORDED
     return await survey_times(reading, group)
 
 
 async def fail_unknown(reading: Reading, group: str) -> None:
-    """End the command, naming groups of similar names."""
+    """End the command, suggesting groups with similar names."""
     names, unreadable = await read_names(reading)
     reading.note_unreadable(unreadable)
     message = f"there is no group {printable(group)!r} in {reading.log.location}"
@@ -147,12 +148,12 @@ async def fail_unknown(reading: Reading, group: str) -> None:
 
 
 def fail_unmatched(location: str, wanted: str) -> NoReturn:
-    """End the command: no group's id matches the pattern."""
+    """End the command: no group id matches the pattern."""
     fail(f"no group in {location} matches {printable(wanted)!r}", NOT_FOUND)
 
 
 async def fail_outside(reading: Reading, start: Start, window: Window, view: View) -> NoReturn:
-    """End the command: the log does not tell of that time. It says what there is."""
+    """End the command: the log does not cover that time. The message has the span that it covers."""
     everything = await find_start(reading, start.group_id, None, times=start.times)
     first, last = everything.first, everything.last
     earliest_ms, latest_ms = everything.earliest_ms, everything.latest_ms
@@ -169,7 +170,7 @@ async def fail_outside(reading: Reading, start: Start, window: Window, view: Vie
 
 
 async def fail_not_reached(reading: Reading, start: Start, fold: StateFold, view: View) -> NoReturn:
-    """End the command: the log does not tell of the point that was asked for. It says what there is."""
+    """End the command: the log does not have the requested point. The message has what it has."""
     at = fold.at
     if not isinstance(at, AtGeneration):
         await fail_outside(reading, start, Window(since=at, until=at), view)
@@ -183,7 +184,7 @@ async def fail_not_reached(reading: Reading, start: Start, fold: StateFold, view
 
 
 def when(window: Window, view: View) -> str:
-    """The window in words, with a blank before them; nothing for the whole history."""
+    """Return the window as text, with a leading blank; empty for the whole history."""
 
     def of(at: At) -> str:
         return f"seq {at.seq}" if isinstance(at, AtSeq) else in_zone(instant(at.wall_ms), view.zone)

@@ -1,7 +1,7 @@
-"""The commands that compare: `diff` two moments, `whatif` a history with other settings, `verify` a log with its rules.
+"""The commands that compare: `diff` two times, `whatif` a history with other settings, `verify` a log with the rules.
 
-As in `reading.py`, each reads the log, folds it, renders the result. `verify` ends with exit code 1 when it found
-something, and with 3, whatever it found, when a part of the log could not be read, if only a record.
+As in `reading.py`, each reads the log, folds it, renders the result. `verify` ends with exit code 1 if it found
+something, and with 3, whatever it found, if any part of the log was unreadable, even a single record.
 """
 
 import math
@@ -44,7 +44,7 @@ from muster.replay.whatif.verdict import Line
 from muster.replay.whatif.whatif import WhatIfFold
 
 FOUND: Final = 1
-"""The exit code when `verify` found something."""
+"""The exit code if `verify` found something."""
 
 
 # ---- diff ---------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def diff(source: Source, group: str, view: View, *, before: At | AtGeneration, a
 
 
 def whatif(source: Source, group: str, view: View, alterations: Alterations, *, window: Window = WHOLE) -> None:
-    """`muster replay whatif`. JSON lines are written as they come; else the last rebalances are listed."""
+    """`muster replay whatif`. JSON lines are written as they come; other formats list the last rebalances."""
 
     try:
         run(_whatif(source, group, view, alterations, window))
@@ -118,7 +118,7 @@ async def _whatif(source: Source, group: str, view: View, alterations: Alteratio
 
 
 async def _shared(reading: Reading, start: Start) -> SharedAddresses:
-    """The first of two passes: who cannot be told apart."""
+    """Make the first of two passes, which finds the processes that cannot be distinguished."""
     shared = SharedAddresses(start.checkpoint.group(start.group_id), start.checkpoint.clock)
     async for item in items(reading, start):
         shared.feed(item)
@@ -153,7 +153,7 @@ def verify(source: Source, view: View, *, window: Window = WHOLE, wanted: str | 
 
 
 def _fail_unverified(location: str, verification: Verification, window: Window, wanted: str | None, view: View) -> None:
-    """End the command if a part was asked for that the log does not have: nothing of it holds together, or does not."""
+    """End the command if the log has no record of the requested part, since nothing was verified."""
     if math.isfinite(verification.first_ms):
         first, last = (in_zone(instant(int(each)), view.zone) for each in (verification.first_ms, verification.last_ms))
         whose = "" if wanted is None else f" of groups that match {printable(wanted)!r}"

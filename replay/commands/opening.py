@@ -1,4 +1,4 @@
-"""The log of a command, opened; and what ends a command early: one line on stderr, and an exit code."""
+"""Opens the log of a command, and ends a command early with one line on stderr and an exit code."""
 
 import asyncio
 import os
@@ -28,13 +28,15 @@ T = TypeVar("T")
 NOT_FOUND: Final = 1
 CANNOT_READ: Final = 2
 DAMAGED: Final = 3
-"""The exit codes; DAMAGED: what could be read was shown, and there is more that could not: a part, or one record."""
+"""The exit codes. DAMAGED: the readable part was shown, but there is an unreadable part, or a single unreadable
+record.
+"""
 ENOUGH: Final = 128 + signal.SIGPIPE
-"""The exit code when whoever read the answer has closed it, as `head` does: that of a process that SIGPIPE ends."""
+"""The exit code if the reader of the output has closed it, as `head` does: that of a process killed by SIGPIPE."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Which log, and how to reach it."""
+    """The log, and the settings to connect to it."""
 
     url: str
     security: KafkaSecurity
@@ -50,9 +52,9 @@ def source_of(url: str, kafka_config: Sequence[str] | None) -> Source:
 
 @asynccontextmanager
 async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Reading]:
-    """The log, open for reading. In the end, what was noticed while reading is told; damage is the exit code.
+    """Open the log for reading. At the end, print what was noticed while reading; damage sets the exit code.
 
-    `waits`: for a log that is away, now or later on.
+    `waits`: wait while the log is unavailable, now or later.
     """
     waiting = LogWait(source.url, say) if waits else None
     log = await (_open(source) if waiting is None else waiting.answer(partial(_open, source), unless=LogDenied))
@@ -62,7 +64,7 @@ async def opened(source: Source, *, waits: bool = False) -> AsyncIterator[Readin
             reading = msgspec.structs.replace(reading, watch=watch)
             yield reading
     except typer.Exit as ended:
-        if ended.exit_code != NOT_FOUND or not reading.lacks:  # it may be in the part that could not be read
+        if ended.exit_code != NOT_FOUND or not reading.lacks:  # what was not found may be in the unreadable part
             raise
     finally:
         await log.close()
@@ -84,26 +86,26 @@ async def _open(source: Source) -> EventLog:
 
 
 def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
-    """Read; whatever is wrong with the log, or with what is written (`writes`: where to), is one line."""
+    """Run the coroutine; print any error of the log, or of the output (named by `writes`), as one line."""
     try:
         try:
             with collected_seldom():
                 return asyncio.run(reading)
         finally:
             sys.stdout.flush()
-    except LogReplaced as error:  # its way out is for the log's owner
+    except LogReplaced as error:  # the advice in its message is for the log's owner
         fail(f"{error.what}. The answer ends there; run the command again for what is there now", CANNOT_READ)
     except (LogError, EventsError) as error:
         fail(str(error), CANNOT_READ)
     except BrokenPipeError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what the interpreter flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when the interpreter exits
         raise typer.Exit(ENOUGH) from error
     except OSError as error:
         fail(f"{writes} cannot be written: {error.strerror}", CANNOT_READ)
 
 
 def say(message: str) -> None:
-    """Print one line on stderr; what is quoted in it may be a client's, or a stranger's file's."""
+    """Print one line on stderr, escaped: text quoted in it may come from a client, or from an untrusted file."""
     typer.echo(f"{PROGRAM.get()}: {printable(message)}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""The file that a command writes: where it may be, and a page written to it whole or not at all."""
+"""Checks the file that a command writes, and writes a page atomically."""
 
 import os
 from pathlib import Path
@@ -9,26 +9,28 @@ from muster.replay.text.printable import printable
 
 
 def check_folder(out: Path) -> None:
-    """End the command if there is no folder to write into."""
+    """End the command if the folder to write into does not exist."""
     if not out.parent.is_dir():
         fail(f"{printable(str(out))} cannot be written: there is no folder {printable(str(out.parent))}", CANNOT_READ)
 
 
 def refuse_to_replace(log: EventLog, to: Path) -> None:
-    """End the command if a file that is to be written is the log that is read."""
+    """End the command if the output file is the log that is read."""
     try:
         is_log = to.samefile(log.location)
-    except OSError:  # one of them is no file, or not there yet
+    except OSError:  # one of them is not a file, or does not exist yet
         return
     if is_log:
         fail(f"{to} is the log that is read: write to another file", CANNOT_READ)
 
 
 def write_page(out: Path, text: str) -> None:
-    """Write the page beside the file and put it in its place; what is no file (/dev/stdout) is written to."""
+    """Write the page to a temporary file and rename it into place; anything but a file (/dev/stdout) is written
+    directly.
+    """
     try:
         if out.exists() and not out.is_file():
-            out.write_text(text, encoding="utf-8")  # where /dev/stdout leads has no path if it is a pipe
+            out.write_text(text, encoding="utf-8")  # /dev/stdout may be a pipe, which has no path
             return
         target = out.resolve()
         beside = target.with_name(f".{target.name}.{os.getpid()}")

@@ -1,7 +1,7 @@
 """The commands of `muster replay`: each reads the log, folds it, renders the result.
 
-Errors end the command with one line: exit code 1 when the log is well, but what was asked for is not in it, 2 when the
-log cannot be read; 3 after an answer from a log of which a part cannot be read.
+Errors end the command with one line: exit code 1 if the log is readable but does not have what was asked for, 2 if it
+cannot be read; 3 after a result if a part of the log was unreadable.
 """
 
 import os
@@ -115,7 +115,7 @@ def digest(source: Source, view: View, *, window: Window, wanted: str | None = N
 
 
 def _fail_without_groups(location: str, first: Instant | None, window: Window, wanted: str | None, view: View) -> None:
-    """End the command if there were none of the groups yet, or are none: there is nothing to tell of."""
+    """End the command if no group existed yet, or none matches."""
     whose = "" if wanted is None else f" that matches {printable(wanted)!r}"
     if first is not None:
         begin = in_zone(first, view.zone)
@@ -127,7 +127,7 @@ def _fail_without_groups(location: str, first: Instant | None, window: Window, w
 def history(
     source: Source, group: str, view: View, *, window: Window = WHOLE, goes_on: bool = False, everything: bool = False
 ) -> None:
-    """`muster replay history`. JSON has every event, `everything` or not."""
+    """`muster replay history`. JSON always has every event, regardless of `everything`."""
     is_whole = everything or view.form in (Format.JSON, Format.JSONL)
 
     async def read() -> None:
@@ -160,7 +160,7 @@ def history(
 
 
 def state(source: Source, group: str | None, view: View, *, at: At | AtGeneration, wanted: str | None = None) -> None:
-    """`muster replay state`: of one group, or of all that match a pattern."""
+    """`muster replay state`: of one group, or of all groups that match a pattern."""
 
     async def read() -> None:
         async with opened(source) as reading:
@@ -182,7 +182,7 @@ def state(source: Source, group: str | None, view: View, *, at: At | AtGeneratio
 
 
 async def _states(reading: Reading, view: View, at: AtTime, wanted: str | None) -> None:
-    """All groups that match, as they stood."""
+    """Show the state of all groups that match."""
     location, is_any = reading.log.location, False
     fold = StatesFold(location, at, wanted, await survey_all(reading, wanted))
     async for chunk in reading.chunks(range(reading.log.partitions)):
@@ -223,11 +223,11 @@ def export(
             run(read(file), writes=str(to))
         beside.replace(to)
     except typer.Exit as ended:
-        if ended.exit_code == DAMAGED:  # what could be read is there
+        if ended.exit_code == DAMAGED:  # what could be read is in the file
             beside.replace(to)
         raise
     except (OSError, ValueError) as error:
-        if isinstance(error.__context__, typer.Exit):  # it is said; closing the file has failed once more
+        if isinstance(error.__context__, typer.Exit):  # already reported; closing the file has failed, too
             raise error.__context__ from error
         fail(f"{to} cannot be written: {error}", CANNOT_READ)
     finally:

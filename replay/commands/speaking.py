@@ -1,4 +1,4 @@
-"""The name that lines on stderr begin with: `muster replay: ...`, or another program's that uses the same commands."""
+"""The program name that lines on stderr begin with: `muster replay`, or another program that uses the same commands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ PROGRAM: ContextVar[str] = ContextVar("program", default="muster replay")
 
 @contextmanager
 def speaking_as(program: str) -> Iterator[None]:
-    """Within it, lines on stderr begin with the name of this program."""
+    """Within the context, lines on stderr begin with the name of this program."""
     before = PROGRAM.set(program)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The command `muster replay why`: which incidents are read, which are shown, and what is said around them."""
+"""The command `muster replay why`: chooses the incidents to read and those to show, and prints notes around them."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
@@ -30,7 +30,7 @@ from muster.replay.text.printable import printable
 
 
 class AskedIncidents(msgspec.Struct, frozen=True, kw_only=True):
-    """Which incidents are asked for. None of these: the newest few for people, all for programs."""
+    """The requested incidents. By default the newest few as text, all as JSON."""
 
     generation: int | None = None
     at: At | None = None
@@ -70,7 +70,7 @@ def why(source: Source, group: str, view: View, asked: AskedIncidents, window: W
 
 
 class _Shown:
-    """Prints incidents: the first one whole; of a list the others with the most important only."""
+    """Prints incidents: the first in full; in a list, the others with the most important facts only."""
 
     def __init__(self, stream: IncidentStream, asked: AskedIncidents, choice: IncidentChoice) -> None:
         self.stream = stream
@@ -88,10 +88,10 @@ class _Shown:
 
 
 async def _start(reading: Reading, group_id: GroupId, asked: AskedIncidents, window: Window, view: View) -> Start:
-    """Find the record to begin at, so that the first incident that may be shown is told whole."""
+    """Find the record to begin at, so that the first incident that may be shown is complete."""
     if asked.last:
         return await find_start(reading, group_id, None, quiet_ms=QUIET_MS, rebalances=2)
-    if isinstance(asked.at, AtSeq):  # which life it is of is known at the end
+    if isinstance(asked.at, AtSeq):  # the incarnation that it belongs to is known only at the end
         start = await start_of(reading, group_id, Window(since=asked.at, until=asked.at), view)
         return msgspec.structs.replace(start, checkpoint=from_the_beginning(group_id).checkpoint)
     start = await start_of(reading, group_id, window, view, quiet_ms=QUIET_MS, may_go_on=True)
@@ -113,7 +113,7 @@ def _choice(asked: AskedIncidents, fold: WhyFold, form: Format) -> IncidentChoic
 
 
 async def _told(reading: Reading, start: Start, fold: WhyFold) -> AsyncIterator[Iterable[Incident]]:
-    """The incidents that end with each item of the group, and in the end those that are left."""
+    """Yield the incidents that end with each item of the group, and finally those that are left."""
     has_any = False
     reads = items(reading, start)
     async with aclosing(reads):
@@ -127,7 +127,7 @@ async def _told(reading: Reading, start: Start, fold: WhyFold) -> AsyncIterator[
 
 
 def _end(choice: IncidentChoice, shown: _Shown, what: str) -> None:
-    """Show what is left, and say what there is to say of it. `what`: the group, and the time that was asked for."""
+    """Show the remaining incidents, and notes on the choice. `what`: the group, and the requested time."""
     left = list(choice.end())
     if isinstance(choice, Around) and choice.nearest:
         shown.stream.note(f"There was no incident of {what}. The nearest {choice.nearest}:")

@@ -1,4 +1,4 @@
-"""The values of the chart: arrays, to be short. `chart.js` reads them by position, in the order of the fields."""
+"""The values of the chart: arrays, to save space. `chart.js` reads them by position, in the order of the fields."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """A time in which a member had so many partitions; None: not known."""
+    """A span of time with the number of partitions that a member had; None: not known."""
 
     begin_ms: int
     end_ms: int
@@ -14,7 +14,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """A mark at one moment of a lane: how a member went ('left', 'expired'), or 'came-back'."""
+    """A mark in a lane: how a member left ('left', 'expired'), or 'came-back'."""
 
     at_ms: int
     what: str
@@ -32,10 +32,10 @@ class Band(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Drawing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of the chart; the script reads texts about incidents in the document.
+    """The content of the chart; the script reads texts about incidents from the document.
 
-    An incident has its begin, its end and the numbers of its lanes. `opens_on`: the incident that it shows first.
-    `words`: those for what lanes show, where they are no members of a group.
+    An incident has its begin, its end and the numbers of its lanes. `opens_on`: the incident to show first. `words`:
+    labels for lanes that are not members of a group.
     """
 
     begin: int

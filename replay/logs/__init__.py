@@ -1,13 +1,13 @@
-"""Logs that are read: the only part that touches one.
+"""Reads logs: the only part of replay that touches one.
 
-reading.py        One reading of a log: its chunks, what cannot be read of them, what is appended meanwhile.
-waiting.py        Waiting for a log that is away.
-sources.py        A log read: the records of one group, or of all.
-opening.py        Opening whatever `--log` names.
-exported.py       Files that a log was exported to, read as logs.
-export_forms.py   How records stand in such files, and stepping over what cannot be read: JSON lines.
-container_form.py The same in Avro containers.
-unpacking.py      Files that went through gzip, or Windows.
-exports.py        Writing such files.
-pseudonyms.py     A log without names.
+reading.py        One reading of a log: its chunks, what is unreadable, what is appended meanwhile.
+waiting.py        Waits for a log that is unavailable.
+sources.py        Decodes a log into the history of one group, or of all.
+opening.py        Opens the log that `--log` names.
+exported.py       Exports of a log, read as logs.
+export_forms.py   The format of JSON lines exports; skips what cannot be read.
+container_form.py The format of Avro container exports.
+unpacking.py      Unpacks exports that were compressed with gzip, or re-encoded by Windows.
+exports.py        Writes exports.
+pseudonyms.py     Replaces names by pseudonyms.
 """

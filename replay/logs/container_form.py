@@ -1,7 +1,7 @@
 """Exports as Avro containers (`exports.py`): a section is a block.
 
-Anybody may have made such a file, or altered it. So all that is read of it has a limit, its schema is compared, and a
-block is unpacked and decoded only as far as its own numbers can be true.
+The file may come from anyone, so everything that is read from it has a limit, its schema is compared, and a block is
+unpacked and decoded only if its own numbers are plausible.
 """
 
 import zlib
@@ -23,20 +23,20 @@ _NUMBER_BYTES_MAX: Final = 10
 _PIECE_BYTES: Final = 1024 * 1024
 _HEAD_BYTES_MAX: Final = 1024 * 1024
 BLOCK_BYTES_MAX: Final = LINE_BYTES_MAX
-"""A block has at most so many bytes, packed and unpacked; those that are written here end near SYNC_EVERY_BYTES."""
+"""The maximum size of a block, packed and unpacked; Muster writes blocks of about SYNC_EVERY_BYTES."""
 BLOCK_RECORDS_MAX: Final = 500_000
-"""And so many records, which take 100 MB here however few bytes they are made of; written here are some thousands."""
+"""The maximum number of records in a block; they take 100 MB in memory even if tiny. Muster writes a few thousand."""
 _RECORD_BYTES_MIN: Final = 5
-"""Each field of a record takes a byte at least."""
+"""Each field of a record takes at least one byte."""
 _TOLD_MAX: Final = 10
 _TOLD_CHARS_MAX: Final = 40
 _NO_HEAD: Final = (AttributeError, EOFError, IndexError, KeyError, OverflowError, RecursionError, TypeError)
 _NO_RECORD: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError)
-"""The errors of fastavro, beside ValueError, for bytes that are not what it reads."""
+"""The errors of fastavro, besides ValueError, for malformed input."""
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A block whose marker is where it should be: how many records it has, and its bytes in the file."""
+    """A block whose sync marker is where it should be: its number of records, and its range of bytes in the file."""
 
     count: int
     begin: int
@@ -44,7 +44,7 @@ class _Block(msgspec.Struct, frozen=True):
 
 
 class ContainerForm:
-    """A section is a block. After one that cannot be read the file is searched for the marker that ends a block."""
+    """A section is a block. After an unreadable block the file is searched for the next sync marker."""
 
     unit = "the block at byte"
 
@@ -94,12 +94,12 @@ class ContainerForm:
                 StoredRecord(each["partition"], each["offset"], each["timestamp_ms"], each["key"], each["value"])
                 for each in self._records(file, _block(file, section.at, section.end))
             ]
-        except CANNOT_DECODE as error:  # it has been altered since
+        except CANNOT_DECODE as error:  # it was altered since
             skipped(section.at, str(error))
             return ()
 
     def _records(self, file: IO[bytes], block: _Block) -> list[Any]:
-        """The records of a block; whatever is wrong with it is a ValueError."""
+        """Return the records of a block. Raises ValueError for any damage."""
         from fastavro import schemaless_reader  # noqa: PLC0415 -- slow to import
 
         if block.count > BLOCK_RECORDS_MAX:
@@ -128,7 +128,9 @@ def _schema() -> Any:  # noqa: ANN401 -- fastavro's
 
 
 def _header(file: IO[bytes]) -> dict[str, str]:
-    """The container's metadata; the file stands behind its header then. Raises ValueError if it is no export's."""
+    """Return the container's metadata; the file is positioned behind the header. Raises ValueError if it is not an
+    export.
+    """
     from fastavro import block_reader  # noqa: PLC0415 -- slow to import
     from fastavro.schema import SchemaParseException  # noqa: PLC0415 -- slow to import
 
@@ -146,7 +148,7 @@ def _header(file: IO[bytes]) -> dict[str, str]:
 
 
 def _fields(schema: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 -- any schema
-    """The names and types of a record's fields; those of anything else are one, without a name."""
+    """Return the names and types of a record's fields; any other schema is one field without a name."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         return [("", schema)]
     return [(field["name"], field["type"]) for field in schema["fields"]]
@@ -171,9 +173,9 @@ def _inflated(packed: bytes) -> bytes:
 
 
 def _block(file: IO[bytes], at: int, size: int, sync: bytes | None = None) -> _Block:
-    """The block that begins at this byte. Raises ValueError, BrokenRecord if there is no whole one.
+    """Return the block that begins at this byte. Raises ValueError, BrokenRecord if there is no complete one.
 
-    `sync`: the marker at its end; None: it was there before.
+    `sync`: the marker expected at its end; None: it was checked before.
     """
     file.seek(at)
     head = file.read(2 * _NUMBER_BYTES_MAX)
@@ -196,7 +198,7 @@ def _block(file: IO[bytes], at: int, size: int, sync: bytes | None = None) -> _B
 
 
 def _behind_next(file: IO[bytes], at: int, sync: bytes) -> int:
-    """The byte behind the next marker that ends a block; the end of the file if there is none."""
+    """Return the position behind the next sync marker; the end of the file if there is none."""
     file.seek(at)
     kept = b""
     while piece := file.read(_PIECE_BYTES):

@@ -1,6 +1,7 @@
-"""How records stand in exports (`exports.py`), and the form of JSON lines; Avro containers are `container_form.py`.
+"""The formats of exports (`exports.py`): the interface, and JSON lines; Avro containers are in `container_form.py`.
 
-What cannot be read is told to a `Skipped` with its place, and stepped over: a line, or all up to the next block.
+Unreadable parts are reported to a `Skipped` with their position, and skipped: a line, or everything up to the next
+block.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,21 +13,21 @@ from muster.events.records import BrokenRecord, StoredRecord
 from muster.replay.logs.exports import ExportedLine, Head
 
 CANNOT_DECODE: Final = (BrokenRecord, msgspec.DecodeError, RecursionError, ValueError)
-"""The errors of decoding; msgspec's of content that is nested too deep is a RecursionError."""
+"""The errors of decoding; msgspec raises RecursionError for content that is nested too deeply."""
 LINE_BYTES_MAX: Final = 128 * 1024 * 1024
-"""A line is at most so long as a record in base64."""
+"""The maximum length of a line, which is that of a record in base64."""
 
 _SECTION_LINES: Final = 1_000
 _SECTION_BYTES: Final = 1024 * 1024
 
 Skipped = Callable[[int, str], None]
-"""Takes the number of a line, or the byte at which a block begins, and what is wrong with it."""
+"""Called with a line number, or the byte at which a block begins, and what is wrong with it."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the file with records of one partition. `first` and `last` are offsets in it.
+    """A part of the file with records of one partition. `first` and `last` are log offsets.
 
-    `at` and `end` are bytes; `line` is the number of its first line.
+    `at` and `end` are positions in bytes; `line` is the number of its first line.
     """
 
     partition: int
@@ -39,33 +40,33 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Form(Protocol):
-    """How the records stand in the file."""
+    """The format of the file."""
 
     unit: str
-    """The word for a part that is skipped, before its number."""
+    """The word for a skipped part, before its number."""
 
     def head(self, file: IO[bytes]) -> Head:
-        """Read which log was exported; the file stands behind it then. Raises one of CANNOT_DECODE."""
+        """Read which log was exported; the file is positioned behind the head then. Raises one of CANNOT_DECODE."""
         ...
 
     def sections(self, file: IO[bytes], skipped: Skipped) -> Iterator[Section]:
-        """The sections from here on."""
+        """Yield the sections from the current position on."""
         ...
 
     def records(self, file: IO[bytes], section: Section, skipped: Skipped) -> Sequence[StoredRecord]:
-        """The records of a section."""
+        """Return the records of a section."""
         ...
 
 
 class _PlaceOfLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a line by which it is found."""
+    """The fields of a line that locate its record."""
 
     partition: int
     offset: Annotated[int, msgspec.Meta(ge=0, lt=2**63 - 1)]
 
 
 class JsonLinesForm:
-    """A record is a line. Blank lines are passed over, and the last one may have no end."""
+    """One record per line. Blank lines are skipped, and the last line needs no line end."""
 
     unit = "line"
 
@@ -91,7 +92,7 @@ class JsonLinesForm:
         return True
 
     def sections(self, file: IO[bytes], skipped: Skipped) -> Iterator[Section]:
-        """See Form. What is after the first line of another export is of another log, or there twice."""
+        """See Form. Stops at the first line of another export, whose records are of another log, or repeated."""
         section: Section | None = None
         last: dict[int, int] = {}
         for number, at, line in _lines(file, number=2):
@@ -142,9 +143,9 @@ class JsonLinesForm:
 
 
 def _lines(file: IO[bytes], number: int) -> Iterator[tuple[int, int, bytes]]:
-    """The lines from here on that are not blank, each with its number and where it begins.
+    """Yield the lines from the current position on that are not blank, each with its number and position.
 
-    Of one that is too long its beginning is given, which cannot be decoded.
+    If a line is too long, only its beginning is given, which cannot be decoded.
     """
     at = file.tell()
     while line := file.readline(LINE_BYTES_MAX):

@@ -1,6 +1,6 @@
-"""Exports (`exports.py`) as logs that are only read.
+"""Exports (`exports.py`) as read-only logs.
 
-What is there when the file is opened is read. A line or a block that cannot be read is skipped; `warnings` names it.
+The content is that of the file when it is opened. Unreadable lines or blocks are skipped; `warnings` names them.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,14 +17,14 @@ from muster.replay.logs.exports import FORM, Head
 from muster.replay.logs.unpacking import unpacked
 
 PARTITIONS_MAX: Final = 100_000
-"""A log has no more: each is asked for by itself, so a number that nobody wrote would be waited for in vain."""
+"""A log has no more partitions. Each is read separately, so a forged number would keep the reader busy for nothing."""
 SKIPPED_NAMED: Final = 5
 SKIPPED_KEPT: Final = 10_000
-"""The skipped parts that are named, and those that are counted."""
+"""The number of skipped parts that are named, and that are counted."""
 
 
 class ExportedLog(OnlyReadLog):
-    """An EventLog that can only be read. `suffix`: `.jsonl` or `.avro`."""
+    """A read-only EventLog. `suffix`: `.jsonl` or `.avro`."""
 
     def __init__(self, path: Path, suffix: str) -> None:
         super().__init__(f"the export {path}")
@@ -43,7 +43,7 @@ class ExportedLog(OnlyReadLog):
 
     @property
     def identity(self) -> str:
-        """The identity of the log that was exported."""
+        """The identity of the exported log."""
         return self._opened().identity
 
     @property
@@ -52,7 +52,7 @@ class ExportedLog(OnlyReadLog):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The parts that could not be read, as far as they were met: some are named, all are counted."""
+        """The unreadable parts so far: the first are named, all are counted."""
         named = [
             f"the export {self._path}, {self._form.unit} {at:,}: {reason}; it was skipped"
             for at, reason in sorted(self._skipped.items())[:SKIPPED_NAMED]
@@ -67,7 +67,7 @@ class ExportedLog(OnlyReadLog):
         return [*self._damage, *named]
 
     async def open(self) -> None:
-        """See EventLog: find out what is where. Raises LogMismatch."""
+        """See EventLog; locates the sections. Raises LogMismatch."""
         try:
             plain = unpacked(self._path, is_text=self._is_text)
         except OSError as error:
@@ -139,7 +139,9 @@ class ExportedLog(OnlyReadLog):
             yield chunk
 
     def _records(self, partition: int, start: int, end: int | None) -> Iterator[StoredRecord]:
-        """The records of the partition with these offsets; one that is not above those before it is passed over."""
+        """Yield the partition's records in this range of offsets; a record whose offset does not increase is
+        skipped.
+        """
         assert self._file is not None, "the export is not open"
         for section in self._sections.get(partition, ()):
             if section.last < start or (end is not None and section.first >= end):

@@ -1,11 +1,10 @@
-"""Exports: a log's records in a file that `--log` reads again. Two forms, by the end of the file's name.
+"""Exports: a log's records in a file that `--log` reads again. The file's suffix selects one of two formats:
 
-    NAME.jsonl  JSON lines. The first says what it is; then one for each record: the event as JSON, for programs and
-                people. A record that is no event that is known here is its key and value, in base64.
+    NAME.jsonl  JSON lines. The first line describes the export; then there is a line for each record: the event as
+                JSON, for programs and people. A record that is not a known event is its key and value, in base64.
     NAME.avro   an Avro container file: the records byte by byte, as they are in the log.
 
-Both have partition after partition, each in the order of its offsets. What belongs here: the lines and the schema, and
-writing them. `exported.py` reads them.
+Both have one partition after another, each in offset order. This module writes them; `exported.py` reads them.
 """
 
 import os
@@ -34,7 +33,7 @@ from muster.replay.logs.sources import read_record
 FORM: Final = "muster-export-1"
 TYPES: Final[dict[str, type[AnyRecordedEvent]]] = {each.__name__: each for each in EVENT_TYPES}
 SYNC_EVERY_BYTES: Final = 256 * 1024
-"""The size of a container's blocks: one is read at a time."""
+"""The size of a container's blocks, which are read one at a time."""
 
 RECORD_SCHEMA: Final = {
     "type": "record",
@@ -52,9 +51,9 @@ RECORD_SCHEMA: Final = {
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that was exported. It stands in the first line, or in the container's metadata.
+    """The exported log: the first line of the file, or the container's metadata.
 
-    `records`: how many were written, so that a reader notices where some are missing; None: an older version wrote it.
+    `records`: how many were written, so that a reader notices missing ones; None: written by an older version.
     """
 
     form: str
@@ -65,7 +64,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record in a line. An event has `type` and `event`, everything else `key`, and, but for a tombstone, `value`.
+    """A record as a line. An event has `type` and `event`; anything else has `key` and, unless it is a tombstone,
+    `value`.
 
     `level`: the format level at which the event was written.
     """
@@ -80,7 +80,7 @@ class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     value: bytes | None = None
 
     def record(self) -> StoredRecord:
-        """The record. Raises BrokenRecord, msgspec.ValidationError."""
+        """Return the record. Raises BrokenRecord, msgspec.ValidationError."""
         place = (self.partition, self.offset, self.timestamp_ms)
         if self.type is None or self.event is msgspec.UNSET:
             if self.key is None:
@@ -98,7 +98,7 @@ class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def line_of(record: StoredRecord) -> ExportedLine:
-    """The line of a record: the event, where the very same record can be made of it again, else its bytes."""
+    """Return the line of a record: the event if the identical record can be made from it again, else its bytes."""
     line = ExportedLine(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
     if record.value is not None:
         try:
@@ -112,12 +112,12 @@ def line_of(record: StoredRecord) -> ExportedLine:
 
 
 def _is_known_whole(event: AnyRecordedEvent) -> bool:
-    """Whether nothing of the record was lost on the way to the event: a newer version may know another cause."""
+    """Return False if decoding lost a part of the record: a newer version may have written an unknown cause."""
     return isinstance(event, PartitionEvent) or event.why.cause is not Cause.UNKNOWN
 
 
 class Export(Protocol):
-    """Takes the records of a log."""
+    """Writes the records of a log."""
 
     def write(self, record: StoredRecord) -> None: ...
 
@@ -127,7 +127,7 @@ class Export(Protocol):
 
 
 def export_to(path: Path, file: IO[bytes], head: Head) -> Export:
-    """The form that the path's name asks for. Raises ValueError for any other name."""
+    """Return the export for the path's suffix. Raises ValueError for any other suffix."""
     if path.suffix == ".jsonl":
         return _JsonLines(file, head)
     if path.suffix == ".avro":
@@ -136,7 +136,7 @@ def export_to(path: Path, file: IO[bytes], head: Head) -> Export:
 
 
 _NOT_COUNTED: Final = 10**17
-"""The number of records in a head until it is known; it has as many digits as are kept free for it."""
+"""A placeholder in the head until the number of records is known; it has as many digits as are reserved for it."""
 
 
 class _JsonLines:
@@ -163,7 +163,7 @@ class _JsonLines:
 
 
 class _Container:
-    """A block has the records of one partition alone, so that the others can be stepped over."""
+    """Writes blocks with records of one partition only, so that readers can skip the other partitions."""
 
     def __init__(self, file: IO[bytes], head: Head) -> None:
         counted = msgspec.structs.replace(head, records=_NOT_COUNTED)
@@ -203,7 +203,7 @@ class _Container:
 
 
 def _write_at(file: IO[bytes], at: int, content: bytes) -> None:
-    """Write over what is there, and go back to the end."""
+    """Overwrite content in the file, and return to its end."""
     file.seek(at)
     file.write(content)
     file.seek(0, os.SEEK_END)
@@ -219,11 +219,11 @@ async def copy(
     pseudonyms: Pseudonyms | None,
     times: Mapping[GroupId, Times] = MappingProxyType({}),
 ) -> tuple[int, bool]:
-    """Write the records of groups whose ids match, decided within a window of times.
+    """Write the records of matching groups that were decided within a window of times.
 
-    Returns how many were written, and whether there is any such group. What concerns whole partitions is always
-    written. Of what was decided before the span, the last record of each entity is written, so that the groups are as
-    they stood; a reader shows the rest as a gap. `times`: what is wrong with those of groups.
+    Returns how many were written, and whether there is any matching group. Records that concern whole partitions are
+    always written. From before the window, the last record of each entity is written, so that the groups have their
+    state; a reader shows the rest as a gap. `times`: the corrected times of groups.
     """
     written, is_any = 0, False
 
@@ -246,9 +246,9 @@ async def copy(
 
 
 class Selection:
-    """The records of one partition that are wanted, in the order of their offsets.
+    """Selects the wanted records of one partition, in offset order.
 
-    Of what was decided before the span the last record of each key is kept until the span begins; a tombstone ends it.
+    From before the window the last record of each key is kept until the window begins, unless it is a tombstone.
     """
 
     def __init__(
@@ -266,14 +266,14 @@ class Selection:
         self._has_begun = self._since_ms is None
         self._at_ms = 0
         self.has_group = False
-        """Whether there was a record of a group that is wanted, whenever it was decided."""
+        """True if there was a record of a wanted group, at any time."""
 
     def end(self) -> Iterator[StoredRecord]:
-        """The records that are left: of a partition in which nothing happened since the span began."""
+        """Yield the remaining records: those of a partition in which nothing happened since the window began."""
         yield from self._before.values()
 
     def take(self, record: StoredRecord) -> Iterator[StoredRecord]:
-        """Take the next record in; yields those that are to be written."""
+        """Process the next record; yield those to write."""
         self._at_ms = self._time_of(record)
         if not self._note_wanted(record.key) or (self._until_ms is not None and self._at_ms > self._until_ms):
             return
@@ -289,7 +289,9 @@ class Selection:
         yield record
 
     def _time_of(self, record: StoredRecord) -> int:
-        """When it was decided; of a tombstone, what it follows, of what cannot be read, when it was appended."""
+        """Return the decision time; for a tombstone that of the record before it, for an unreadable record its append
+        time.
+        """
         if self._since_ms is None and self._until_ms is None:
             return 0
         if record.value is None:

@@ -1,7 +1,7 @@
-"""Opening whatever `--log` names, for reading.
+"""Opens the log that `--log` names, for reading.
 
 * `sqlite:///muster.db`, `kafka://...`: a log (`events/log/url.py`)
-* `jsonl:///night.jsonl`, `night.jsonl`, `avro:///night.avro`, `night.avro`: an export (`exported.py`), also in gzip:
+* `jsonl:///night.jsonl`, `night.jsonl`, `avro:///night.avro`, `night.avro`: an export (`exported.py`), also with gzip:
   `night.jsonl.gz`
 * `archive:/path/of/archive`: the archive of a log (`replay/archive/`)
 """
@@ -21,7 +21,7 @@ _ARCHIVE: Final = "archive:"
 
 
 def open_for_reading(url: str, *, security: KafkaSecurity) -> EventLog:
-    """Make what `--log` names, for reading; the caller awaits its `open()`. Raises LogMismatch if it names none."""
+    """Create the log that `--log` names; the caller awaits its `open()`. Raises LogMismatch if the URL is invalid."""
     if url.startswith(_ARCHIVE):
         return _archive_of_fleet(Path(unquote(url.removeprefix(_ARCHIVE))))
     scheme, separator, rest = url.partition(":///")
@@ -38,7 +38,7 @@ def open_for_reading(url: str, *, security: KafkaSecurity) -> EventLog:
 
 
 def _suffix_of(path: str) -> str:
-    """How the name of an export ends, in the way that these are written here: '.jsonl' of NIGHT.JSONL.gz."""
+    """Return the suffix of an export's name in its canonical form: '.jsonl' for NIGHT.JSONL.gz."""
     return Path(path.lower().removesuffix(".gz")).suffix
 
 

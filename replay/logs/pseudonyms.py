@@ -1,11 +1,11 @@
-"""Pseudonyms: a log's records without the names of members, processes and people, for whoever is to look at it.
+"""Pseudonyms: a log's records without the names of members, processes and people, so that a log can be shared.
 
-Replaced are member and instance ids, client ids, hosts, principals, the owners' hosts, and what clients give as a
-reason, each by an HMAC-SHA256 under a key: under one key the same name has the same pseudonym in all files, so that
-identities still meet, and nobody without the key can try names out. Group ids, topics and configs stay.
+Replaced are member and instance ids, client ids, hosts, principals, the owners' hosts, and reasons sent by clients,
+each by an HMAC-SHA256 under a key. With the same key a name has the same pseudonym in all files, so that identities
+still match, and nobody without the key can try out names. Group ids, topics and configs stay.
 
-Of a consumer's subscription and assignment the user data is left out, of other protocol types everything. A record that
-cannot be read might hold any name: only its place is left, and, where its key can be read, its group.
+User data is removed from a consumer's subscription and assignment; for other protocol types everything is removed. An
+unreadable record might contain any name: only its position is kept, and its group if its key can be read.
 """
 
 import hmac
@@ -49,7 +49,9 @@ _KINDS: Final[dict[str, str]] = {
     "removed_by": "owner",
     "client_reason": "reason",
 }
-"""The kind of name that a field holds. A test compares it with the events: a new field is in here, or has no names."""
+"""The kind of name that a field holds. A test compares this with the events: a new field must be in here, or have no
+names.
+"""
 
 _BOILERPLATE: Final = re.compile(
     r"need to re-join with the given member-id"
@@ -59,16 +61,16 @@ _BOILERPLATE: Final = re.compile(
     r"|consumer pro-actively leaving the group|rebalance failed due to \w+Exception"
     r"|encountered [A-Z_]+ from [A-Z_]+ response"
 )
-"""Reasons that clients give by themselves, up to where a name may follow."""
+"""Reasons that clients generate, up to the point where a name may follow."""
 
 _COUNT: Final = Struct(">i")
 
 
 class Pseudonyms:
-    """Names replaced under a key."""
+    """Replaces names, with a key."""
 
     def __init__(self, key: bytes) -> None:
-        """Raises ValueError for a key that can be guessed."""
+        """Raises ValueError for a key that is too short to be safe."""
         if len(key) < KEY_BYTES_MIN:
             raise ValueError(
                 f"the key has {len(key)} bytes, and needs {KEY_BYTES_MIN}: head -c 32 /dev/urandom makes one"
@@ -77,7 +79,7 @@ class Pseudonyms:
         self._known: dict[tuple[str, str], str] = {}
 
     def record(self, record: StoredRecord) -> StoredRecord:
-        """The record with pseudonyms; its place and time stay."""
+        """Return the record with pseudonyms; its position and time stay."""
         try:
             key = decode_key(record.key)
         except UndecodableKey:
@@ -93,13 +95,13 @@ class Pseudonyms:
         return msgspec.structs.replace(record, key=self._key_of(key))
 
     def event(self, event: AnyRecordedEvent) -> AnyRecordedEvent:
-        """The event with pseudonyms."""
+        """Return the event with pseudonyms."""
         told = self._struct(event)
         assert isinstance(told, type(event))
         return told
 
     def name(self, kind: str, text: str) -> str:
-        """The pseudonym of a name. An empty one stays, and of a reason what clients give by themselves."""
+        """Return the pseudonym of a name. An empty name stays, and so does a reason that clients generate."""
         if not text:
             return text
         found = self._known.get((kind, text))
@@ -166,7 +168,7 @@ def _assignment(assignment: bytes) -> bytes:
 
 
 def _metadata(metadata: bytes) -> bytes:
-    """A subscription without its user data; what comes after it (owned partitions, generation) stays."""
+    """Return a subscription without its user data; what follows the user data (owned partitions, generation) stays."""
     if subscribed_topics(metadata) is None:
         return b""
     at = 6

@@ -1,4 +1,4 @@
-"""One reading of a log: its chunks, what cannot be read of them, and what is appended meanwhile."""
+"""One reading of a log: its chunks, what is unreadable in them, and what is appended meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -24,9 +24,9 @@ from muster.replay.progress import Watch, unwatched
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading of a log: what is told how far it is, and what counts strangers' records.
+    """One reading of a log, with its progress callback and its count of foreign records.
 
-    `watch` is told offsets, also those compacted away.
+    `watch` is called with offsets, including those removed by compaction.
     """
 
     log: EventLog
@@ -34,15 +34,15 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     foreign_records: ForeignRecords = msgspec.field(default_factory=ForeignRecords)
     lost: list[str] = msgspec.field(default_factory=list)
     unreadable: dict[tuple[int, int], Broken] = msgspec.field(default_factory=dict)
-    """The records that the answer needs and that cannot be read, by partition and offset."""
+    """The unreadable records that affect the result, by partition and offset."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """The sentences beside the answer, which lacks nothing."""
+    """Sentences to print along with the result, which is complete nonetheless."""
     waiting: LogWait | None = None
-    """The waiting for a log that is away; without one that is an error."""
+    """Waits for a log that is unavailable; None: that is an error."""
 
     @property
     def lacks(self) -> list[str]:
-        """All that the answer lacks, in words for people: damage, and records that cannot be read."""
+        """The damaged parts and unreadable records that the result lacks, as text."""
         if not self.unreadable:
             return self.damage
         first = missing_text(self.unreadable[min(self.unreadable)])
@@ -50,21 +50,22 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         return [*self.damage, f"{self.log.location} cannot be read whole: {first}{more}"]
 
     def note_unreadable(self, records: Iterable[Broken]) -> None:
-        """Take in records that the answer needs."""
+        """Add unreadable records that affect the result."""
         for each in records:
             self.unreadable[each.position.partition, each.position.offset] = each
 
     @property
     def damage(self) -> list[str]:
-        """The parts that could not be read, in words for people; the records before it were given."""
+        """The damaged parts, as text; the records before them were read."""
         return list(dict.fromkeys((*self.lost, *self.log.warnings)))
 
     async def chunks(
         self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """The owners' records of the partitions, one partition after another, as far as they reached at the call.
+        """Yield the owners' records of the partitions, one partition after another, up to their ends at the time of the
+        call.
 
-        `wanted`: see SearchableLog; other logs give all.
+        `wanted`: see SearchableLog; other logs yield all records.
         """
         async for chunk in self.all_chunks(partitions, wanted=wanted, start=start, end=end):
             yield list(self.foreign_records.without(chunk))
@@ -72,7 +73,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     async def all_chunks(
         self, partitions: Sequence[int], *, wanted: Sequence[bytes] = (), start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Read as `chunks` does, with the records that no owner wrote."""
+        """Read like `chunks`, including foreign records."""
         ends = {each: await self.log.end_offset(each) if end is None else end for each in partitions}
         total, done = sum(ends.values()), 0
         for partition, stop in ends.items():
@@ -95,10 +96,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 async def chunks_of(
     reading: Reading, group: GroupId, *, start: int, goes_on: bool = False
 ) -> AsyncIterator[Sequence[StoredRecord]]:
-    """The records of the group, and of its partition; others, too, where the log cannot leave them out.
+    """Yield the records of the group and of its partition; also others if the log cannot filter.
 
-    `goes_on`: then those that are appended, for ever; of a reading that waits. What of them cannot be read is told at
-    once; where the end is damaged, what can be read of it by and by is given.
+    `goes_on`: never stop, but yield what is appended; for a reading with `waiting`. Damage is reported at once; if the
+    end of the log is damaged, it is read as soon as it can be.
     """
     partition = partition_for(group, reading.log.partitions)
     wanted = (prefix_of(group), prefix_of(str(partition)))
@@ -111,7 +112,7 @@ async def chunks_of(
         try:
             if start < end:
                 async for chunk in reading.all_chunks([partition], wanted=wanted, start=start, end=end):
-                    await _check_in_place(reading)  # what was read may be of another log that is there by now
+                    await _check_in_place(reading)  # the log may have been replaced while this was read
                     yield list(reading.foreign_records.without(chunk))
                     start = chunk[-1].offset + 1 if chunk else start
                 start = start if end == UNKNOWN_END else end

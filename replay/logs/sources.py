@@ -1,13 +1,13 @@
-"""A log read into histories. The only part of the tool that touches a log, and it only ever reads.
+"""Decodes a log into histories. Only ever reads.
 
-Streams: whatever the log's size, what is kept is what the caller keeps. For one group only that group's partition is
-read, and only the values whose key names the group are decoded. A window of a group's history is read in two passes:
-the first one skims what comes before it (`skim.py`), the second one tells the items from the last checkpoint on.
+Everything is streamed: only what the caller keeps is kept, whatever the log's size. For one group only its partition is
+read, and only values whose key names the group are decoded. A window of a group's history is read in two passes: the
+first skims what comes before the window (`skim.py`), the second yields the items from the last checkpoint on.
 
-A reader is lenient where an owner must not be: an event type that is not known here is skipped and counted, a value
-that cannot be read becomes a `Broken` marker in its group's history. Tombstones are skipped, since the event before
-each says all, but for those of `muster log repair`. So are records that no owner wrote (`ForeignRecords`). What
-is not ours to read at all is an error: LogTooNew, and any LogError.
+A reader is lenient where an owner must not be: unknown event types are skipped and counted, and an unreadable value
+becomes a `Broken` marker in its group's history. Tombstones are skipped, since the event before each says the same,
+except those of `muster log repair`; so are foreign records (`ForeignRecords`). A log that must not be
+read at all is an error: LogTooNew, and any LogError.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -50,11 +50,11 @@ from muster.replay.logs.reading import Reading, chunks_of
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the telling of a group begins. `life`: its last incarnation, as far as it was looked for.
+    """Where to begin reading a group. `life`: its last incarnation found so far.
 
-    `first` and `last` are the ends of the first and the last transition that were seen on the way, `earliest_ms` and
-    `latest_ms` the times between which all of them lie (wall clock). `rebalances` counts those that began before the
-    window, or, where there is none, all.
+    `first` and `last` are the ends of the first and the last transition that were seen; all of them lie between
+    `earliest_ms` and `latest_ms` (wall clock). `rebalances` counts those that began before the window, or all if there
+    is no window.
     """
 
     group_id: GroupId
@@ -67,16 +67,16 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     rebalances: int
     times: Times = AS_RECORDED
     is_reached: bool
-    """Whether the window has begun by the end of the log."""
+    """True if the window begins before the end of the log."""
 
 
 def from_the_beginning(group_id: GroupId) -> Start:
-    """The start of a whole history, for which nothing has to be read."""
+    """Return the start of a whole history, which needs no search."""
     return Start(group_id=group_id, checkpoint=BEGINNING, life=-1, first=None, last=None, rebalances=0, is_reached=True)
 
 
 async def survey_times(reading: Reading, group: GroupId) -> Times:
-    """Read through the group's history for times that cannot be right. Raises as the log does."""
+    """Read through the group's history to find timestamps that cannot be right. Raises as the log does."""
     survey, prefix = ClockSurvey(), prefix_of(group)
     async for chunk in chunks_of(reading, group, start=0):
         survey.take(record for record in chunk if record.key.startswith(prefix))
@@ -92,10 +92,10 @@ async def find_start(
     rebalances: int = 1,
     times: Times = AS_RECORDED,
 ) -> Start:
-    """Skim the group's history up to the window; without one, up to the last so many rebalances.
+    """Skim the group's history up to the window; without a window, up to the last `rebalances` rebalances.
 
-    `quiet_ms`: see `Skim`; with it it is so many times of quiet with rebalances after them, and so many before a window
-    come, too. `times`: by which its events are found. Raises LogTooNew, and as the log does.
+    `quiet_ms`: see `Skim`. If given, `rebalances` counts quiet times followed by rebalances, and as many before a
+    window are included. `times`: the corrected times to look events up by. Raises LogTooNew, and as the log does.
     """
     skim = Skim(prelude := Prelude(), quiet_ms=quiet_ms, rebalances_kept=rebalances, times=times)
     search = _Search(group, window, skim, prelude, times)
@@ -109,7 +109,7 @@ async def find_start(
 
 
 class _Search:
-    """The search for the checkpoint before a window."""
+    """Searches for the checkpoint before a window."""
 
     def __init__(self, group: GroupId, window: Window | None, skim: Skim, prelude: Prelude, times: Times) -> None:
         self._times = times
@@ -122,7 +122,7 @@ class _Search:
         self.tells_before = False
 
     def ends_within(self, records: Iterable[StoredRecord]) -> bool:
-        """Take in the next records, as far as they matter; returns whether no later one does."""
+        """Process the next records until the start is found; return True once no later record can change it."""
         for is_of_group, run in groupby(records, lambda record: record.key.startswith(self._prefix)):
             if is_of_group:
                 if self._ends_within(run):
@@ -150,7 +150,7 @@ class _Search:
         return False
 
     def found(self) -> Start:
-        """The start, as far as it was looked for."""
+        """Return the start, as far as the search got."""
         skim, found = self._skim, self._found
         if self._window is None:
             found = self._before_rebalances()
@@ -168,7 +168,7 @@ class _Search:
         )
 
     def unreadable_before(self, start: Start) -> Iterator[Broken]:
-        """The records before a start that what is told from there on stands on."""
+        """Yield the unreadable records before the start offset that the result depends on."""
         yield from (each for each in self._skim.broken if each.position.offset < start.checkpoint.offset)
         yield from start.checkpoint.broken()
 
@@ -177,9 +177,9 @@ class _Search:
 
 
 async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> AsyncGenerator[Item]:
-    """The items of a group from a start on, in the order of the log, with a marker wherever `seq` jumps.
+    """Yield the items of a group from a start on, in log order, with a marker wherever `seq` jumps.
 
-    `goes_on`: then those that are appended, for ever.
+    `goes_on`: never stop, but yield what is appended.
     """
     checkpoint = start.checkpoint
     gaps = SeqGaps(incarnation=checkpoint.incarnation, seq=checkpoint.seq)
@@ -215,7 +215,7 @@ async def items(reading: Reading, start: Start, *, goes_on: bool = False) -> Asy
 def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[GroupId | None, Read] | None:
     """Decode a record: the group that it concerns (None: its whole partition), and its content.
 
-    Gives None for what says nothing, or is not wanted. Raises LogTooNew.
+    Return None if it has no content, or is not wanted. Raises LogTooNew.
     """
     position = position_of(record)
     try:
@@ -236,12 +236,12 @@ def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[Gr
 
 
 def position_of(record: StoredRecord) -> LogPosition:
-    """The place of a record."""
+    """Return the position of a record."""
     return LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
 
 
 def read_value(value: bytes, position: LogPosition, *, of_partition: bool) -> Told:
-    """Decode a record's value, of which the key has told whether it concerns a whole partition. Raises LogTooNew."""
+    """Decode a record's value; `of_partition`: its key concerns a whole partition. Raises LogTooNew."""
     try:
         event = decode(value)
     except UnknownEventType as unknown:

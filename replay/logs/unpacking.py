@@ -1,8 +1,8 @@
-"""Export files that went through other tools: gzip, or UTF-16 as Windows writes it, are unpacked to a plain file first.
+"""Unpacks exports that went through other tools, to a plain file: gzip, or UTF-16 as Windows writes it.
 
-The copy is a temporary file without a name, so it goes with the process. It takes at most half of the free space of
-its disk, which is looked at again for each piece, as others may fill it meanwhile. What expands as no export does is
-not unpacked to its end.
+The copy is a temporary file without a name, so it disappears with the process. It takes at most half of the free space
+of its disk, which is checked again for each piece, since others may fill the disk meanwhile. Content that expands more
+than an export can is not unpacked any further.
 """
 
 import codecs
@@ -28,30 +28,32 @@ _ENCODINGS: Final = (
     (b"{\x00", "utf-16-le"),
     (b"\x00{", "utf-16-be"),
 )
-"""The first bytes of JSON lines in other encodings than UTF-8; those of UTF-32 begin with those of UTF-16."""
+"""The first bytes of JSON lines in encodings other than UTF-8. UTF-32 comes first, since its marks begin with
+UTF-16's.
+"""
 
 _PIECE_BYTES: Final = 1024 * 1024
 _BOM: Final = codecs.BOM_UTF8
 EXPANSION_MAX: Final = 250
-"""Content is at most so many times as large as what it was packed to; of exports it is 10 to 60 times."""
+"""The maximum ratio of content to packed size; for exports it is 10 to 60."""
 _SMALL_BYTES: Final = 16 * 1024 * 1024
-"""The size up to which content may expand as it likes."""
+"""The size up to which the ratio is not checked."""
 
 Convert = Callable[[IO[bytes]], Iterator[bytes]]
-"""Gives the content of a file, converted; raises EOFError, zlib.error, ValueError or gzip.BadGzipFile at damage."""
+"""Yields the converted content of a file; raises EOFError, zlib.error, ValueError or gzip.BadGzipFile if damaged."""
 
 
 class Unpacked(msgspec.Struct, frozen=True):
-    """A plain file. `damage`: why the content ends before the end of the original; None: it does not."""
+    """A plain file. `damage`: why the content ends before the end of the original; None: it is complete."""
 
     file: IO[bytes]
     damage: str | None = None
 
 
 def unpacked(path: Path, *, is_text: bool) -> Unpacked:
-    """Open a file for reading, a copy of its content if it is packed. It stands behind a byte order mark.
+    """Open a file for reading, or a copy of its content if it is packed, positioned behind a byte order mark.
 
-    Raises OSError, and LogMismatch where there is no room for the copy.
+    Raises OSError, and LogMismatch if there is no room for the copy.
     """
     found = Unpacked(path.open("rb"))
     if found.file.read(len(_GZIP)) == _GZIP:
@@ -71,7 +73,7 @@ def _begin(file: IO[bytes]) -> bytes:
 
 
 def _converted(packed: Unpacked, path: Path, convert: Convert) -> Unpacked:
-    """The content in a temporary file, as far as it can be converted."""
+    """Convert the content into a temporary file, up to the first damage."""
     copy, damage = tempfile.TemporaryFile(), packed.damage  # noqa: SIM115 -- the caller closes it
     packed_bytes = size_of(packed.file)
     packed.file.seek(0)
@@ -95,7 +97,7 @@ def _check_room(path: Path, size: int, packed_bytes: int) -> None:
             f"{path} has more than {EXPANSION_MAX} times its {packed_bytes:,} bytes when it is unpacked, which no"
             " export has: if it is one, unpack it by hand and name the unpacked file"
         )
-    if size > shutil.disk_usage(tempfile.gettempdir()).free:  # less by what was copied: it is half of what was free
+    if size > shutil.disk_usage(tempfile.gettempdir()).free:  # the copy takes free space, so this is half
         raise LogMismatch(
             f"{path} has more than {size:,} bytes when it is unpacked, half of what is free in"
             f" {tempfile.gettempdir()}: unpack it where there is room, or set TMPDIR"
@@ -109,7 +111,9 @@ def _gunzipped(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _in_utf8(file: IO[bytes], encoding: str) -> Iterator[bytes]:
-    """The text in UTF-8. A half of a surrogate pair is no UTF-8 either, so its line is one that cannot be read."""
+    """Convert the text to UTF-8. A lone surrogate is passed through as invalid UTF-8, which makes its line
+    unreadable.
+    """
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
     while piece := file.read(_PIECE_BYTES):
         yield decoder.decode(piece).encode("utf-8", "surrogatepass")
@@ -117,5 +121,5 @@ def _in_utf8(file: IO[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def size_of(file: IO[bytes]) -> int:
-    """The bytes of an open file."""
+    """Return the size of an open file in bytes."""
     return file.seek(0, os.SEEK_END)

@@ -1,7 +1,6 @@
-"""Waiting for a log that is away, as its owner waits for it: said once when it is away, and once when it is back.
+"""Waits for a log that is unavailable, as its owner does: reports once that it is, and once that it is back.
 
-What belongs here: when a log counts as away, and the two lines. Only who goes on with what happens waits: whoever wants
-an answer about what was is told that there is none.
+Only commands that follow a log wait. A command that asks about the past fails instead.
 """
 
 import asyncio
@@ -13,31 +12,31 @@ from muster.events.log.base import LogUnavailable
 T = TypeVar("T")
 
 LOOK_AGAIN_AFTER_S: Final = 0.2
-"""The interval at which a log that is followed is looked at."""
+"""The interval at which a followed log is polled."""
 
 SILENT_FOR_S: Final = 5.0
-"""The time after which a log that is followed, and does not answer, is told of."""
+"""The time without a response after which a followed log is reported as unavailable."""
 
 
 class LogWait:
-    """The waiting for one log, which `name` names for people; `say` is told when it is away, and when it is back."""
+    """Waits for one log. `name`: its name in messages; `say`: prints a line when it becomes unavailable or is back."""
 
     def __init__(self, name: str, say: Callable[[str], None]) -> None:
         self._name = name
         self._say = say
         self._is_told = False
         self.told: list[str] = []
-        """The lines about what cannot be read."""
+        """The lines about unreadable parts."""
 
     def tell(self, lines: Iterable[str]) -> None:
-        """Say what cannot be read, each line once."""
+        """Print the lines about unreadable parts, each only once."""
         for line in lines:
             if line not in self.told:
                 self._say(line)
                 self.told.append(line)
 
     async def answer(self, ask: Callable[[], Awaitable[T]], *, unless: type[LogUnavailable] | tuple[()] = ()) -> T:
-        """Return what the log answers, as soon as it does. Raises its other errors, and those that are `unless`."""
+        """Return the log's response as soon as there is one. Raises its other errors, and those of type `unless`."""
         while True:
             asked = asyncio.ensure_future(ask())
             try:
@@ -58,7 +57,7 @@ class LogWait:
             return answer
 
     def is_away(self, reason: str) -> None:
-        """Say so once."""
+        """Report that the log is unavailable, unless it was reported already."""
         if not self._is_told:
             self._say(f"{reason}; waiting for it")
         self._is_told = True

@@ -1,8 +1,8 @@
-"""Deriving the command behind recorded events, which `rerun` and every what-if give to the rules.
+"""Derives the command behind recorded events, for `rerun` and for every what-if.
 
-Each transition begins with an event that tells what came in. What the rules need and a log does not have (ids handed
-out by KIP-394, who has synced, that a deadline has passed) is set up in the soft state so that the same can happen.
-Monotonic time is wall time here: the clock of a re-run stands where the record says.
+The first event of each transition shows what the request was. State that the rules need and the log does not have (ids
+handed out by KIP-394, members that have synced, an expired deadline) is set up in the soft state so that the same
+decision is possible. Monotonic time equals wall time here: the clock of a rerun is the recorded time.
 """
 
 from typing import assert_never
@@ -68,7 +68,7 @@ _PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
 
 
 def derive(situation: Situation) -> AnyCommand | None:
-    """The command that led to the first of the events, with the soft state made ready; None: there is none we know."""
+    """Derive the command that led to the first of the events, and set up its soft state; None: it is not known."""
     event = situation.event
     if event.why.cause is Cause.RECORD_OVERWRITTEN:
         again = tuple(map(key_of, situation.until_group_event()))
@@ -101,7 +101,7 @@ def derive(situation: Situation) -> AnyCommand | None:
 
 
 def _rebalance_unassigned(situation: Situation, event: GroupConfigured) -> RebalanceUnassigned:
-    """Name the topics that the group was asked to rebalance for, and those that are settled, as without partitions."""
+    """Set the topics that the rebalance was requested for, and those no longer listed as without partitions."""
     before = () if situation.group is None else situation.group.config.rebalanced_for
     after = event.config.rebalanced_for
     named = {each.topic for each in after}
@@ -132,7 +132,7 @@ def _of_member(situation: Situation, event: AnyMemberEvent) -> AnyCommand | None
 
 
 def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
-    """A join of this member; ids as they must have been sent for the event to be what it is."""
+    """Derive a join of this member, with the ids that must have been sent to lead to this event."""
     why = event.why
     known_id = _requires_known_id(why, member.group_instance_id)
     sent_id = member.member_id
@@ -146,7 +146,7 @@ def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
         caller=caller(why),
         member_id=sent_id,
         group_instance_id=member.group_instance_id,
-        # The same id as the member's would say that it is a request sent again, which leads to no event.
+        # The member's own id would make it a repeated request, which leads to no event.
         proposed_member_id=PHANTOM if isinstance(event, MemberRejoined) else member.member_id,
         protocol_type=_protocol_type(group_event) or _protocol_type_of(situation.group),
         protocols=member.protocols,
@@ -171,7 +171,9 @@ def _protocol_type_of(group: Group | None) -> str:
 
 
 def _creation(situation: Situation) -> AnyCommand:
-    """The group's first event: of a join that made a member at once, of one that was sent for an id, or of a commit."""
+    """Derive the request behind a group's first event: a join that added a member at once, a join for an id, or a
+    commit.
+    """
     why = situation.why
     following = situation.events[1] if len(situation.events) > 1 else None
     if (
@@ -197,7 +199,7 @@ def _creation(situation: Situation) -> AnyCommand:
 
 
 def _anonymous_join(situation: Situation, *, known_id: bool) -> JoinGroup:
-    """A join of which the log has no more than who sent it. It offers no protocol unless it asks for an id."""
+    """Derive a join of which the log has only the sender. It offers no protocol unless it asks for an id."""
     why = situation.why
     return JoinGroup(
         group_id=situation.group_id,
@@ -216,13 +218,13 @@ def _anonymous_join(situation: Situation, *, known_id: bool) -> JoinGroup:
 
 
 def _offer(situation: Situation) -> tuple[Protocol, ...]:
-    """Protocols that the group accepts."""
+    """Return protocols that the group accepts."""
     members = situation.group.members.values() if situation.group is not None else ()
     return next((member.protocols for member in members), (Protocol(name="range", metadata=b""),))
 
 
 def _refused_join(situation: Situation) -> JoinGroup:
-    """Refused for its protocols, its session timeout, for whom it says it is, or because the group is full."""
+    """Derive a join refused for its protocols, its session timeout or its identity, or because the group is full."""
     join = _anonymous_join(situation, known_id=situation.why.cause is not Cause.PROTOCOL_MISMATCH)
     event = situation.event
     if situation.why.cause is not Cause.SESSION_TIMEOUT_REFUSED or not isinstance(event, JoinRefused):
@@ -232,9 +234,10 @@ def _refused_join(situation: Situation) -> JoinGroup:
 
 
 def _fenced(situation: Situation) -> AnyCommand | None:
-    """Two processes with one instance id; which request it was matters only of leavers, and of a join with a reason.
+    """Derive the request of one of two processes with the same instance id. Its type matters only for leaves, and for
+    joins with a reason.
 
-    Who was not fenced was heard from after it had lost its instance id, which it did not name.
+    A member that was not fenced sent a request after it had lost its instance id, without naming that id.
     """
     why, event = situation.why, situation.event
     if why.cause is Cause.INSTANCE_DUEL:
@@ -257,7 +260,7 @@ def _fenced(situation: Situation) -> AnyCommand | None:
 
 
 def _duelling_join(situation: Situation) -> JoinGroup | None:
-    """The restart that comes right after the event: the process that had lost the instance id takes it back."""
+    """Derive the restart right after the event: the process that had lost the instance id takes it back."""
     following = situation.events[1] if len(situation.events) > 1 else None
     if not isinstance(following, StaticMemberReplaced):
         return None
@@ -300,7 +303,7 @@ def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
 
 
 def _sync(situation: Situation) -> SyncGroup:
-    """The leader's."""
+    """Derive the leader's SyncGroup."""
     assigned = [event for event in situation.until_group_event() if isinstance(event, MemberAssigned)]
     assignments = tuple((event.member.member_id, event.member.assignment) for event in assigned)
     return _sync_of(situation, assignments)
@@ -324,13 +327,13 @@ def _end_join_phase(situation: Situation, why: Why) -> EndJoinPhase:
     soft = situation.soft
     soft.join_deadline_ms = why.arrived_ms
     if soft.initial_delay is not None:
-        # It was extended as often as it was: that writes nothing. This was the end of it.
+        # How often it was extended does not matter, since that writes nothing. This is when it ended.
         soft.initial_delay = InitialDelay(delay_ms=soft.initial_delay.delay_ms, remaining_ms=0)
     return EndJoinPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
 
 
 def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
-    """Derive the end of a join phase without a drop: its timeout, or the expiry of the last pending member."""
+    """Derive the end of a join phase without removals: its timeout, or the expiry of the last pending member."""
     if why.cause is not Cause.ALL_JOINED:
         return _end_join_phase(situation, why)
     if is_leave(why):
@@ -342,7 +345,7 @@ def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
 
 
 def _start_without_members(situation: Situation) -> AnyCommand | None:
-    """A rebalance that no member's event began."""
+    """Derive the cause of a rebalance that no event of a member started."""
     why = situation.why
     match why.cause:
         case Cause.REGISTRATION_COMPLETE:

@@ -1,6 +1,6 @@
-"""LeaveGroup derived from its events: who was in the request, in which order, with which ids.
+"""Derives LeaveGroup from its events: the members in the request, their order and their ids.
 
-Split from `inputs.py` because one request has many entries, each with an event of its own or none at all.
+Separate from `inputs.py` because one request has many entries, each with an event of its own or none at all.
 """
 
 from muster.coordinator.group.commands import LeaveGroup, LeavingMember
@@ -13,7 +13,7 @@ _LEFT = frozenset({Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN})
 
 
 def leave(situation: Situation) -> LeaveGroup:
-    """Derive one LeaveGroup: removals and fences in a row, up to the event that ends the transition."""
+    """Derive one LeaveGroup: consecutive removals and fences, up to the event that ends the transition."""
     why = situation.why
     entries: list[LeavingMember] = []
     for event in situation.events:

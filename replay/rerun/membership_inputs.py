@@ -1,9 +1,9 @@
-"""Deriving the command behind events of membership beyond Kafka, for `inputs.py`.
+"""Derives the command behind events of Muster's own membership features, for `inputs.py`.
 
-alterations      everything that one IncrementalAlterConfigs did: settings, lists, a rebalance that was asked for
-arrivals         joins that were held back leave no event until they are let in: they are put back from there
-plans            the time for a plan is up
-standbys         the called one asks for its assignment
+alterations      everything that one IncrementalAlterConfigs did: settings, lists, a requested rebalance
+arrivals         delayed joins leave no event until they are admitted: they are restored from the admission
+plans            the deadline of a plan has passed
+standbys         the called standby asks for its assignment
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ ALTER_CONFIGS = 44
 def derive_planned(situation: Situation) -> AnyCommand | None:
     """Derive an administrator's request, or a deadline of a plan; None: neither.
 
-    A deletion is one, since it begins with the end of the plans that there are.
+    A deletion is included, since it begins by ending the existing plans.
     """
     event, why = situation.event, situation.why
     if why.cause is Cause.GROUP_RELEASED:
@@ -92,7 +92,7 @@ def derive_planned(situation: Situation) -> AnyCommand | None:
 
 
 def _alteration(situation: Situation) -> AlterGroupConfig:
-    """Make one request that sets lists to their result, whichever way they were changed."""
+    """Make one request that sets lists to their result, however they were changed."""
     group = situation.group
     assert group is not None
     request = list(_of_one_request(situation))
@@ -113,7 +113,9 @@ _ORDER = (
     Cause.LEARNERS_PROMOTED,
     Cause.REBALANCE_REQUESTED,
 )
-"""The order in which one request is applied (`membership_change.py`); an earlier part belongs to another request."""
+"""The order in which the parts of a request are applied (`membership_change.py`); an earlier part belongs to another
+request.
+"""
 
 
 def _of_one_request(situation: Situation) -> Iterator[AnyEvent]:
@@ -174,7 +176,7 @@ def _list(name: str, now: list[str], added: list[str], removed: list[str]) -> It
 
 
 def put_arrivals_back(situation: Situation) -> None:
-    """Have those wait who were let in by the decision that is looked for, and those who had been sent back."""
+    """Restore the delayed joins that the decision admits, and those of clients that were sent back to retry."""
     group, soft = situation.group, situation.soft
     if group is None or not (situation.joins_were_held and _may_hold(group)):
         return
@@ -203,7 +205,7 @@ def _may_hold(group: Group) -> bool:
 
 
 def _admitted(situation: Situation) -> tuple[RebalanceStarted | None, list[MemberJoined]]:
-    """The start of a rebalance at this very moment, and who joined within the same decision."""
+    """Return the start of a rebalance at this time, and the members that joined within the same decision."""
     started, admitted = None, []
     for event in situation.events:
         if event.why.decided_ms != situation.why.decided_ms:
@@ -226,7 +228,7 @@ def _arrival(situation: Situation, event: MemberJoined) -> HeldJoin:
 
 
 def _put_sent_back(situation: Situation, started: RebalanceStarted, instance: GroupInstanceId | None) -> None:
-    """Hold the join of a client that was sent back to retry: it counts as arrived, and is not admitted yet."""
+    """Add the join of a client that was sent back to retry: it counts as arrived, but is not admitted yet."""
     member_id = MemberId(f"an arrival that was sent back ({instance})")
     join = JoinGroup(
         group_id=situation.group_id,
@@ -249,7 +251,7 @@ def _put_sent_back(situation: Situation, started: RebalanceStarted, instance: Gr
 
 
 def last_arrival(situation: Situation) -> JoinGroup | None:
-    """The join with which a registration was complete: that of the last one let in."""
+    """Return the join that completed a registration: that of the last admitted member."""
     started, admitted = _admitted(situation)
     found = (event for event in admitted if started is not None and event.member.member_id == started.why.member_id)
     event = next(found, None)
@@ -260,7 +262,7 @@ def last_arrival(situation: Situation) -> JoinGroup | None:
 
 
 def join_of(situation: Situation, event: MemberJoined) -> JoinGroup:
-    """The join that was held back."""
+    """Return the delayed join."""
     member, why, group = event.member, event.why, situation.group
     return JoinGroup(
         group_id=situation.group_id,

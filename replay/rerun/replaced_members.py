@@ -1,7 +1,7 @@
-"""Setting up the replaced members of a group for a re-run (see `coordinator/group/duels.py`).
+"""Sets up the replaced members of a group for a rerun (see `coordinator/group/duels.py`).
 
 Replaced members are soft state. A restart becomes a duel when the replaced process is seen again; not every such
-request is written, but the event that follows tells which of the two it was.
+request is recorded, but the event that follows shows which of the two it was.
 """
 
 import msgspec

@@ -1,13 +1,13 @@
-"""A recorded history through the rules again: the same inputs must give the same events.
+"""Runs a recorded history through the rules again: the same inputs must give the same events.
 
-That proves that a log holds all that the rules were given, so that they may be run with other settings one day; and it
-is the sharpest test of both. Each transition is decided on the group as it was recorded, so that one difference is
-one difference; the soft state is carried on from decision to decision, and made anew where a coordinator took over.
-Whoever takes over has the members in the order of their last records, or as it followed them (events/loading.py), so
-until it has told that order it may be another one.
+This proves that a log has everything that the rules were given, so that they can be run with other settings; and it is
+the strictest test of both. Each transition is decided on the recorded group, so that one difference does not cause
+more; the soft state is carried over between decisions, and rebuilt where a coordinator took over. A new coordinator has
+the members in the order of their last records, or as it followed them (events/loading.py), so until its events show the
+order, another one is possible.
 
-Compared is everything but what depends on requests that leave no trace: signs of life, how long requests were parked,
-how many refusals were not written.
+Everything is compared except what depends on requests that leave no trace: when members were last seen, how long
+requests were parked, how many refusals were not written.
 """
 
 import re
@@ -48,7 +48,7 @@ from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
 
 PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
-"""The settings when no CoordinatorElected has them."""
+"""The settings to use if no CoordinatorElected has any."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
@@ -62,7 +62,7 @@ _SETTINGS = {
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """A derived command, its time, and the numbers of the events that were recorded for it."""
+    """A derived command, its time, and the range of the recorded events that it led to."""
 
     command: AnyCommand
     moment: Moment
@@ -79,26 +79,26 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rerunner:
-    """One re-run, fed item by item. What is in `inputs` and `differences` may be taken out between two items.
+    """One rerun, fed item by item. The caller may take entries out of `inputs` and `differences` between items.
 
-    A decision's events have one time, so it keeps no more than those of one moment. `group`: as it stood, at rest,
-    before the first item, where that is not the first of its history. `skipped` events stand behind something that is
-    missing: nothing can be said about them.
+    All events of a decision have the same time, so only the events of one time are kept. `group`: its state before the
+    first item, at rest, if that is not the first of its history. `skipped`: the number of events after something
+    missing, which cannot be checked.
     """
 
     def __init__(self, group: Group | None = None) -> None:
         self.inputs: list[Input] = []
         self.differences: list[Difference] = []
         self.skipped = 0
-        self._moment: list[AnyEvent] = []  # the events of the last moment
+        self._moment: list[AnyEvent] = []  # the events of the last decision time
         self._group = group
         self._settings = PERMISSIVE
         self._soft = SoftState() if group is None else restore_soft_state(group, group.image.state_since_ms, PERMISSIVE)
         self._is_incomplete = False
-        self._knows_order = True  # of the members, as the coordinator has them
+        self._knows_order = True  # the member order is the coordinator's
 
     def feed(self, item: Item) -> None:
-        """Take in the next item."""
+        """Process the next item."""
         if isinstance(item, Happened):
             if self._moment and self._moment[0].why.decided_ms != item.event.why.decided_ms:
                 self.end()
@@ -109,9 +109,9 @@ class Rerunner:
             self._coordinated(item)
 
     def end(self, *, is_cut: bool = False) -> None:
-        """Decide what was fed. `is_cut`: something is missing behind it.
+        """Decide the events fed so far. `is_cut`: something is missing after them.
 
-        From there on nothing is certain, until the group is made anew; and the last transition may be half of one.
+        From there on nothing is certain until the group is created again; and the last transition may be incomplete.
         """
         events, self._moment = self._moment, []
         position = 0
@@ -120,7 +120,7 @@ class Rerunner:
         self._is_incomplete = self._is_incomplete or is_cut
 
     def _coordinated(self, item: Coordinated) -> None:
-        """Whoever takes over knows what was written, and nothing else."""
+        """Restore the soft state after a takeover: a new coordinator knows only what was written."""
         event = item.event
         if isinstance(event, CoordinatorElected):
             self._settings = group_settings(event.settings)
@@ -129,7 +129,7 @@ class Rerunner:
             self._knows_order = False
 
     def _step(self, events: Sequence[AnyEvent], *, is_cut: bool) -> int:
-        """Decide what led to the first of the events; returns how many of them that explains."""
+        """Decide what led to the first of the events; return how many of them that explains."""
         if isinstance(events[0], GroupCreated):
             self._group, self._soft, self._is_incomplete = None, SoftState(), False
         if self._is_incomplete:
@@ -155,7 +155,7 @@ class Rerunner:
                     yield Situation(events=events, group=group, soft=soft, joins_were_held=joins_were_held)
 
     def _possible_groups(self, events: Sequence[AnyEvent]) -> Iterator[Group | None]:
-        """Yield the group as carried on; after a takeover also with the members in the order of the events."""
+        """Yield the group as carried over; after a takeover also with the members in the order of the events."""
         yield self._group
         if self._group is not None and not self._knows_order:
             members = self._group.members
@@ -165,10 +165,10 @@ class Rerunner:
                 yield msgspec.structs.replace(self._group, members=Table((each, members[each]) for each in order))
 
     def _possible_softs(self) -> Iterator[SoftState]:
-        """Yield possible soft states: as carried on, or changed by something that wrote nothing.
+        """Yield possible soft states: as carried over, or changed by something that wrote nothing.
 
-        That is an id that was handed out and held up a join phase (P7); or an initial delay that was over while only
-        static members were left of before a takeover and none had come back (RB7).
+        One such change is an id that was handed out and prolonged a join phase (P7). Another is an initial delay that
+        ended while a group had only static members left from before a takeover, and none had returned (RB7).
         """
         yield self._fresh()
         if self._group is not None and self._group.state is not GroupState.EMPTY:
@@ -181,16 +181,18 @@ class Rerunner:
             yield soft
 
     def _fresh(self) -> SoftState:
-        """A copy for one attempt: `derive` and the rules put other sessions in it, and change none of those there."""
+        """Return a copy for one attempt: `derive` and the rules replace sessions in it, but never modify the shared
+        ones.
+        """
         soft = self._soft.copy()
         soft.refusals = RateLimitWindow()
         soft.pending_members.clear()
         soft.held_joins.clear()
-        soft.expansion_deadline_ms = None  # until it is seen whom they were
+        soft.expansion_deadline_ms = None  # until it is known which joins were delayed
         return soft
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:
-        """The number of recorded events that the decision explains: all of its own, or none."""
+        """Return how many recorded events the decision explains: all of its own, or none."""
         moment = _moment(situation.event)
         settings = self._settings_for(situation.events)
         decision = decide(command, situation.group, situation.soft, moment, settings)
@@ -204,7 +206,9 @@ class Rerunner:
         return len(made)
 
     def _settings_for(self, events: Sequence[AnyEvent]) -> GroupSettings:
-        """The delay that was in force stands in the event itself, too; the size of refused metadata nowhere."""
+        """Return the settings for these events. The delay in force is in the event itself, too; the limit that metadata
+        exceeded is recorded nowhere.
+        """
         for event in events:
             if isinstance(event, GroupEvent):
                 if event.why.cause is Cause.METADATA_TOO_LARGE:
@@ -216,7 +220,9 @@ class Rerunner:
         return self._settings
 
     def _differ(self, events: Sequence[AnyEvent], count: int) -> None:
-        """Note it, and go on from the recorded group behind all that was decided at that moment."""
+        """Record the difference, and continue with the recorded group after everything that was decided at that
+        time.
+        """
         recorded = tuple(events[:count])
         situation = Situation(events=events, group=self._group, soft=self._fresh())
         command = derive(situation)
@@ -232,14 +238,18 @@ class Rerunner:
 
 
 def group_settings(recorded: Mapping[str, str]) -> GroupSettings:
-    """The settings that a CoordinatorElected carries, by Kafka's names; others are not the rules'."""
+    """Return the settings of a CoordinatorElected, which uses Kafka's names; settings that the rules ignore are
+    dropped.
+    """
     told = {field: recorded.get(name, "") for name, field in _SETTINGS.items()}
     given = {field: int(value) for field, value in told.items() if _NUMBER.fullmatch(value)}
     return msgspec.structs.replace(PERMISSIVE, **given)
 
 
 def comparable(events: Sequence[AnyEvent]) -> list[AnyEvent]:
-    """The events without what was observed of requests that leave no trace, or is not in logs before format level 4."""
+    """Return the events without what depends on requests that leave no trace, or is not in logs before format level
+    4.
+    """
     return [_comparable(event) for event in events]
 
 

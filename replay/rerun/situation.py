@@ -1,4 +1,4 @@
-"""The situation in which a re-run derives the command behind an event, and parts of every request."""
+"""The input of a derivation, and parts of every request."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -12,16 +12,16 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.state import Group
 
 PHANTOM = MemberId("an id that was handed out")
-"""A pending member id: the log does not have it unless its owner joined."""
+"""A pending member id: the log has no such id unless its owner joined."""
 
 PATIENCE_MS = 45_000
 
 
 class Situation(msgspec.Struct, kw_only=True):
-    """The input of a derivation: the recorded events from here on, the group before them, soft state to be set up.
+    """The input of a derivation: the recorded events from here on, the group before them, and the soft state to set up.
 
-    `joins_were_held`: whether who joins at the moment when a rebalance starts had been held back until then, or came
-    at that very moment.
+    `joins_were_held`: the members that join when a rebalance starts had been delayed until then; else they arrived at
+    that very time.
     """
 
     events: Sequence[AnyEvent]
@@ -42,7 +42,7 @@ class Situation(msgspec.Struct, kw_only=True):
         return self.events[0].group_id
 
     def until_group_event(self) -> list[AnyEvent]:
-        """The events up to the next one on the group's own key, with it."""
+        """Return the events up to and including the next one on the group's own key."""
         for position, event in enumerate(self.events):
             if isinstance(event, GroupEvent):
                 return list(self.events[: position + 1])
@@ -50,7 +50,7 @@ class Situation(msgspec.Struct, kw_only=True):
 
 
 def caller(why: Why) -> Caller:
-    """The sender of the request."""
+    """Return the sender of the request."""
     return Caller(
         request_id=0,
         client_id=why.client_id or "",

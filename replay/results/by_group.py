@@ -1,4 +1,4 @@
-"""The records of a log, given to their groups many at once: that costs less than one after another."""
+"""Distributes the records of a log to their groups in batches, which is faster than one by one."""
 
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -13,22 +13,22 @@ KEYS_KNOWN_BYTES: Final = 20_000_000
 
 
 class TakesRecords(Protocol):
-    """A fold over one group. `waiting`: its next records, which it has not taken in yet."""
+    """A fold over one group. `waiting`: the next records, which have not been processed yet."""
 
     waiting: list[StoredRecord]
 
     def take_waiting(self) -> None:
-        """Take in the next records."""
+        """Process the waiting records."""
 
 
 G = TypeVar("G", bound=TakesRecords)
 
 
 class ByGroup(Generic[G]):
-    """Takes in the records of a log, partition by partition. `wanted`: a pattern of group ids, as for files.
+    """Distributes the records of a log, partition by partition. `wanted`: a glob pattern for group ids.
 
-    `made`: makes what takes in the records of a group, of its id and its partition. `note`: takes in what concerns a
-    whole partition, or is of no known group; all records before it have been taken in then.
+    `made`: creates the fold for a group, given its id and partition. `note`: takes records that concern a whole
+    partition, or whose group is unknown; all records before it have been processed by then.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ByGroup(Generic[G]):
         self._waiting: list[G] = []
 
     def take(self, records: Iterable[StoredRecord]) -> None:
-        """The next records, which have all been taken in when this returns."""
+        """Process the next records; none are left waiting when this returns."""
         by_key = self._by_key
         for record in records:
             try:
@@ -57,7 +57,7 @@ class ByGroup(Generic[G]):
         self._take_waiting()
 
     def end(self) -> Iterator[G]:
-        """Give up the groups, in the order in which they were met."""
+        """Hand over the groups, in the order in which they were first seen, and drop them."""
         groups = list(self.groups.values())
         self.groups.clear()
         self._by_key.clear()
@@ -72,7 +72,9 @@ class ByGroup(Generic[G]):
         self._waiting.clear()
 
     def _of_new_key(self, record: StoredRecord) -> G | None:
-        """The group of a key that is met for the first time; None for what is of no group that is wanted."""
+        """Return the group of a key seen for the first time; None if the record has no group or the group is not
+        wanted.
+        """
         try:
             key = decode_key(record.key)
         except UndecodableKey:

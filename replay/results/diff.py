@@ -1,7 +1,7 @@
-"""`muster replay diff`: what differs in a group between two moments. A fold; it keeps the group as it stands.
+"""`muster replay diff`: the differences in a group between two times. A fold; it keeps the group's current state.
 
-Members are compared by the identity that a restart keeps (`MemberRef.identity`): a static member that came back under
-a new member id is the same one.
+Members are compared by the identity that survives a restart (`MemberRef.identity`): a static member that returned with
+a new member id is the same member.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _SHOWN = ("state", "generation_id", "protocol_type", "protocol_name", "coordinat
 
 
 class GroupAt(msgspec.Struct, frozen=True, kw_only=True):
-    """A side of the comparison: the group as of this event, the last one until the time that was asked for."""
+    """One side of the comparison: the group after this event, the last one up to the requested time."""
 
     asked_for: Instant | None
     at: Instant
@@ -30,7 +30,7 @@ class GroupAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that is there on both sides; `fields` differ, by name."""
+    """A member that exists on both sides; `fields` are those that differ, by name."""
 
     before: MemberRef
     after: MemberRef
@@ -38,25 +38,25 @@ class MemberChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
-    """`movement` is None where the partitions of one side are not known. `group`: what differs of the group itself."""
+    """`movement` is None if the partitions of one side are not known. `group`: the differences in the group itself."""
 
     group_id: GroupId
     log: str
     before: GroupAt
     after: GroupAt
-    same_life: bool  # whether the group was not deleted and made anew in between
+    same_life: bool  # False if the group was deleted and recreated in between
     group: tuple[ValueChange, ...]
     configs: tuple[ValueChange, ...]
     came: tuple[MemberRef, ...]
     went: tuple[MemberRef, ...]
     changed: tuple[MemberChange, ...]
-    stayed: int  # members in which nothing differs
+    stayed: int  # members without differences
     movement: Movement | None
     notes: tuple[str, ...]
 
 
 class DiffFold:
-    """The comparison of two moments, as the items of a group pass by. `times`: by which its events are found."""
+    """Compares a group at two times, as its items are fed. `times`: the corrected event times to look events up by."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class DiffFold:
         self._open = list(self._sides)
 
     def feed(self, item: Item) -> bool:
-        """Take in the next item; returns whether a later one may matter."""
+        """Process the next item; return whether a later one may matter."""
         self._open = [side for side in self._open if side.feed(item)]
         return bool(self._open)
 
     def result(self) -> Diff | StateFold:
-        """The comparison; or the first of the two moments that the log does not tell of."""
+        """Return the comparison; or the fold of the first of the two times that the log does not cover."""
         before, after = (side.result() for side in self._sides)
         if before is None or after is None:
             return self._sides[0 if before is None else 1]
@@ -149,7 +149,7 @@ def _movement(one: StateAt, other: StateAt) -> Movement | None:
 
 
 def _ownership(members: Iterable[MemberState]) -> GroupAssignment | None:
-    """The owners; None if an assignment is that of no consumer, or cannot be decoded."""
+    """Return the owners; None if an assignment is not a consumer's, or cannot be decoded."""
     owners = {}
     for member in members:
         if member.assignment is None:

@@ -1,11 +1,11 @@
-"""`muster replay digest`: what mattered in a window, over all groups; and how many groups were quiet.
+"""`muster replay digest`: the most important incidents of all groups in a window, and the number of quiet groups.
 
-Each group is skimmed up to the window, and its records are kept from the time of quiet before it on. When all of a
-partition are there, its groups are told, one after another: what is in memory then is one episode of one group, however
-many groups never rest. Of the incidents the heaviest are kept, by what they cost: the first are shown whole, the
-others in a line each, and what does not fit is counted. Some are one *storm* over several groups, which this command
-alone sees, since it needs them all: the coordinator was away, or the processes of one host were in trouble at the same
-moment.
+Each group is skimmed up to the window; its records are kept from the quiet time before the window on. Once all records
+of a partition have been read, its groups are processed one after another, so that memory holds one episode of one
+group, even if many groups never stop rebalancing. The incidents with the highest cost are kept: the first are shown in
+full, the next ones in a line each, and the rest are counted. Some incidents are one *storm* across several groups,
+which only this command can detect, since it reads them all: the coordinator was unreachable, or the processes of one
+host were in trouble at the same time.
 """
 
 from bisect import bisect_left
@@ -39,24 +39,26 @@ from muster.replay.results.why import WhyFold
 from muster.replay.text.times import Instant, instant, wall_ms_of
 
 SHOWN: Final = 20
-"""The incidents that are shown whole: those that cost most."""
+"""The number of incidents that are shown in full: those with the highest cost."""
 
 LISTED: Final = 100
-"""Those that have a line each: the next ones."""
+"""The number of incidents that get one line each: the next ones by cost."""
 
 HEAVIEST_KEPT: Final = 200
 BRIEFS_MAX: Final = 100_000
-"""How many incidents are looked at for storms."""
+"""The maximum number of incidents that are searched for storms."""
 
 OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
 UNSERVED: Final = frozenset({"refused", "unassigned-topic", "capacity"})
-"""The kinds of consumers, or topics, that are left without partitions; if it had a rebalance, it counts by its cost."""
+"""The kinds of incident in which consumers or topics are left without partitions. Such an incident is listed apart only
+if it has no rebalance; otherwise it competes by its cost.
+"""
 
 OF_PROCESSES: Final = frozenset(
     {"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout", "stopped"}
 )
 NOWHERE: Final = ("127.", "::1", "0:0:0:0:0:0:0:1")
-"""The hosts of clients behind a sidecar on their own machine say nothing."""
+"""Clients behind a sidecar on their own machine connect from loopback, so their host says nothing."""
 
 
 @unique
@@ -66,10 +68,10 @@ class StormKind(StrEnum):
 
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """Incidents of several groups that are one. `client_host`: theirs, if it is the processes of one host.
+    """Incidents of several groups that have one cause. `client_host`: the host, if its processes are the cause.
 
-    `ended_at`: None while one goes on. `times`: how often a group was touched at most: so often the coordinator was
-    away.
+    `ended_at`: None while an incident is still open. `times`: the highest number of incidents in one group, which is
+    how often the coordinator was unreachable.
     """
 
     kind: StormKind
@@ -83,7 +85,7 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedIncident(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident in a line."""
+    """An incident as one line."""
 
     group_id: GroupId
     id: str
@@ -94,9 +96,10 @@ class ListedIncident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Digest(msgspec.Struct, frozen=True, kw_only=True):
-    """`told`: all incidents of the window; `incidents`: those that cost most, but for those that are in storms.
+    """`told`: the number of incidents in the window. `incidents`: those with the highest cost that are not part of a
+    storm.
 
-    Each incident is in one of `storms`, `incidents`, `unserved`, `listed`, or among `more`.
+    Each incident is in one of `storms`, `incidents`, `unserved`, `listed`, or is counted in `more`.
     """
 
     log: str
@@ -109,28 +112,28 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     storms: tuple[Storm, ...]
     incidents: tuple[Incident, ...]
     more: int
-    """How many others there are."""
+    """The number of all other incidents."""
     listed: tuple[ListedIncident, ...] = ()
-    """The next ones, oldest first: those that cost less, or nothing."""
+    """The next ones by cost, sorted by start, oldest first."""
     unserved: tuple[Incident, ...] = ()
-    """Consumers that were refused, and topics that nobody reads: these cost no rebalance. The newest, newest first."""
+    """Refused consumers, and topics that no member is assigned, without a rebalance. The newest ones, newest first."""
     ended_at: Instant | None = None
-    """The last event of the groups, if that was before the window."""
+    """The last event of all groups, if that was before the window."""
 
 
 class _Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident as far as it is needed to find storms."""
+    """The parts of an incident that are needed to find storms."""
 
     id: tuple[GroupId, str]
     started_ms: int
     ended_ms: int | None
     rebalances: int
     client_host: str | None
-    """The host whose processes were in trouble; None: it was the coordinator."""
+    """The host whose processes were in trouble; None if the coordinator was."""
 
 
 class DigestFold:
-    """Takes in the records of a log, one partition after another. `wanted`: a pattern of group ids, as for files."""
+    """Processes the records of a log, one partition after another. `wanted`: a glob pattern for group ids."""
 
     def __init__(self, window: Window, wanted: str | None = None) -> None:
         self._window = window
@@ -141,12 +144,12 @@ class DigestFold:
         self._extent = Extent()
         self._reaches_window = False
         self.unreadable: list[Broken] = []
-        """The records that cannot be read, as far as the digest stands on them."""
+        """The unreadable records that affect the digest."""
         self.wrong_times: dict[GroupId, Times] = {}
-        """The groups some of whose times cannot be right, once there is a result."""
+        """The groups with timestamps that cannot be right; set once there is a result."""
 
     def take(self, records: Sequence[StoredRecord]) -> None:
-        """The next records, which are of one partition. Raises LogTooNew, NoRoomToKeep."""
+        """Process the next records, all of one partition. Raises LogTooNew, NoRoomToKeep."""
         if not records:
             return
         number = records[0].partition
@@ -157,7 +160,7 @@ class DigestFold:
         self._partition[1].take(records)
 
     def _end_partition(self) -> None:
-        """Tell the groups of the partition that was read: nothing of them comes later."""
+        """Collect the incidents of the partition's groups: it has no further records."""
         if self._partition is not None:
             fold = self._partition[1]
             self._collected.add(fold.told())
@@ -166,19 +169,19 @@ class DigestFold:
             self._partition = None
 
     def result(self, log: str, window: Bounds | None) -> Digest:
-        """The digest of everything that was taken in."""
+        """Return the digest of all records so far."""
         self._end_partition()
         ended_at = None if self._reaches_window else self._extent.last_at
         return self._collected.result(log, window, self._groups, ended_at)
 
     @property
     def first_at(self) -> Instant | None:
-        """The first event of the groups, once there is a result."""
+        """The first event of all groups; set once there is a result."""
         return self._extent.first_at
 
 
 class _PartitionFold:
-    """The groups of one partition: their records are kept, and told one group after another when all are there."""
+    """The groups of one partition: their records are kept, and processed group by group once all are there."""
 
     def __init__(
         self,
@@ -196,12 +199,12 @@ class _PartitionFold:
         self._unreadable = unreadable
         self._extent = extent
         self.groups = 0
-        """How many there were by the end of the window, once they are told."""
+        """The number of groups that existed by the end of the window; set by `told`."""
         self.reaches_window = False
-        """Whether one of them has an event in the window, or after it, once they are told."""
+        """True if a group has an event in the window, or after it; set by `told`."""
 
     def take(self, records: Iterable[StoredRecord]) -> None:
-        """The next records."""
+        """Process the next records."""
         self._by_group.take(records)
 
     def _made(self, group_id: GroupId, _partition: int) -> "_Group":
@@ -209,7 +212,7 @@ class _PartitionFold:
         return _Group(group_id, number, self._home, self._kept, window=self._window, unreadable=self._unreadable)
 
     def told(self) -> Iterator[Incident]:
-        """The incidents of all its groups. Nothing is kept of them."""
+        """Yield the incidents of all its groups, and drop the groups."""
         is_touched = self._home.has_events_since(self._window)
         for group in self._by_group.end():
             if group.times.wrong:
@@ -224,7 +227,7 @@ class _PartitionFold:
 
 
 class _Group:
-    """One group: skimmed up to the window; from the begin before it on its records are kept."""
+    """One group: skimmed up to the window; from the checkpoint before the window on its records are kept."""
 
     def __init__(
         self,
@@ -247,22 +250,22 @@ class _Group:
         self._window = window
         self.skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
         self.waiting: list[StoredRecord] = []
-        """The next records, which are not taken in yet."""
+        """The next records, which have not been processed yet."""
         self._begin: Checkpoint | None = None
 
     @property
     def is_there(self) -> bool:
-        """Whether the group existed by the end of the window."""
+        """True if the group existed by the end of the window."""
         first = self.skim.first
         return first is not None and (self._until_ms is None or first.why.decided_ms <= self._until_ms)
 
     @property
     def times(self) -> Times:
-        """The times by which its events are found, once all records are there."""
+        """The times to look its events up by; complete once all records are there."""
         return self.skim.survey.times()
 
     def take_waiting(self) -> None:
-        """Take in the next records."""
+        """Process the waiting records."""
         records, self.waiting = self.waiting, []
         begin = self._begin or Checkpoint(offset=records[0].offset, prelude=self._home.prelude.reads)
         if not self.skim.has_begun:
@@ -271,13 +274,13 @@ class _Group:
                 begin = self.skim.checkpoint
                 self._kept.drop(self._number, begin.offset)
                 records = records[bisect_left(records, begin.offset, key=attrgetter("offset")) :]
-        if self.skim.has_begun:  # the skim has ended there
+        if self.skim.has_begun:  # the skim stops when the window begins
             self.skim.survey.take(each for each in records if each.offset >= self.skim.next_offset)
         self._begin = begin
         self._kept.add(self._number, records)
 
     def _skim_up_to_window(self, records: list[StoredRecord]) -> None:
-        """Look for where to begin. Of a group that is never quiet a part is dropped."""
+        """Search for the checkpoint to begin at. If the group is never quiet, a part of its records is dropped."""
         skim, is_long = self.skim, self._kept.count(self._number) > TAIL_MAX
         for _ in skim.transitions(records):
             if skim.has_begun:
@@ -287,10 +290,10 @@ class _Group:
                 is_long = False
 
     def told(self, *, is_touched: bool) -> Iterator[Incident]:
-        """The incidents of the window, once all records are there.
+        """Yield the incidents of the window, once all records are there.
 
-        A group without an event in it may have one all the same: it is rebalancing still, or was empty all the time;
-        or its coordinator was away. `is_touched`: the partition has events in the window.
+        There may be one even if the group has no event in the window: the group is still rebalancing, or was empty all
+        the time, or its coordinator was unreachable. `is_touched`: the partition has events in the window.
         """
         skim, begin = self.skim, self._begin
         if begin is None or not (skim.has_begun or is_touched or skim.is_unsettled):
@@ -305,7 +308,7 @@ class _Group:
         yield from fold.end()
 
     def _items(self, begin: Checkpoint) -> Iterator[Item]:
-        """The items from the begin on."""
+        """Yield the items from the checkpoint on."""
         gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
         yield from begin.prelude
         own = (read for read in self._kept.take(self._number) if read.position.offset >= begin.offset)
@@ -319,7 +322,7 @@ class _Group:
 
 
 class _Collected:
-    """The incidents of all groups: the heaviest, and a brief of each."""
+    """The incidents of all groups: the ones with the highest cost in full, and a brief of each."""
 
     def __init__(self) -> None:
         self._heaviest: list[tuple[tuple[int, int, int], int, tuple[GroupId, str], Packed[Incident]]] = []
@@ -331,7 +334,7 @@ class _Collected:
         self._unserved: list[tuple[Instant, int, Packed[Incident]]] = []
 
     def add(self, incidents: Iterable[Incident]) -> None:
-        """Take in what a group tells."""
+        """Add the incidents of a group."""
         for incident in incidents:
             self._kinds[incident.kind] += 1
             self._groups.add(incident.group_id)
@@ -348,7 +351,7 @@ class _Collected:
                 heapreplace(self._heaviest, (*place, _id_of(incident), Packed(incident)))
 
     def result(self, log: str, window: Bounds | None, groups: int, ended_at: Instant | None) -> Digest:
-        """The digest; `groups`: how many there were."""
+        """Return the digest; `groups`: the total number of groups."""
         found = list(_storms(self._briefs))
         stormy = {brief.id for _, briefs in found for brief in briefs}
         unserved = tuple(packed.value for *_, packed in sorted(self._unserved, reverse=True))
@@ -390,7 +393,9 @@ def _listed(incident: Incident) -> ListedIncident:
 
 
 def _briefs(incident: Incident) -> Iterator[_Brief]:
-    """The incident, if it can be in a storm: of a coordinator, or of the processes of one host that says something."""
+    """Yield the brief of an incident that can be part of a storm: of a coordinator, or of processes that all run on one
+    known host.
+    """
     client_host = None
     if incident.kind in OF_PROCESSES:
         hosts = {host(each.client_host) for each in incident.culprits}
@@ -410,7 +415,7 @@ def _briefs(incident: Incident) -> Iterator[_Brief]:
 
 
 def _storms(briefs: list[_Brief]) -> Iterator[tuple[Storm, list[_Brief]]]:
-    """The storms, and what each consists of; an incident is in one at most."""
+    """Yield the storms, and the incidents that each consists of; an incident is in at most one."""
     yield from _storms_of([brief for brief in briefs if brief.client_host is None], StormKind.COORDINATOR, None)
     by_host: defaultdict[str, list[_Brief]] = defaultdict(list)
     for brief in briefs:
@@ -421,7 +426,7 @@ def _storms(briefs: list[_Brief]) -> Iterator[tuple[Storm, list[_Brief]]]:
 
 
 def _storms_of(briefs: list[_Brief], kind: StormKind, client_host: str | None) -> Iterator[tuple[Storm, list[_Brief]]]:
-    """Incidents of several groups that began soon after each other."""
+    """Find incidents of several groups that began soon after each other."""
     in_order = sorted(briefs, key=lambda each: each.started_ms)
     for run in runs(in_order, lambda run, brief: brief.started_ms - run[-1].started_ms <= STORM_NEXT_MS):
         times = Counter(each.id[0] for each in run)

@@ -1,4 +1,4 @@
-"""Each event type in one line of English, for `history`. A table: a type that is missing here is a type error."""
+"""Each event type as one line of English, for `history`. The match is exhaustive: a missing type is a type error."""
 
 from typing import assert_never
 
@@ -54,7 +54,7 @@ from muster.replay.text.times import duration, setting
 
 
 def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:
-    """The text of an event. `config`: the group's configs before it; None: unknown."""
+    """Return the text of an event. `config`: the group's configs before it; None: unknown."""
     if isinstance(event, PartitionEvent):
         return _partition_text(event)
     if event.why.cause is Cause.RECORD_OVERWRITTEN:
@@ -186,7 +186,7 @@ def _group_text(event: AnyGroupEvent) -> str:
 
 
 def _join_limit(event: RebalanceStarted) -> str:
-    """How long it may take: from Empty the initial delay, which begins again as members join (KIP-134)."""
+    """The limit of the join phase: from Empty the initial delay, which starts over as members join (KIP-134)."""
     if event.group.previous_state is GroupState.EMPTY:
         return (
             f"for the initial delay of {setting(event.timeout_ms)}, longer as members join, up to the rebalance timeout"

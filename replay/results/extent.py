@@ -1,18 +1,18 @@
-"""From when until when a log tells of groups, for answers that find nothing in a window."""
+"""The time span that a log covers, for answers that find nothing in a window."""
 
 from muster.replay.history.skim import Skim
 from muster.replay.text.times import Instant, instant
 
 
 class Extent:
-    """The time span of the groups that were added one after another."""
+    """The time span of all groups that were added."""
 
     def __init__(self) -> None:
         self._first_ms: int | None = None
         self._last_ms: int | None = None
 
     def note(self, skim: Skim) -> None:
-        """Take in how far a group's events go."""
+        """Extend the span by a group's events."""
         first_ms, last_ms = skim.earliest_ms, skim.latest_ms
         if first_ms is not None and last_ms is not None:
             self._first_ms = first_ms if self._first_ms is None else min(self._first_ms, first_ms)
@@ -20,10 +20,10 @@ class Extent:
 
     @property
     def first_at(self) -> Instant | None:
-        """When the first of the events was decided; None if there is none."""
+        """The time of the first event; None if there is none."""
         return None if self._first_ms is None else instant(self._first_ms)
 
     @property
     def last_at(self) -> Instant | None:
-        """When the last one was."""
+        """The time of the last event; None if there is none."""
         return None if self._last_ms is None else instant(self._last_ms)

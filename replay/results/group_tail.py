@@ -1,8 +1,8 @@
-"""The last of a group's records, which are kept undecoded while a log is skimmed: they say what happened last.
+"""The last records of a group, kept undecoded while a log is skimmed: they show what happened last.
 
-They begin in the time of quiet before the group's last rebalance, so that the last incident is told whole. Where these
-are too many, they begin right before the last rebalance, and say how that began and ended; where those of all groups
-are, what happened within it is dropped, too.
+They begin in the quiet time before the group's last rebalance, so that the last incident is complete. If these are too
+many, they begin right before the last rebalance, which is enough to describe how it began and ended. If those of all
+groups are too many, the records within the rebalance are dropped, too.
 """
 
 from bisect import bisect_left
@@ -29,21 +29,21 @@ from muster.replay.results.why import WhyFold
 from muster.replay.text.times import Instant, Sentence
 
 TAIL_MAX: Final = 2_000
-"""Records that are kept of one group, but for those of a rebalance that is longer."""
+"""The number of records kept for one group, unless its last rebalance alone has more."""
 
 TAILS_MAX: Final = 60_000
-"""Records that are kept of all groups, but for those since their last rebalances."""
+"""The number of records kept for all groups, unless their last rebalances alone have more."""
 
 TAIL_BYTES: Final = 1_000_000
 TAILS_BYTES: Final = 30_000_000
-"""The same in bytes of their values: a member's ids and metadata may have 32 KB each."""
+"""The same limits in bytes of the values: a member's ids and metadata may have 32 KB each."""
 
 COORDINATED_KEPT: Final = 1_000
-"""Events that are kept of each partition."""
+"""The number of coordinator events kept for each partition."""
 
 
 class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
-    """The last incident of a group, as `why --last` tells it."""
+    """The last incident of a group, as `why --last` shows it."""
 
     kind: str
     grade: Grade
@@ -55,8 +55,8 @@ class LastIncident(msgspec.Struct, frozen=True, kw_only=True):
 class Partition:
     """The events of a partition, which concern all its groups. `at_most`: how many are kept; None: all.
 
-    `unreadable`: takes the records of which not even the group is known, and that were not passed over by a repair.
-    `until_ms`: owners after that are not taken in.
+    `unreadable`: collects the records whose group is unknown, unless a repair passed over them. `until_ms`: later
+    coordinator events are ignored.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Partition:
         self._until_ms = until_ms
 
     def note(self, record: StoredRecord) -> None:
-        """Take in a record that concerns the whole partition, or is of no known group."""
+        """Process a record that concerns the whole partition, or whose group is unknown."""
         found = read_record(record)
         if found is None:
             return
@@ -84,12 +84,12 @@ class Partition:
         self.prelude.note(read)
 
     def has_events_since(self, window: Window) -> bool:
-        """Whether an owner came, stood still or went in a window of times."""
+        """Return whether a coordinator was elected, paused or stopped in the window."""
         cut = Cut(window)
         return any(cut.is_within(each.at_ms) for each in self.coordinated)
 
     def merged(self, reads: Iterator[Told], begin: Checkpoint) -> Iterator[Told]:
-        """Give what is told of a group, from a checkpoint of it on, and the events of the partition since then."""
+        """Merge a group's records from a checkpoint on with the events of its partition since then."""
         coordinated = [each for each in self.coordinated if each.position.offset >= begin.offset]
         if not coordinated:
             return reads
@@ -97,7 +97,7 @@ class Partition:
 
 
 class Kept:
-    """The number of records that are kept of all groups, and of their bytes."""
+    """The number of records that are kept for all groups, and their bytes."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -105,12 +105,12 @@ class Kept:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are so many that groups are to keep no more than they must."""
+        """True if groups are to keep only what they must."""
         return self.records >= TAILS_MAX or self.bytes >= TAILS_BYTES
 
 
 class Tail:
-    """The records of one group. `skim` has taken in each before it is kept."""
+    """The last records of one group. `skim` has processed each record before it is kept here."""
 
     def __init__(self, group_id: GroupId, skim: Skim, home: Partition, kept: Kept) -> None:
         self.group_id = group_id
@@ -120,22 +120,22 @@ class Tail:
         self._begin = BEGINNING
         self._is_quiet = True  # at `_begin`
         self._records = GroupRecords()
-        self._bytes = 0  # of them
-        self._looked: Checkpoint | None = None  # the place before the last rebalance, when this was last trimmed
-        self._trimmed = 0  # how many records there were then
-        self._is_brief = False  # whether some between them were dropped
+        self._bytes = 0  # of the records
+        self._looked: Checkpoint | None = None  # the checkpoint before the last rebalance at the last trim
+        self._trimmed = 0  # the number of records after the last trim
+        self._is_brief = False  # True if records in between were dropped
         self._last: Rebalance | None = None  # before `_begin`
 
     def is_touched(self, window: Window) -> bool:
-        """Whether the partition has events in the window."""
+        """Return whether the partition has events in the window."""
         return self._home.has_events_since(window)
 
     def keep(self, records: Sequence[StoredRecord]) -> None:
-        """The next records."""
+        """Keep the next records."""
         self._count(*self._records.add(records))
 
     def trim(self) -> None:
-        """Drop, at the end of a transition, what is no longer needed."""
+        """Drop records that are no longer needed, at the end of a transition."""
         skim = self._skim
         is_long = len(self._records) >= TAIL_MAX or self._bytes >= TAIL_BYTES
         if skim.before_last is self._looked and not is_long:
@@ -162,14 +162,16 @@ class Tail:
         self._trimmed = len(self._records)
 
     def _drop_parts(self) -> None:
-        """Keep, of a transition within a rebalance, its end alone: how that began and ended can be told without."""
+        """Keep only the last record of a transition within a rebalance: its begin and end can be described without the
+        rest.
+        """
         dropped, size = self._records.drop(self._trimmed, -1)
         self._count(-dropped, -size)
         self._is_brief = self._is_brief or dropped > 0
         self._trimmed = len(self._records)
 
     def _begin_at(self, begin: Checkpoint, *, is_quiet: bool) -> None:
-        """Keep what follows upon this place alone."""
+        """Keep only the records from this checkpoint on."""
         dropped, size = self._records.drop(0, bisect_left(self._records.offsets, begin.offset))
         self._count(-dropped, -size)
         self._begin, self._is_quiet, self._is_brief = begin, is_quiet, False
@@ -180,7 +182,7 @@ class Tail:
         self._kept.bytes += size
 
     def _items(self) -> Iterator[Item]:
-        """The items since `_begin`."""
+        """Yield the items since `_begin`."""
         begin = self._begin
         yield from begin.prelude
         gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
@@ -199,7 +201,7 @@ class Tail:
         return timeline.running() or last
 
     def told(self) -> tuple[LastIncident | None, Rebalance | None]:
-        """The last incident, and the last rebalance, as far as they can be told from `_begin` on."""
+        """Return the last incident and the last rebalance, as far as the records since `_begin` show them."""
         if not self._is_quiet:
             return None, self._last_rebalance()
         begin, last, rebalance = self._begin, None, self._last

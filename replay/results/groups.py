@@ -1,6 +1,6 @@
-"""`muster replay groups`: every group of a log in a line.
+"""`muster replay groups`: one line for each group of a log.
 
-Records are skimmed, not decoded (`skim.py`), and the last of each group kept, which say what happened last
+Records are skimmed, not decoded (`skim.py`), and the last records of each group are kept to show what happened last
 (`group_tail.py`).
 """
 
@@ -34,7 +34,7 @@ from muster.replay.text.times import Instant, instant, wall_ms_of
 
 @unique
 class Owner(StrEnum):
-    """The coordinator of a group now. MOVING: it was released, and members of it are still Muster's."""
+    """The current coordinator of a group. MOVING: it was released, but Muster still has members of it."""
 
     MUSTER = "muster"
     UPSTREAM = "upstream"
@@ -42,11 +42,11 @@ class Owner(StrEnum):
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One group. Numbers are those of the last event; `rebalances` counts what the log still tells of.
+    """One group. The numbers are as of the last event; `rebalances` counts those that the log still has.
 
-    `state` is None when no event of the group can be read. `quarantined` says why a coordinator would not serve it.
-    `coordinator`: `upstream` once the group was released to the cluster behind a sidecar, or lost to it, else `muster`;
-    of one that moves, where it goes. `last_incident` is None, too, where it is longer than what is kept to tell it.
+    `state` is None when no event of the group can be read. `quarantined`: why a coordinator would not serve the group.
+    `coordinator`: `upstream` once the group was released or lost to the cluster behind a sidecar, else `muster`; for a
+    group that is moving, the target. `last_incident` is also None if it is longer than the records that are kept.
     """
 
     group_id: GroupId
@@ -63,9 +63,9 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     last_event_at: Instant | None
     events: int
     missing_events: int
-    """Events that are not in the log, compacted away: `rebalances` may be more then, and `events` are."""
+    """Events that compaction removed: the true numbers of `rebalances` and `events` may be higher."""
     unknown_events: int
-    """Events of types that a newer version wrote; they are not among `events`."""
+    """Events of types that a newer version wrote; not counted in `events`."""
     quarantined: tuple[str, ...]
     coordinator: str
     owner: Owner
@@ -73,12 +73,12 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_at(self) -> Instant | None:
-        """When the last incident began; the last rebalance, where that is all that can be told."""
+        """The start of the last incident, or of the last rebalance if only that is known."""
         return self.last_incident.started_at if self.last_incident is not None else self.last_rebalance_at
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
-    """`unreadable_keys`: records of which not even the group is known, and that were not passed over by a repair."""
+    """`unreadable_keys`: records whose group is unknown, unless a repair passed over them."""
 
     log: str
     groups: tuple[GroupLine, ...]
@@ -86,7 +86,7 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     window: Bounds | None = None
     first_at: Instant | None = None
     last_at: Instant | None = None
-    """The first and the last event of these groups, if none has one in the window."""
+    """The first and the last event of these groups, if none has an event in the window."""
 
 
 SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
@@ -97,14 +97,14 @@ SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
     Sort.LAST: lambda line: -(wall_ms_of(line.last_at) if line.last_at is not None else -1),
     Sort.EVENTS: lambda line: -line.events,
 }
-"""The keys to sort groups by: names and states in their order, of all else the most, or the latest, first."""
+"""The sort keys: names and states ascending, everything else with the highest or latest first."""
 
 
 class Overview:
-    """Takes in the records of a log, one partition after another; one object per command.
+    """Processes the records of a log, one partition after another; one object per command.
 
-    `wanted`: a pattern of group ids, as for files. Each group is told once its partition was read: so that what is kept
-    of groups is kept of one partition's.
+    `wanted`: a glob pattern for group ids. The line of each group is made once its partition was read, so that records
+    are only kept for the groups of one partition.
     """
 
     def __init__(
@@ -128,21 +128,21 @@ class Overview:
         self._extent = Extent()
         self._broken: list[Broken] = []
         self.unreadable: list[Broken] = []
-        """Records of which not even the group is known, and that were not passed over by a repair."""
+        """Records whose group is unknown, unless a repair passed over them."""
         self._home = self._of_partition()
 
     def _of_partition(self) -> Partition:
         return Partition(self.unreadable, until_ms=self._span[1])
 
     def take(self, records: Sequence[StoredRecord]) -> None:
-        """The next records, which are of one partition."""
+        """Process the next records, all of one partition."""
         if records and records[0].partition != self._partition:
             self._end_partition()
             self._partition = records[0].partition
         self._by_group.take(records)
 
     def _end_partition(self) -> None:
-        """Tell the groups of the partition that was read: nothing of them comes later."""
+        """Make the lines of the partition's groups: it has no further records."""
         for group in self._by_group.end():
             self._names.add(group.group_id)
             line = group.line()
@@ -154,7 +154,7 @@ class Overview:
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
     ) -> Groups:
-        """The groups of which the window has anything."""
+        """Return the groups that the window has anything of."""
         self._end_partition()
         lines = sorted(self._lines, key=SORTS[Sort.NAME])
         return Groups(
@@ -167,7 +167,7 @@ class Overview:
         )
 
     def broken(self) -> Iterator[Broken]:
-        """The records that cannot be read, as far as lines stand on them; once these were made."""
+        """Yield the unreadable records that affect the lines; complete once there is a result."""
         yield from self.unreadable
         yield from self._broken
 
@@ -189,7 +189,7 @@ class Overview:
 
 
 class _Group:
-    """The figures of one group while its records are skimmed."""
+    """The numbers of one group while its records are skimmed."""
 
     def __init__(self, partition: int, skim: Skim, tail: Tail, window: Window) -> None:
         self.partition = partition
@@ -199,12 +199,12 @@ class _Group:
         self._window = window
         self._was_released = False
         self.waiting: list[StoredRecord] = []
-        """The next records, which are not taken in yet."""
+        """The next records, which have not been processed yet."""
         self.broken: Sequence[Broken] = ()
-        """The records that cannot be read, once its line was made."""
+        """The unreadable records; set by `line`."""
 
     def take_waiting(self) -> None:
-        """Take in the next records."""
+        """Process the waiting records."""
         records, self.waiting = self.waiting, []
         kept = 0
         for taken, ended in self.skim.transitions(records):
@@ -223,7 +223,7 @@ class _Group:
         self._tail.keep(records)
 
     def _is_upstream(self, group: Group | None) -> bool:
-        """Released by a config, until that is set back; or the last that happened is that it was lost."""
+        """Return whether the group was released by a config that is still set, or was lost and has no members since."""
         if group is None:
             return False
         return group.config.coordinator == UPSTREAM or (self._was_released and not group.members)
@@ -240,7 +240,8 @@ class _Group:
     def line(self) -> GroupLine | None:
         """Return the group's line; None if nothing of it is in the window.
 
-        Without an event in it, an incident may be: it was going on, or the coordinator was away.
+        The window can have an incident without an event of the group: it began earlier, or the coordinator was
+        unreachable.
         """
         skim = self.skim
         self.broken = skim.broken
@@ -278,20 +279,20 @@ class _Group:
 
 
 def _reaches(incident: LastIncident, window: Window) -> bool:
-    """Whether an incident that began before the window goes on in it."""
+    """Return whether an incident that began before the window continues in it."""
     if incident.ended_at is None or not isinstance(window.since, AtTime):
         return True
     return wall_ms_of(incident.ended_at) >= window.since.wall_ms
 
 
 async def read_overview(reading: Reading, overview: Overview) -> None:
-    """Read the whole log into an overview. Raises LogTooNew, and what the log raises."""
+    """Feed the whole log to an overview. Raises LogTooNew, and what the log raises."""
     async for chunk in reading.chunks(range(reading.log.partitions)):
         overview.take(chunk)
 
 
 async def read_names(reading: Reading) -> tuple[list[GroupId], list[Broken]]:
-    """The names of all groups, and the records of which not even the group is known. Raises as `read_overview` does."""
+    """Return the names of all groups, and the records whose group is unknown. Raises as `read_overview` does."""
     unreadable: list[Broken] = []
     home = Partition(unreadable)
     by_group = ByGroup(None, lambda group_id, _: _Named(group_id), home.note)
@@ -301,12 +302,12 @@ async def read_names(reading: Reading) -> tuple[list[GroupId], list[Broken]]:
 
 
 class _Named:
-    """A group of which the name is enough."""
+    """A group of which only the name is needed."""
 
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
         self.waiting: list[StoredRecord] = []
 
     def take_waiting(self) -> None:
-        """Leave out the next records."""
+        """Drop the waiting records."""
         self.waiting.clear()

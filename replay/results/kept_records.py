@@ -1,9 +1,8 @@
-"""Records of groups, kept undecoded until they are told: in memory as long as these are few, else in a temporary file.
+"""Records of groups, kept undecoded until they are needed: in memory while they are few, then in a temporary file.
 
-What belongs here: keeping much in little room. Which records are kept is for whoever keeps them.
-
-The file is SQLite's own temporary database: it has no name, is nobody else's to read, and is gone with the process. It
-is where SQLite puts such files: in SQLITE_TMPDIR or TMPDIR, where they are set, else in /var/tmp.
+The caller decides which records are kept. The file is SQLite's own temporary database: it has no name, no other process
+can open it, and it disappears with the process. SQLite puts it into SQLITE_TMPDIR or TMPDIR if one is set, else into
+/var/tmp.
 """
 
 import sqlite3
@@ -24,7 +23,7 @@ from muster.replay.logs.sources import read_value
 
 IN_MEMORY_MAX: Final = 50_000
 IN_MEMORY_BYTES: Final = 15_000_000
-"""Records that are kept in memory, and the bytes of their values."""
+"""The limits of records in memory: their number, and the bytes of their values."""
 
 _LEVEL: Final = 1
 _TABLE: Final = """
@@ -44,8 +43,8 @@ class NoRoomToKeep(EventsError):
 
 
 class GroupRecords:
-    """Records of one group, without what is not needed to tell them: keys and tombstones. Of many groups they are many,
-    and so kept in little room.
+    """The records of one group, without their keys and without tombstones, which are not needed later. Stored compactly
+    in arrays, since many groups have many records.
     """
 
     def __init__(self) -> None:
@@ -59,11 +58,11 @@ class GroupRecords:
 
     @property
     def size(self) -> int:
-        """The bytes of their values."""
+        """The bytes of the values."""
         return sum(map(len, self._values))
 
     def add(self, records: Sequence[StoredRecord]) -> tuple[int, int]:
-        """Take in the next records; returns how many are kept, and their bytes."""
+        """Add the next records; return how many are kept, and their bytes."""
         kept = [record for record in records if record.value is not None]
         values = [record.value or b"" for record in kept]
         self.offsets.extend([record.offset for record in kept])
@@ -73,19 +72,19 @@ class GroupRecords:
         return len(values), sum(map(len, values))
 
     def drop(self, begin: int, end: int) -> tuple[int, int]:
-        """Drop those between two places; returns how many there were, and their bytes."""
+        """Drop the records between two indexes; return how many there were, and their bytes."""
         dropped = self._values[begin:end]
         del self._values[begin:end], self.offsets[begin:end], self._times[begin:end]
         return len(dropped), sum(map(len, dropped))
 
     def reads(self) -> Iterator[Told]:
-        """Decode them."""
+        """Decode the records."""
         for offset, timestamp_ms, value in zip(self.offsets, self._times, self._values, strict=True):
             position = LogPosition(partition=self._partition, offset=offset, timestamp_ms=timestamp_ms)
             yield read_value(value, position, of_partition=False)
 
     def pack(self) -> bytes:
-        """All of them, compressed."""
+        """Return all records, compressed."""
         lengths = array("q", map(len, self._values))
         numbers = (each.tobytes() for each in (self.offsets, self._times, lengths))
         packed = msgspec.msgpack.encode((self._partition, *numbers, b"".join(self._values)))
@@ -93,7 +92,7 @@ class GroupRecords:
 
     @classmethod
     def unpack(cls, block: bytes) -> "GroupRecords":
-        """Make those that were packed."""
+        """Restore packed records."""
         records, lengths = cls(), array("q")
         records._partition, *numbers, values = _PACKED.decode(bytes(cramjam.zstd.decompress(block)))
         for each, packed in zip((records.offsets, records._times, lengths), numbers, strict=True):
@@ -107,7 +106,7 @@ _PACKED: Final = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, bytes, bytes])
 
 
 class KeptRecords:
-    """The records of many groups, each known by a number."""
+    """The records of many groups, each group identified by a number."""
 
     def __init__(self) -> None:
         self._by_group: dict[int, GroupRecords] = {}
@@ -117,7 +116,7 @@ class KeptRecords:
         self._file: _File | None = None
 
     def count(self, group: int) -> int:
-        """How many of a group are kept, about."""
+        """Return about how many records of a group are kept."""
         return len(self._by_group.get(group, ())) + self._in_file[group]
 
     def add(self, group: int, records: Sequence[StoredRecord]) -> None:
@@ -130,7 +129,7 @@ class KeptRecords:
             self._write()
 
     def drop(self, group: int, before: int) -> None:
-        """Drop what a group has before an offset, as far as that makes room."""
+        """Drop a group's records before an offset; in the file only whole blocks are dropped."""
         in_memory = self._by_group.get(group)
         if in_memory is not None:
             dropped, size = in_memory.drop(0, bisect_left(in_memory.offsets, before))
@@ -139,7 +138,7 @@ class KeptRecords:
             self._in_file[group] -= self._file.drop(group, before)
 
     def take(self, group: int) -> Iterator[Told]:
-        """Give what a group has, and keep it no longer."""
+        """Yield the records of a group, and drop them."""
         if self._file is not None and self._in_file.pop(group, 0):
             for block in self._file.blocks(group):
                 yield from GroupRecords.unpack(block).reads()
@@ -149,7 +148,7 @@ class KeptRecords:
             yield from in_memory.reads()
 
     def close(self) -> None:
-        """Give up what is left, and the file."""
+        """Drop all records, and the file."""
         self._by_group.clear()
         if self._file is not None:
             self._file.close()
@@ -159,7 +158,7 @@ class KeptRecords:
         self._bytes += size
 
     def _write(self) -> None:
-        """Move what is in memory into the file."""
+        """Move the records in memory into the file."""
         if self._file is None:
             self._file = _File()
         full = [(group, records) for group, records in self._by_group.items() if len(records)]
@@ -178,32 +177,32 @@ class _File:
             self._database.executescript(_TABLE)
 
     def write(self, blocks: Iterable[tuple[int, int, int, bytes]]) -> None:
-        """Write blocks: the number of a group, the offset of its last record, how many records it has, and these."""
+        """Write blocks: group number, last offset, number of records, packed records."""
         with _said():
             self._database.execute("begin")
             self._database.executemany(_INSERT, blocks)
             self._database.execute("commit")
 
     def drop(self, group: int, before: int) -> int:
-        """Drop the blocks of a group that end before an offset; returns how many records they had."""
+        """Drop the blocks of a group that end before an offset; return how many records they had."""
         with _said():
             ((dropped,),) = self._database.execute(f"select total(records) {_BEFORE}", (group, before))
             self._database.execute(f"delete {_BEFORE}", (group, before))
         return int(dropped)
 
     def close(self) -> None:
-        """Close it; it is gone then."""
+        """Close the file, which deletes it."""
         self._database.close()
 
     def blocks(self, group: int) -> Iterator[bytes]:
-        """The blocks of a group, in order."""
+        """Yield the blocks of a group, in order."""
         for (block,) in self._database.execute(_SELECT, (group,)):
             yield block
 
 
 @contextmanager
 def _said() -> Iterator[None]:
-    """Write into it. Raises NoRoomToKeep."""
+    """Convert SQLite's errors. Raises NoRoomToKeep."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -1,4 +1,4 @@
-"""`muster replay state --at`: the group as it was at a moment, by the same `evolve` that the coordinator uses."""
+"""`muster replay state --at`: the group as it was at a given time, by the same `evolve` that the coordinator uses."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -24,7 +24,7 @@ NOTES_MAX: Final = 100
 
 
 class MemberState(MemberRef, frozen=True, kw_only=True):
-    """`assignment` is None when it is not that of a consumer, or cannot be decoded; `assignment_bytes` is its size."""
+    """`assignment` is None if it is not a consumer's, or cannot be decoded; `assignment_bytes` is its size."""
 
     principal: str
     is_leader: bool
@@ -36,20 +36,21 @@ class MemberState(MemberRef, frozen=True, kw_only=True):
     assignment_bytes: int
     role: MemberRole
     retiring: bool
-    subscription: tuple[str, ...] | None = None  # topics; None: not a consumer's, or it cannot be decoded
+    subscription: tuple[str, ...] | None = None  # topics; None: not a consumer's, or undecodable
 
 
 class RegistrationState(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance that is expected. Until when is not in the log."""
+    """An expected instance. The log does not record its deadline."""
 
     group_instance_id: GroupInstanceId
     registered_at: Instant
 
 
 class StateAt(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` and `seq` are those of the last event that counts; `notes` say what is missing of the history before it.
+    """`at` and `seq` are those of the last event that counts; `notes` describe what is missing of the history before
+    it.
 
-    `asked_for`: the moment, where it was a time.
+    `asked_for`: the requested time, unless an event or a generation was requested.
     """
 
     group_id: GroupId
@@ -68,13 +69,13 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberState, ...]
     notes: tuple[str, ...]
     registrations: tuple[RegistrationState, ...]
-    configs: dict[str, str]  # those that are set for this group, by name
+    configs: dict[str, str]  # those set for this group, by name
 
 
 class StateFold:
-    """The group at a moment, as its items pass by. A number is one of the group's last life.
+    """The state of a group at a given time, as its items are fed. A number refers to the group's last incarnation.
 
-    `times`: by which its events are found.
+    `times`: the corrected event times to look events up by.
     """
 
     def __init__(self, group_id: GroupId, log: str, at: At | AtGeneration, times: Times = AS_RECORDED) -> None:
@@ -88,14 +89,14 @@ class StateFold:
         self._notes: list[str] = times.texts
         self._notes_left_out = 0
         self._reached: StateAt | None = None
-        """The group right after the number, or in the generation, unless a later life begins."""
+        """The group right after the requested event or generation; reset when a later incarnation begins."""
         self.lives = ""
-        """The words behind the generations below: none, unless there was a life before."""
+        """The text to append to the generations below: empty unless there was an earlier incarnation."""
         self.generations: tuple[int | None, int | None] = (None, None)
-        """The first and the last generation that began in the last life, as far as items were fed."""
+        """The first and the last generation of the last incarnation, among the items so far."""
 
     def feed(self, item: Item) -> bool:
-        """Take in the next item; returns whether a later one may matter."""
+        """Process the next item; return whether a later one may matter."""
         at_ms = self._times.at_ms(item) if isinstance(item, Happened | Coordinated) else 0
         if isinstance(self.at, AtTime) and at_ms > self.at.wall_ms:
             return False
@@ -135,7 +136,7 @@ class StateFold:
         return isinstance(at, AtSeq) and event.seq == at.seq
 
     def result(self) -> StateAt | None:
-        """Return the state; None if the log has no event of the group until then, or not (yet) that number."""
+        """Return the state; None if the log has no event of the group by then, or does not have that number (yet)."""
         return self._now() if isinstance(self.at, AtTime) else self._reached
 
     def _now(self) -> StateAt | None:
@@ -148,7 +149,7 @@ class StateFold:
 
 
 def state_of(group: Group, log: str, at_ms: int, coordinator: str | None, notes: Sequence[str]) -> StateAt:
-    """The group as a result. `at_ms`: when the last event that made it so was decided (wall clock)."""
+    """Return the group as a result. `at_ms`: the decision time of the last event that counts (wall clock)."""
     image = group.image
     members = sorted(group.members.values(), key=lambda member: ref(member).identity)
     return StateAt(
@@ -176,7 +177,7 @@ def state_of(group: Group, log: str, at_ms: int, coordinator: str | None, notes:
 
 
 def _unassigned(group: Group) -> Iterator[str]:
-    """A note on topics that members subscribe and nobody is assigned."""
+    """Yield a note on topics that members subscribe to and no member is assigned."""
     shares = shares_of(group)
     if shares is not None and (topics := sorted(shares.unassigned_topics)):
         yield f"subscribed by members and assigned to nobody: {', '.join(topics)}"
@@ -204,7 +205,7 @@ def _member(group: Group, member: Member) -> MemberState:
 
 
 def _subscription(group: Group, member: Member) -> tuple[str, ...] | None:
-    """The topics of the member's metadata for the chosen protocol, or for its first one."""
+    """Return the topics in the member's metadata for the chosen protocol, or for its first one."""
     chosen = group.image.protocol_name or next((protocol.name for protocol in member.protocols), None)
     topics = subscribed_topics(member.metadata_for(chosen))
     return None if topics is None else tuple(sorted(topics))

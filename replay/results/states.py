@@ -1,7 +1,7 @@
-"""`muster replay state` without a group: each group as it stood at a moment.
+"""`muster replay state` without a group: the state of each group at a given time.
 
-Records are skimmed, not decoded. The groups of a partition are told when it was read, and kept packed until they are
-shown: what is in memory is the last records of one partition's groups, and one group whole.
+Records are skimmed, not decoded. The states of a partition's groups are made once it was read, and kept packed until
+they are shown: memory holds the last records of one partition's groups, and one unpacked group.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ from muster.replay.text.times import instant
 
 
 class StatesFold:
-    """Takes in the records of a log, one partition after another. `log`: its location.
+    """Processes the records of a log, one partition after another. `log`: its location.
 
-    `wanted`: a pattern of group ids, as for files. `times`: see `surveys.py`.
+    `wanted`: a glob pattern for group ids. `times`: see `surveys.py`.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class StatesFold:
         self._by_group = ByGroup(wanted, self._made, self._note)
         self._states: list[tuple[GroupId, Packed[StateAt]]] = []
         self.unreadable: list[Broken] = []
-        """The records that cannot be read, as far as the states stand on them, once these were asked for."""
+        """The unreadable records that affect the states; complete once the states were requested."""
         self._home = self._of_partition()
 
     def _of_partition(self) -> Partition:
         return Partition(self.unreadable, until_ms=self._at.wall_ms)
 
     def take(self, records: Sequence[StoredRecord]) -> None:
-        """The next records, which are of one partition. Raises LogTooNew."""
+        """Process the next records, all of one partition. Raises LogTooNew."""
         if records and records[0].partition != self._partition:
             self._end_partition()
             self._partition = records[0].partition
@@ -60,7 +60,7 @@ class StatesFold:
         self._home.note(record)
 
     def _end_partition(self) -> None:
-        """Tell the groups of the partition that was read: nothing of them comes later."""
+        """Make the states of the partition's groups: it has no further records."""
         asked_for = instant(self._at.wall_ms)
         for group in self._by_group.end():
             state = group.state(self.unreadable)
@@ -70,7 +70,7 @@ class StatesFold:
         self._home = self._of_partition()
 
     def states(self) -> Iterator[StateAt]:
-        """The groups of which anything can be read, by name."""
+        """Yield the groups of which anything can be read, by name."""
         self._end_partition()
         self._states.sort(key=lambda state: state[0])
         for _, packed in self._states:
@@ -78,23 +78,23 @@ class StatesFold:
 
 
 class _Group:
-    """One group, of which the last record of each entity is kept."""
+    """One group; the last record of each entity is kept."""
 
     def __init__(self, group_id: GroupId, skim: Skim, times: Times) -> None:
         self._times = times
         self.group_id = group_id
         self._skim = skim
         self.waiting: list[StoredRecord] = []
-        """The next records, which are not taken in yet."""
+        """The next records, which have not been processed yet."""
 
     def take_waiting(self) -> None:
-        """Take in the next records."""
+        """Process the waiting records."""
         records, self.waiting = self.waiting, []
         for _ in self._skim.transitions(records):
             pass
 
     def state(self, unreadable: list[Broken]) -> StateAt | None:
-        """The group as it stands, without the log's name; None if nothing of it can be read."""
+        """Return the state of the group, without the log's name; None if nothing of it can be read."""
         now = self._skim.now()
         group = now.group(self.group_id)
         broken = sorted((*self._skim.broken, *now.broken()), key=lambda each: each.position.offset)

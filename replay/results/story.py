@@ -1,4 +1,4 @@
-"""`muster replay history`: everything that happened to a group, a line each, in the order of the log."""
+"""`muster replay history`: everything that happened to a group, one line each, in log order."""
 
 from enum import StrEnum, unique
 
@@ -35,9 +35,9 @@ class LineKind(StrEnum):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, or one marker. `event` is the event itself, whole; bytes in it are base64 in JSON.
+    """One event, or one marker. `event` is the complete event; bytes in it are base64 in JSON.
 
-    `generation` and `state` are those after the event; None where they are not known.
+    `generation` and `state` are those after the event; None if they are not known.
     """
 
     kind: LineKind
@@ -57,12 +57,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_own_record(self) -> bool:
-        """Whether it says nothing that the lines before it do not: the group's own record goes with its members'."""
+        """True for the group's own record written along with its members' records: it adds nothing to the lines before
+        it.
+        """
         return self.type == GroupAdvanced.__name__
 
 
 class StoryLines:
-    """The fold. `group`: as it stood before the first item, where that is not the first of its history."""
+    """The fold. `group`: its state before the first item, if that is not the first of its history."""
 
     def __init__(self, group: Group | None = None) -> None:
         self._generation = None if group is None else group.generation_id
@@ -70,21 +72,21 @@ class StoryLines:
         self._configs = _Configs(group)
 
     def feed(self, item: Item) -> Line:
-        """The line of the next item."""
+        """Return the line of the next item."""
         if isinstance(item, Happened) and isinstance(item.event, GroupEvent):
             self._generation, self._state = item.event.group.generation_id, item.event.group.state
         return _line(item, self._generation, self._state, self._configs.before(item))
 
 
 class _Configs:
-    """The group's configs before each item; None where a gap makes them unknown."""
+    """The group's configs before each item; None if a gap makes them unknown."""
 
     def __init__(self, group: Group | None) -> None:
         self._config: GroupConfig | None = NOT_CONFIGURED if group is None else group.config
         self._incarnation = -1 if group is None else group.incarnation
 
     def before(self, item: Item) -> GroupConfig | None:
-        """Takes the next item in, and returns what was set before it."""
+        """Process the next item; return the configs before it."""
         if isinstance(item, Gap):
             self._incarnation = item.incarnation
         if isinstance(item, Gap | Broken):
@@ -125,7 +127,7 @@ def _line(item: Item, generation: int | None, state: GroupState | None, config: 
 
 
 def _instance(event: AnyEvent) -> GroupInstanceId | None:
-    """The instance that the event is about: a static member's, or a registered one."""
+    """Return the instance that the event is about: a static member's, or a registered one."""
     if isinstance(event, MemberEvent):
         return event.member.group_instance_id
     return event.registration.group_instance_id if isinstance(event, RegistrationEvent) else event.why.group_instance_id

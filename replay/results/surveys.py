@@ -1,4 +1,4 @@
-"""A first pass over a log for times that cannot be right (`history/wrong_times.py`), of all groups at once."""
+"""A first pass over a log to find timestamps that cannot be right (`history/wrong_times.py`), for all groups."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from muster.replay.results.by_group import ByGroup
 
 
 class _Surveyed:
-    """A group of which the times are looked at."""
+    """A group whose timestamps are checked."""
 
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
@@ -19,13 +19,13 @@ class _Surveyed:
         self.waiting: list[StoredRecord] = []
 
     def take_waiting(self) -> None:
-        """Take in the next records."""
+        """Process the waiting records."""
         records, self.waiting = self.waiting, []
         self.survey.take(records)
 
 
 async def survey_all(reading: Reading, wanted: str | None) -> Mapping[GroupId, Times]:
-    """The times of the groups that match a pattern, as far as any of theirs is wrong. Raises as the log does."""
+    """Return the corrected times of the matching groups that have a wrong timestamp. Raises as the log does."""
     found: dict[GroupId, Times] = {}
     for partition in range(reading.log.partitions):
         by_group = ByGroup(wanted, lambda group_id, _: _Surveyed(group_id), _nothing)
@@ -39,7 +39,9 @@ async def survey_all(reading: Reading, wanted: str | None) -> Mapping[GroupId, T
 
 
 async def times_in(reading: Reading, window: Window, wanted: str | None) -> Mapping[GroupId, Times]:
-    """The times by which events are found in a window, of the groups that match; those that are wrong are said."""
+    """Return the times to look events up by, for a window and the matching groups. A note on wrong timestamps is added
+    to `reading`.
+    """
     if window == WHOLE:
         return {}
     times = await survey_all(reading, wanted)
@@ -48,7 +50,7 @@ async def times_in(reading: Reading, window: Window, wanted: str | None) -> Mapp
 
 
 def texts_of(times: Mapping[GroupId, Times]) -> list[str]:
-    """The sentences that people are given of a log: of the first group, and how many more there are."""
+    """Return the note for the user: about the first group, and the number of other groups."""
     for group_id, first in sorted(times.items()):
         more = f"; so of {len(times) - 1:,} more groups" if len(times) > 1 else ""
         return [f"{group_id}: {first.texts[0]}{more}"]
@@ -56,4 +58,4 @@ def texts_of(times: Mapping[GroupId, Times]) -> list[str]:
 
 
 def _nothing(_record: StoredRecord) -> None:
-    """Leave out what concerns whole partitions."""
+    """Ignore records that concern whole partitions."""

@@ -1,9 +1,9 @@
-"""`muster replay why`: why did this group rebalance? The incidents of a group, and which of them were asked for.
+"""`muster replay why`: why did this group rebalance? The incidents of a group, and the choice of those to show.
 
-`WhyFold` folds a group's items into its incidents, as they pass by, and gives those that lie in a window. What comes
-before the window is folded, and an incident that crosses an edge of it is told whole, and says so. The choices below
-take incidents and give those that are shown; each keeps as many as it shows. An incident is as new as its newest
-rebalance: a deployment that began before a crash and went on after it is newer than the crash.
+`WhyFold` folds a group's items into its incidents and yields those in a window. Items before the window are folded,
+too; an incident that crosses an edge of the window is shown in full, and says so. The choices below take incidents and
+yield those to show; each keeps only as many as it shows. An incident is as new as its newest rebalance: a deployment
+that began before a crash and continued after it is newer than the crash.
 """
 
 from collections import deque
@@ -23,13 +23,13 @@ from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.text.times import wall_ms_of
 
 NEWEST: Final = 20
-"""How many incidents are shown to people who do not say how many they want."""
+"""The number of incidents that are shown in text unless the user asks for more."""
 
 
 class WhyFold:
-    """The fold. `start`: where the items begin. `life`: the last incarnation, which numbers of events are of.
+    """The fold. `start`: where the items begin. `life`: the last incarnation, which event numbers refer to.
 
-    `at`: a moment that is to be known in wall clock ms. `times`: by which events are found.
+    `at`: a point whose wall clock time in ms is wanted. `times`: the corrected event times to look events up by.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class WhyFold:
         self._edges = Edges(window, life)
         self._at = Edges(Window(until=at), life)
         self.is_over = False
-        """Whether what follows is of incidents that begin after the window."""
+        """True if all that follows belongs to incidents that begin after the window."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was before the window's end, and the moment."""
+        """True if there was any event before the end of the window, and before `at`."""
         return self._edges.has_begun and self._at.has_begun
 
     @property
     def at_ms(self) -> int:
-        """The moment: the number's, or that of the last event before it that has passed by."""
+        """The time of `at`: that of the event number, or of the last event before it so far."""
         return self._at.until_ms
 
     def feed(self, item: Item) -> Iterator[Incident]:
-        """Take in the next item; gives the incidents that ended before it."""
+        """Process the next item; yield the incidents that ended before it."""
         step = self._transitions.feed(item)
         if step is None:
             return
@@ -77,22 +77,22 @@ class WhyFold:
         yield from self._within(self._teller.feed(step))
 
     def end(self) -> Iterator[Incident]:
-        """The incidents that are left; one may be going on."""
+        """Yield the remaining incidents; one may still be open."""
         yield from self._within(self._teller.end())
 
     def _within(self, incidents: Sequence[Incident]) -> Iterator[Incident]:
-        """Those of an episode that are in the window, by their newest rebalances; what ends later is newer."""
+        """Yield the incidents of an episode that are in the window, ordered by their newest rebalances."""
         for incident in sorted(incidents, key=lambda each: each.newest_ms):
             told = self._edges.within(incident)
             if told is not None:
                 yield told
 
 
-# ---- which are shown -----------------------------------------------------------------------------------------------
+# ---- choices of incidents to show --------------------------------------------------------------------------------
 
 
 class IncidentChoice(Protocol):
-    """Takes incidents, oldest first, and gives those that are shown, in the order in which they are."""
+    """Takes incidents, oldest first, and yields those to show, in the order to show them."""
 
     def take(self, incident: Incident) -> Iterable[Incident]: ...
 
@@ -100,7 +100,7 @@ class IncidentChoice(Protocol):
 
 
 class Every:
-    """All of them, oldest first."""
+    """All incidents, oldest first."""
 
     def take(self, incident: Incident) -> Iterable[Incident]:
         return (incident,)
@@ -130,15 +130,15 @@ class NewestIncidents:
 
 
 class OfGeneration:
-    """The incidents that have a rebalance which led to the generation, or was to lead to it.
+    """The incidents with a rebalance that led to the generation, or would have led to it.
 
-    They are several where the group was deleted and made anew: it counts from 0 again.
+    There are several if the group was deleted and recreated, since generations then start again at 0.
     """
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self.known: tuple[int, int] | None = None
-        """The least and the greatest generation that there was."""
+        """The lowest and the highest generation so far."""
 
     def take(self, incident: Incident) -> Iterable[Incident]:
         numbers = [generation_of(each) for each in incident.rebalances]
@@ -152,7 +152,7 @@ class OfGeneration:
 
 
 class Around:
-    """The incidents that were going on at a moment; if there is none, the nearest before and after it."""
+    """The incidents that were open at a given time; if there is none, the nearest before and after it."""
 
     def __init__(self, fold: WhyFold) -> None:
         self._fold = fold
@@ -162,13 +162,13 @@ class Around:
 
     @property
     def nearest(self) -> str:
-        """Which of the nearest are given in place of those that span the moment: '', 'before', 'before and after'."""
+        """The incidents that are shown because none spans the time: '', 'before', 'before and after'."""
         sides = {"before": self._before, "after": self._after}
         return "" if self._spanning else " and ".join(side for side, incident in sides.items() if incident is not None)
 
     @property
     def has_after(self) -> bool:
-        """Whether nothing that is told later can be nearer: later episodes begin later."""
+        """True if no later incident can be nearer: later episodes begin later."""
         return self._after is not None
 
     def take(self, incident: Incident) -> Iterable[Incident]:
@@ -188,5 +188,5 @@ class Around:
 
 
 def generation_of(rebalance: Rebalance) -> int:
-    """The generation by which a rebalance is asked for."""
+    """Return the number of the generation that selects a rebalance."""
     return rebalance.from_generation + 1 if rebalance.to_generation is None else rebalance.to_generation

@@ -1,7 +1,7 @@
-"""Text for people: nouns and lists, times and durations, and what clients sent made safe to print.
+"""Text for people: nouns and lists, times and durations, and safe printing of client text.
 
 grammar.py     nouns with their number, lists, sizes
-times.py       instants and durations, written and parsed
-zones.py       time zones: which one is meant, and a result's times in it
-printable.py   what clients sent, made safe to show on a terminal
+times.py       instants and durations, formatted and parsed
+zones.py       time zones: the one that is meant, and converting a result to it
+printable.py   makes text from clients safe to show on a terminal
 """

@@ -1,4 +1,4 @@
-"""Making text from clients safe for a terminal: a client id may have escape sequences, or rich's own markup."""
+"""Makes text from clients safe for a terminal: a client id may have escape sequences, or rich's own markup."""
 
 import re
 from typing import Final
@@ -6,14 +6,14 @@ from typing import Final
 from rich.text import Text
 
 LONG_WORD: Final = 500
-"""The length from which on a word is cut: Kafka takes ids of up to 32 KB, and a page has many. JSON has them whole."""
+"""The length above which a word is cut: Kafka takes ids of up to 32 KB, and a page has many. JSON has them in full."""
 
 _HEAD, _TAIL = 200, 40
 _LONG = re.compile(rf"\S{{{LONG_WORD + 1},}}")
 
 
 def printable(text: str) -> str:
-    """The text with everything that is not a printable character as an escape, and of a word of pages both ends."""
+    """Escape everything that is not printable, and shorten words of more than LONG_WORD characters to both ends."""
     if len(text) > LONG_WORD:
         text = _LONG.sub(_both_ends, text)
     if text.isprintable():
@@ -31,5 +31,5 @@ def _escaped(character: str) -> str:
 
 
 def text(content: object, style: str = "") -> Text:
-    """A cell: never markup, never a control character. None is a dash."""
+    """Make a table cell: no markup, no control characters. None becomes a dash."""
     return Text("-" if content is None else printable(str(content)), style=style)

@@ -1,9 +1,9 @@
-"""Wall clock and durations as people and programs read them: the one place that formats either, or reads a moment.
+"""Formats wall clock times and durations for people and programs, and parses times; no other module does.
 
 Durations are parsed in `muster.durations`.
 
-Results have instants in UTC (`Instant`). What is shown to people is shown in their zone (`zones.py`); an instant there
-has the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:07.250+01:00'.
+Results have instants in UTC (`Instant`). Text output shows them in the user's zone (`zones.py`); an instant there has
+the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:07.250+01:00'.
 """
 
 import re
@@ -16,22 +16,22 @@ from typing import Annotated, Final, NewType, TypeVar
 from muster.durations import BadDuration, read_duration
 
 Instant = NewType("Instant", str)
-"""ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
+"""ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So instants sort as text."""
 
 Sentence = Annotated[str, "times in UTC"]
-"""English with times in UTC, as `incidents/evidence/naming.py` writes them; they are told in the zone of the result."""
+"""English with times in UTC, as `incidents/evidence/naming.py` writes them; text output converts them to its zone."""
 
 FORMS_OF_TIME: Final = (
     "a time (2026-11-21T02:14:07Z; without zone: that of --tz), a time of the last 24 hours (02:14:07, 02:14:07Z), an"
     " age (2h, 30m, 7d), or now-10m"
 )
-"""The forms of a moment that every command takes."""
+"""The forms of a point in time that every command takes."""
 
 FORMS_OF_AT: Final = f"a generation (7), {FORMS_OF_TIME}"
-"""The forms of a moment in the history of one group. With --seq a number is that of an event."""
+"""The forms of a point in the history of one group. With --seq a number is an event's."""
 
 _OF_SENTENCE = re.compile(
-    r"""'[^']*'|"[^"]*"|"""  # what is quoted is a client's
+    r"""'[^']*'|"[^"]*"|"""  # text in quotes comes from a client
     r"(?P<begin>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: to (?P<end_day>\d{4}-\d\d-\d\d )?(?P<end>\d\d:\d\d:\d\d))? UTC"
 )
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?")
@@ -42,31 +42,31 @@ K = TypeVar("K")
 V = TypeVar("V")
 _SECONDS_KEPT: Final = 1_024
 _INSTANTS_KEPT: Final = 4_096
-"""A rebalance has few moments, and tells each of them again and again."""
+"""A rebalance has few distinct times, and each is formatted many times."""
 _FIRST_MS = -62_135_596_800_000
 _LAST_MS = 253_402_300_799_999
-"""The begin of the year 1 and the end of the year 9999: the first and the last instant that can be written."""
+"""The start of year 1 and the end of year 9999: the first and the last instant that can be formatted."""
 
 
 class NoSuchTime(ValueError):
-    """A local time that is there twice in its zone, or not at all; the message has both readings."""
+    """A local time that occurs twice in its zone, or not at all; the message has both readings."""
 
 
 def _kept(make: Callable[[K], V]) -> Callable[[K], V]:
-    """The same function, which keeps its last answers."""
+    """Cache the function's last results."""
     return lru_cache(maxsize=_INSTANTS_KEPT)(make)
 
 
 @_kept
 def instant(wall_ms: int) -> Instant:
-    """The instant of a wall clock in ms. What is beyond the years that can be written is the nearest that can be."""
+    """Return the instant of a wall clock in ms, clamped to the years that can be formatted."""
     seconds, ms = divmod(min(max(wall_ms, _FIRST_MS), _LAST_MS), 1_000)
     return Instant(f"{_second(seconds)}.{ms:03d}Z")
 
 
 @lru_cache(maxsize=_SECONDS_KEPT)
 def _second(seconds: int) -> str:
-    """The second, so long after 1970; a history has many events in each."""
+    """Format a time in seconds since 1970; a history has many events in each second."""
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:-6]  # without '+00:00'
 
 
@@ -76,13 +76,13 @@ def _wall_ms(moment: datetime) -> int:
 
 @_kept
 def wall_ms_of(at: Instant) -> int:
-    """The wall clock in ms of an instant."""
+    """Return the wall clock in ms of an instant."""
     return _begin_ms(at[:19] + at[23:]) + int(at[20:23])
 
 
 @lru_cache(maxsize=_SECONDS_KEPT)
 def _begin_ms(second: str) -> int:
-    """The wall clock in ms of a second and its zone."""
+    """Return the wall clock in ms of a second with its zone."""
     return _wall_ms(datetime.fromisoformat(second))
 
 
@@ -91,60 +91,60 @@ def day_of(at: Instant) -> str:
 
 
 def clock_of(at: Instant) -> str:
-    """The time of day, to the millisecond."""
+    """Return the time of day, to the millisecond."""
     return at[11:23]
 
 
 def zone_of(at: Instant) -> str:
-    """The zone in which an instant is told: 'UTC', or 'UTC+01:00'."""
+    """Return the zone of an instant: 'UTC', or 'UTC+01:00'."""
     return "UTC" if at.endswith(("Z", "+00:00")) else f"UTC{at[23:]}"
 
 
 def moment_of(at: Instant) -> str:
-    """Day, time of day and zone: '2026-11-21 02:13:30.185 UTC'."""
+    """Return day, time of day and zone: '2026-11-21 02:13:30.185 UTC'."""
     return f"{day_of(at)} {clock_of(at)} {zone_of(at)}"
 
 
 def moment(wall_ms: int) -> str:
-    """Day and time of day to the second: '2026-11-21 02:14:07 UTC'."""
+    """Return day and time of day to the second: '2026-11-21 02:14:07 UTC'."""
     at = instant(wall_ms)
     return f"{day_of(at)} {clock_of(at)[:8]} UTC"
 
 
 def clock_beside(at: Instant, head: Instant) -> str:
-    """The time of day of an instant beside one that is told whole: with its own day or zone where that is another."""
+    """Return the time of day, with its day or zone only if they differ from those of `head`, which is shown in full."""
     day = "" if day_of(at) == day_of(head) else f"{day_of(at)} "
     return f"{day}{clock_of(at)}{zone_beside(at, head)}"
 
 
 def zone_beside(at: Instant, head: Instant) -> str:
-    """The zone of an instant, with a blank before it; nothing where it is that of one that is told whole beside it."""
+    """Return the zone with a leading blank; empty if it is that of `head`, which is shown in full next to it."""
     return "" if zone_of(at) == zone_of(head) else f" {zone_of(at)}"
 
 
 def zone_of_all(instants: Iterable[Instant]) -> str | None:
-    """The zone in which all of these are told; None where there are two, since the clocks were changed between."""
+    """Return the zone of all these instants; None if they differ, since the clocks were changed in between."""
     zones = set(map(zone_of, instants))
     return None if len(zones) > 1 else next(iter(zones), "UTC")
 
 
 def in_zone(at: Instant, zone: tzinfo) -> Instant:
-    """The instant as it is told in a zone; in UTC it stays as it is."""
+    """Return the instant in a zone; in UTC it is unchanged."""
     if zone is UTC:
         return at
     try:
         return Instant(datetime.fromisoformat(at).astimezone(zone).isoformat(timespec="milliseconds"))
-    except OverflowError:  # at the first or the last day that can be written
+    except OverflowError:  # on the first or the last day that can be formatted
         return at
 
 
 def sentence_in_zone(sentence: Sentence, zone: tzinfo) -> Sentence:
-    """The sentence with its times as they are told in a zone."""
+    """Return the sentence with its times in a zone."""
     return sentence if zone is UTC else _OF_SENTENCE.sub(lambda found: _told_in(found, zone), sentence)
 
 
 def _told_in(found: re.Match[str], zone: tzinfo) -> str:
-    """A time of a sentence, or two: '2026-11-21 03:14:07 to 03:14:21 UTC+01:00'."""
+    """Convert one time, or a range: '2026-11-21 03:14:07 to 03:14:21 UTC+01:00'."""
     if found["begin"] is None:
         return found[0]
     begin = _of_second(found["begin"], zone)
@@ -161,10 +161,10 @@ def _of_second(text: str, zone: tzinfo) -> Instant:
 
 
 def read_time(text: str, *, now_ms: int, zone: tzinfo = UTC) -> int | None:
-    """The wall clock ms that one of the FORMS_OF_TIME means; None if it is none of them.
+    """Return the wall clock ms of a time in one of the FORMS_OF_TIME; None if it is in none of them.
 
-    A time without a zone is one of `zone`; a time of day is the last one until now. A zone may stand as it is told,
-    too: '02:14:07 UTC+01:00'. Raises NoSuchTime.
+    A time without a zone is in `zone`; a time of day is its last occurrence until now. The zone may also have the form
+    that Muster prints: '02:14:07 UTC+01:00'. Raises NoSuchTime.
     """
     if text == "now":
         return now_ms
@@ -187,14 +187,14 @@ def read_time(text: str, *, now_ms: int, zone: tzinfo = UTC) -> int | None:
 
 
 def _day_at(now_ms: int, own_zone: str | None, zone: tzinfo) -> str:
-    """The day that it is now, in the zone that a time has of its own, or else in `zone`. Raises ValueError."""
+    """Return today's date in the zone that the time itself names, or else in `zone`. Raises ValueError."""
     if own_zone is not None:
         zone = time.fromisoformat(f"00:00{own_zone}").tzinfo or zone
     return day_of(in_zone(instant(now_ms), zone))
 
 
 def _local_ms(moment: datetime, zone: tzinfo) -> int:
-    """The wall clock ms of a time, which is one of `zone` if it has none of its own. Raises NoSuchTime."""
+    """Return the wall clock ms of a time, which is in `zone` if it names no zone. Raises NoSuchTime."""
     if moment.tzinfo is not None:
         return _wall_ms(moment)
     first, second = (moment.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
@@ -210,7 +210,7 @@ def _local_ms(moment: datetime, zone: tzinfo) -> int:
 
 
 def duration(ms: int) -> str:
-    """A duration in the unit that fits: '12 ms', '4.2 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
+    """Format a duration with a suitable unit: '12 ms', '4.2 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
     if ms < 0:
         return f"-{duration(-ms)}"
     if ms < 1_000:
@@ -228,7 +228,7 @@ def duration(ms: int) -> str:
 
 
 def setting(ms: int) -> str:
-    """A configured duration, without digits that nobody configured: '45 s', '5 min', '1.5 s', '250 ms'."""
+    """Format a configured duration without superfluous digits: '45 s', '5 min', '1.5 s', '250 ms'."""
     if ms >= 60_000 and ms % 60_000 == 0:
         return f"{ms // 60_000} min"
     if ms >= 1_000:

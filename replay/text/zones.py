@@ -1,7 +1,7 @@
-"""Time zones: which one `--tz` means, which one is this machine's, and results told in one.
+"""Time zones: the one that `--tz` names, this machine's, and converting results to a zone.
 
-Only `zoneinfo` is asked. In a result the fields that are instants are known by their annotation (`times.Instant`), so a
-client's text that looks like one is left alone; so is what is quoted in a sentence (`times.Sentence`).
+Uses only `zoneinfo`. In a result the fields with instants are found by their annotation (`times.Instant`), so client
+text that looks like an instant is left alone, and so is quoted text in a sentence (`times.Sentence`).
 """
 
 import os
@@ -28,7 +28,9 @@ class UnknownZone(ValueError):
 
 
 def zone_named(name: str) -> tzinfo:
-    """The zone of a name: 'UTC', 'local', or one of the time zone database ('Europe/Berlin'). Raises UnknownZone."""
+    """Return the zone with this name: 'UTC', 'local', or a time zone database name ('Europe/Berlin'). Raises
+    UnknownZone.
+    """
     if name.upper() in ("UTC", "Z"):
         return UTC
     if name == "local":
@@ -40,7 +42,7 @@ def zone_named(name: str) -> tzinfo:
 
 
 def local_zone() -> tzinfo:
-    """This machine's zone: that of TZ, or of /etc/localtime, else UTC."""
+    """Return this machine's zone: that of TZ, or of /etc/localtime, else UTC."""
     name = os.environ.get("TZ", "").removeprefix(":")
     if not name:
         _, _, name = os.path.realpath(_LOCALTIME).partition("zoneinfo/")
@@ -57,7 +59,7 @@ def local_zone() -> tzinfo:
 
 
 def told_in(result: R, zone: tzinfo) -> R:
-    """The result with every instant told in the zone."""
+    """Return the result with all its instants in the zone."""
     if zone is UTC:
         return result
     kind: Any = type(result)
@@ -74,7 +76,7 @@ def _as_it_is(value: Any, _zone: tzinfo) -> Any:  # noqa: ANN401 -- any value of
 
 @cache
 def _teller(kind: Any) -> Tell:  # noqa: ANN401 -- an annotation
-    """The function that tells a value of this type in a zone."""
+    """Return the function that converts a value of this type to a zone."""
     if kind is Instant:
         return in_zone
     if kind == Sentence:
@@ -93,7 +95,7 @@ def _teller(kind: Any) -> Tell:  # noqa: ANN401 -- an annotation
 
 
 def _of_union(kind: Any, value: Any, zone: tzinfo) -> Any:  # noqa: ANN401 -- any value of a result
-    """One of several types; of an optional one it is clear which."""
+    """Convert a value of a union type; the type of an optional value is clear."""
     if value is None:
         return None
     if isinstance(value, msgspec.Struct):

@@ -1,9 +1,9 @@
-"""`muster replay verify`: does the whole log hold together? Pure: fed record by record, as the log has them.
+"""`muster replay verify`: is the whole log consistent? Pure: it is fed record by record, in log order.
 
-finding.py       The result: what was found, where, what was expected in its place.
-group_check.py   One group: its events numbered without a gap, legal moves, invariants, and the rules give them again.
-group_checks.py  The groups of a partition: few are whole in memory at once.
+finding.py       The findings and the result.
+group_check.py   Checks one group: numbering without gaps, legal transitions, invariants, and a rerun of the rules.
+group_checks.py  Keeps the checks of a partition's groups; only a few of them are unpacked in memory.
 invariants.py    The invariants of a group, and of a change of its own record.
-partition_check.py   One partition: one owner at a time, epochs that only grow, and the groups in it.
-verification.py  All partitions.
+partition_check.py   Checks one partition: one owner at a time, epochs that never fall, and its groups.
+verification.py  Checks all partitions.
 """

@@ -14,23 +14,23 @@ class Check(StrEnum):
     """The kinds of checks."""
 
     READABLE = "readable"
-    """Each record has a key, a schema and a value that can be read."""
+    """Each record has a readable key, schema and value."""
     PARTITION = "partition"
-    """A group's events are in the partition that belongs to its id."""
+    """A group's events are in the partition that its id maps to."""
     OWNER = "owner"
-    """A partition has one owner at a time, who was elected before it wrote."""
+    """A partition has one owner at a time, which was elected before it wrote."""
     EPOCH = "epoch"
     """The owner's epoch never falls."""
     LEVEL = "level"
     """The log's format level never falls."""
     SEQ = "seq"
-    """The events of a group's life are numbered from 1 without a gap, but for what compaction took."""
+    """The events of a group's incarnation are numbered from 1 without gaps, except for those compaction removed."""
     TRANSITION = "transition"
     """The events of a decision end with a legal change of the group's own record."""
     INVARIANT = "invariant"
-    """The group that its events make has the numbered invariants."""
+    """The group that its events make satisfies the numbered invariants."""
     RULES = "rules"
-    """The rules, given the same requests, decide the events that were recorded."""
+    """Given the same requests, the rules decide the recorded events."""
 
 
 _NOT_MUSTERS: Final = (
@@ -56,7 +56,7 @@ ADVICE: Final = {
         " report it, with `muster replay export FILE --pseudonyms KEYFILE`"
     ),
 }
-"""The next step for somebody who has a finding of each kind."""
+"""Advice on what to do about a finding of each kind."""
 
 
 class LogFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,9 @@ class LogFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of whose history compaction took a part: no fault, but the rules cannot be run on what is behind it."""
+    """A group that lost a part of its history to compaction: not a fault, but the rules cannot be run on what
+    follows.
+    """
 
     group_id: GroupId
     partition: int
@@ -81,14 +83,14 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """The result. `findings` holds the first ones, `found` is how many there are; so with `compacted`.
+    """The result. `findings` has the first ones, `found` is their total; likewise for `compacted`.
 
-    `window` and `pattern`: the part of the log that was asked for; `groups`, `events`, `decided_again` and what was
-    found are of it. `folded`: events of its groups before the window, which were checked for it, and are not told of.
+    `window` and `pattern`: the requested part of the log, which `groups`, `events`, `decided_again` and the findings
+    refer to. `folded`: earlier events of its groups, which were checked as a basis for the window but are not reported.
 
-    `decided_again` of the `events` were found by the rules as they were recorded. `passed_over` were unreadable, and
-    are repaired. `strangers`: records that no owner wrote; readers skip them. `unread`: parts that could not be read,
-    of which nothing is known.
+    `decided_again`: how many of the `events` the rules decided as recorded. `passed_over`: unreadable records that were
+    repaired. `strangers`: foreign records, which readers skip. `unread`: unreadable parts, about which nothing is
+    known.
     """
 
     log: str

@@ -1,10 +1,10 @@
-"""One group of a log, checked event by event: its numbering, its transitions, its invariants, and the rules.
+"""Checks one group of a log event by event: its numbering, its transitions, its invariants, and the rules.
 
-What compaction took is known from missing offsets: an event that is missing where no offset is, was lost otherwise.
-From there on the group is not known for certain until it is made anew, so only its events by themselves are checked.
+Compaction leaves gaps in the offsets, so an event that is missing without such a gap was lost otherwise. After a gap
+the state of the group is not known for certain until it is created again, so its events are only checked on their own.
 
-Of a window, what comes before it is checked, too, since what is in it rests on that; it is counted apart, and its
-findings are not given.
+Events before a window are checked, too, since those in it depend on them; they are counted separately, and their
+findings are not reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class GroupCheck:
         self.decided_again = 0
         self._cut = Cut(window, times=times)
         self._is_over = False  # the window
-        self._is_well = False  # every invariant holds, as of the last transition
+        self._is_well = False  # every invariant holds as of the last transition
         self._group_id = group_id
         self._partition = partition
         self._incarnation, self._seq = -1, 0
@@ -44,7 +44,7 @@ class GroupCheck:
         self._rerunner = Rerunner()
         self._unfinished: Happened | None = None  # the last event, if it ended no transition
         self._moment_ms: int | None = None
-        self._places: dict[int, Happened] = {}  # the last moment's events, which the rules were not run for yet
+        self._places: dict[int, Happened] = {}  # of the last time; not rerun yet
 
     @property
     def members(self) -> int:
@@ -54,7 +54,7 @@ class GroupCheck:
 
     @property
     def compacted(self) -> Compacted | None:
-        """The part that compaction took; None: nothing."""
+        """The part that compaction removed; None: nothing."""
         if not self._missing:
             return None
         return Compacted(
@@ -65,12 +65,12 @@ class GroupCheck:
         )
 
     def feed(self, item: Happened | Coordinated | Broken, *, is_compacted: bool) -> Iterator[LogFinding]:
-        """Take in what concerns the group. `is_compacted`: offsets are missing since its last event."""
+        """Process an item that concerns the group. `is_compacted`: offsets are missing since its last event."""
         place = self._cut.place(item)
         if place is Place.AFTER:
             if not self._is_over:
                 self._is_over = True
-                self._rerunner.end()  # it is of a later moment, so the decision before it is whole
+                self._rerunner.end()  # this event was decided later, so the decision before it is complete
                 yield from self._by_the_rules()
             return
         found = tuple(self._checked(item, is_compacted=is_compacted))
@@ -88,7 +88,9 @@ class GroupCheck:
             self._places[item.event.seq] = item
 
     def end(self, *, is_cut: bool = False) -> Iterator[LogFinding]:
-        """The log ends here. `is_cut`: what comes behind it could not be read; the last decision may be half of one."""
+        """Finish at the end of the log. `is_cut`: what follows could not be read, so the last decision may be
+        incomplete.
+        """
         is_cut = is_cut or self._is_over
         if self._unfinished is not None and not is_cut and self._cut.has(self._unfinished):
             expected = "an event on the group's own key, with which a decision ends"
@@ -164,7 +166,7 @@ class GroupCheck:
         rerunner.differences.clear()
 
     def _is_within(self, seq: int, decided_ms: int) -> bool:
-        """Whether the event, which was decided then by its owner's clock, lies in the window."""
+        """Return whether the event, decided at this time by its owner's clock, is in the window."""
         item = self._places.get(seq)
         return self._cut.is_within(decided_ms) if item is None else self._cut.has(item)
 
@@ -195,7 +197,7 @@ class GroupCheck:
 
 
 def first_difference(difference: Difference) -> tuple[str, str]:
-    """Word what the rules decide, and what was recorded, where the two differ first."""
+    """Return as text what the rules decide, and what was recorded, at the first difference."""
     recorded, decided = comparable(difference.recorded), comparable(difference.decided)
     if difference.command is None:
         return "a request or a deadline that leads to these events", _types(recorded)
@@ -214,7 +216,7 @@ def _types(events: Sequence[AnyEvent]) -> str:
 
 
 def _fields(decided: msgspec.Struct, recorded: msgspec.Struct, path: str = "") -> tuple[str, str]:
-    """The first field in which two events of one type differ."""
+    """Return the first field in which two events of one type differ."""
     path = path or type(decided).__name__
     for field in decided.__struct_fields__:
         one, other = getattr(decided, field), getattr(recorded, field)

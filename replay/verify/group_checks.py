@@ -1,7 +1,7 @@
-"""The checks of a partition's groups. Those that were fed last are whole in memory, the others packed.
+"""The checks of a partition's groups. The most recently used ones are in memory, the others packed.
 
-A group's events come in bursts, a rebalance at a time, so that few groups are unpacked again. What concerns all groups
-is told to a packed one when it is unpacked.
+A group's events come in bursts, one rebalance at a time, so that checks are rarely unpacked. An item that concerns all
+groups is fed to a packed check when it is unpacked.
 """
 
 from collections import OrderedDict
@@ -14,27 +14,27 @@ from muster.replay.packed import Packed
 from muster.replay.verify.group_check import GroupCheck
 
 GROUPS_MAX: Final = 128
-"""The groups that are whole at once, with the one that is fed."""
+"""The maximum number of unpacked checks, including the one that is being fed."""
 
 MEMBERS_MAX: Final = 5_000
-"""The members of all of them, where there is more than one."""
+"""The maximum number of members of all of them, if there is more than one."""
 
 TOLD_MAX: Final = 1_000
-"""The events of the partition that a packed group may have yet to be told."""
+"""The maximum number of partition-wide items that a packed check may have missed."""
 
 OfPartition = Coordinated | Broken
-"""A thing that concerns all groups of a partition."""
+"""An item that concerns all groups of a partition."""
 
 
 class GroupChecks:
-    """Checks by group. Whoever takes a check out first feeds it the partition-wide findings that it has missed."""
+    """Checks by group. The caller must first feed each check the partition-wide items that it has missed."""
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, tuple[Packed[GroupCheck], int] | None] = {}
-        """In the order in which they were met; a packed one with how much of `_told` it knows."""
+        """In the order in which they were added; a packed check with the number of items of `_told` that it was fed."""
         self._whole: OrderedDict[GroupId, GroupCheck] = OrderedDict()
         self._fed: GroupId | None = None  # the last one
-        self._sizes: dict[GroupId, int] = {}  # the members of the whole ones, and of all these
+        self._sizes: dict[GroupId, int] = {}  # the number of members of each unpacked check, and in total
         self._members = 0
         self._told: list[OfPartition] = []
 
@@ -42,13 +42,13 @@ class GroupChecks:
         return len(self._groups)
 
     def add(self, group_id: GroupId, check: GroupCheck) -> None:
-        """Take in a new group, which knows all that concerns it."""
+        """Add a new group, which has missed nothing."""
         self._groups[group_id] = None
         self._whole[group_id] = check
         self._turn_to(group_id)
 
     def get(self, group_id: GroupId) -> tuple[GroupCheck, Sequence[OfPartition]] | None:
-        """The check of a group, and what it has not been told yet; None: the group is new."""
+        """Return the check of a group, and the items that it has missed; None: the group is new."""
         check = self._whole.get(group_id)
         if check is not None:
             if group_id != self._fed:
@@ -64,7 +64,7 @@ class GroupChecks:
         return check, self._told[told:]
 
     def tell(self, item: OfPartition) -> Iterator[tuple[GroupCheck, Sequence[OfPartition]]]:
-        """The checks that are to be fed this now, each with what it has not been told yet."""
+        """Add a partition-wide item; yield the checks to feed now, each with the items that it has missed."""
         self._told.append(item)
         for check in self._whole.values():
             yield check, (item,)
@@ -79,7 +79,9 @@ class GroupChecks:
         self._told.clear()
 
     def end(self) -> Iterator[tuple[GroupCheck, Sequence[OfPartition]]]:
-        """Give the checks up, in the order in which the groups were met."""
+        """Yield the checks in the order in which they were added, each with the items that it has missed, and drop
+        them.
+        """
         for group_id, stored in self._groups.items():
             if stored is None:
                 yield self._whole.pop(group_id), ()
@@ -89,7 +91,7 @@ class GroupChecks:
         self._groups.clear()
 
     def _turn_to(self, group_id: GroupId) -> None:
-        """Have this group be the one that is fed, and pack those that were not fed for long."""
+        """Make this the most recently used group, and pack the least recently used ones."""
         whole = self._whole
         whole.move_to_end(group_id)
         self._count(group_id)

@@ -1,10 +1,10 @@
 """The invariants of a group as its events make it, and of each change of its own record.
 
-The numbers are those of `events/state.py`, the letters those of the catalogue of rules. Here for `verify`; the tests of
-the rules ask the same after every command.
+The numbers are those of `events/state.py`, the letters those of the catalogue of rules. Used by `verify`, and by the
+tests of the rules after every command.
 
-After a decision that changed neither state nor generation of a group that was well, only the members that it touched
-can break one, so that thousands of others are not looked at again (`changed_members`).
+If all invariants held and a decision changed neither state nor generation, only the members that it touched can break
+one, so thousands of others are not checked again (`changed_members`).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -35,7 +35,7 @@ _SETTLED = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
 def broken_invariants(group: Group) -> Iterator[str]:
-    """The numbered invariants that do not hold, each with what is wrong."""
+    """Yield the numbered invariants that do not hold, each with what is wrong."""
     members = group.members.values()
     yield from _of_members(group)
     yield from _of_registrations(group)
@@ -44,7 +44,7 @@ def broken_invariants(group: Group) -> Iterator[str]:
 
 
 def invariants_broken_by(before: Group, parts: Iterable[AnyEvent], after: Group) -> Iterator[str]:
-    """The same of the group `after` these events; all of them held for the group `before`."""
+    """Do the same for the group `after` these events, given that all invariants held for the group `before`."""
     one, other = before.image, after.image
     if (one.state, one.generation_id) != (other.state, other.generation_id):
         yield from broken_invariants(after)
@@ -58,7 +58,7 @@ def invariants_broken_by(before: Group, parts: Iterable[AnyEvent], after: Group)
 
 
 def changed_members(before: Group, parts: Iterable[AnyEvent]) -> set[MemberId]:
-    """The ids under which the events may have put, changed or removed a member."""
+    """Return the ids under which the events may have added, changed or removed a member."""
     changed: set[MemberId] = set()
     for event in parts:
         if not isinstance(event, MemberEvent):
@@ -73,7 +73,7 @@ def changed_members(before: Group, parts: Iterable[AnyEvent]) -> set[MemberId]:
 
 
 def _of_changed(before: Group, changed: Collection[MemberId], after: Group) -> Iterator[str]:
-    """Invariants 1, 2 and 4 for the changed members alone."""
+    """Check invariants 1, 2 and 4 for the changed members only."""
     was = [before.members[each] for each in changed if each in before.members]
     now = [(each, after.members[each]) for each in changed if each in after.members]
     if any(member.member_id != member_id for member_id, member in now):
@@ -153,7 +153,7 @@ def _of_assignments(group: Group, looked_at: Collection[Member]) -> Iterator[str
 
 
 def broken_move(before: GroupImage, event: AnyGroupEvent) -> Iterator[str]:
-    """The illegal parts of the change that the event makes of the group's own record (S1, S4, S5)."""
+    """Yield the illegal parts of the event's change of the group's own record (S1, S4, S5)."""
     after = event.group
     expected = before.generation_id + isinstance(event, JoinPhaseCompleted | GroupEmptied)
     if after.generation_id != expected:

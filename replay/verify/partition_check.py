@@ -1,4 +1,4 @@
-"""One partition of a log, checked record by record: its owners, their epochs, and the groups that live in it."""
+"""Checks one partition of a log record by record: its owners, their epochs, and its groups."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +20,10 @@ from muster.replay.verify.group_checks import GroupChecks
 
 
 class PartitionCheck:
-    """The checks of one partition. `wanted`: a pattern of group ids, as for files; None: all.
+    """The checks of one partition. `wanted`: a glob pattern for group ids; None: all.
 
-    `times`: what is wrong with those of groups.
-    `first_ms`, `last_ms`: the earliest and the latest event of the groups, wall clock ms.
+    `times`: the corrected times of groups. `first_ms`, `last_ms`: the earliest and the latest event of the groups, wall
+    clock ms.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class PartitionCheck:
         self._renewed_from = -1  # the epoch in which the present owner was elected before it renewed its claim
         self._elected: CoordinatorElected | None = None
         self._prelude = Prelude()
-        self._unreadable: list[Broken] = []  # records of no group, which may be repaired further on
+        self._unreadable: list[Broken] = []  # records of no group, which a later tombstone may repair
         self.passed_over = 0
 
     def skip(self, record: StoredRecord) -> None:
-        """A stranger's record: its offset is taken."""
+        """Skip a foreign record, which uses an offset."""
         self._missing_offsets += max(0, record.offset - self._next_offset)
         self._next_offset = record.offset + 1
 
     def feed(self, record: StoredRecord) -> Iterator[LogFinding]:
-        """Take in the next record of an owner. Raises LogTooNew."""
+        """Process the next record of an owner. Raises LogTooNew."""
         self.skip(record)
         read = read_record(record) if self._is_wanted(record) else None
         if read is None:
@@ -72,25 +72,25 @@ class PartitionCheck:
 
     @property
     def has_groups(self) -> bool:
-        """Whether there is any group that is wanted."""
+        """True if there is any wanted group."""
         return len(self._groups) > 0
 
     def unreadable(self) -> Iterator[LogFinding]:
-        """The records of no group that nobody has repaired, once the partition ends."""
+        """Yield findings for the unreadable records of no group that were not repaired, at the end of the partition."""
         for broken in self._unreadable:
             if self._is_within(broken):
                 yield _finding_of(broken, None)
 
     def end(self, *, is_cut: bool = False) -> Iterator[tuple[GroupCheck, list[LogFinding]]]:
-        """The groups, each with what is found in it, as the partition ends here; they are given up.
+        """End the partition: yield its groups, each with its last findings, and drop them.
 
-        `is_cut`: what comes behind it could not be read.
+        `is_cut`: what follows could not be read.
         """
         for check, untold in self._groups.end():
             yield check, [*_told(check, untold), *check.end(is_cut=is_cut)]
 
     def _is_wanted(self, record: StoredRecord) -> bool:
-        """Whether it is of a group that is wanted, or of the whole partition."""
+        """Return whether the record belongs to a wanted group, or to the whole partition."""
         if self._wanted is None:
             return True
         try:
@@ -100,7 +100,7 @@ class PartitionCheck:
         return key.kind is EntityKind.PARTITION or fnmatchcase(key.group_id, self._wanted)
 
     def _is_within(self, told: Happened | Coordinated | Broken) -> bool:
-        """Whether what is found in it is to be given."""
+        """Return whether findings in this item are reported."""
         return self._cut.is_within(told.position.timestamp_ms) if isinstance(told, Broken) else self._cut.has(told)
 
     def _note_time(self, told: Happened | Broken) -> None:
@@ -153,7 +153,8 @@ class PartitionCheck:
     def _owner(self, told: Coordinated) -> Iterator[LogFinding]:
         event, elected = told.event, self._elected
         if isinstance(event, CoordinatorElected):
-            # An owner that is about to renew its claim writes its present one once more, to see that it still counts.
+            # An owner that is about to renew its claim writes its current claim once more, to check that it is still
+            # valid.
             is_again = elected is not None and (elected.owner, elected.owner_epoch) == (event.owner, event.owner_epoch)
             if event.owner_epoch <= self._epoch and not is_again:
                 expected = f"an epoch above {self._epoch} for {event.owner}, who was elected"
@@ -168,7 +169,7 @@ class PartitionCheck:
             expected = f"{elected.owner}, who was elected with epoch {elected.owner_epoch}"
             yield _finding(Check.OWNER, told, expected=expected, found=event.owner)
         yield from self._epoch_of(told, event.owner_epoch, None)
-        if isinstance(event, CoordinatorReady):  # it has read the log anew: nothing that it decided before can come
+        if isinstance(event, CoordinatorReady):  # it has re-read the log: none of its earlier decisions can follow
             self._renewed_from = event.owner_epoch
 
     def _epoch_of(self, told: Happened | Coordinated, epoch: int, group_id: GroupId | None) -> Iterator[LogFinding]:
@@ -186,7 +187,7 @@ class PartitionCheck:
 
 
 def _told(check: GroupCheck, items: Iterable[Told]) -> Iterator[LogFinding]:
-    """Tell a group what concerns its whole partition."""
+    """Feed a group the items that concern its whole partition."""
     for item in items:
         yield from check.feed(item, is_compacted=False)
 

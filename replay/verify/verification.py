@@ -1,4 +1,4 @@
-"""A whole log, checked: feed it every record, partition by partition, then ask for the result."""
+"""Checks a whole log: feed it every record, partition by partition, then ask for the result."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,14 +14,14 @@ from muster.replay.verify.group_check import GroupCheck
 from muster.replay.verify.partition_check import PartitionCheck
 
 LISTED_MAX: Final = 1_000
-"""The findings, and the compacted groups, that are listed; all are counted."""
+"""The maximum number of findings, and of compacted groups, in the lists; all are counted."""
 
 
 class Verification:
-    """The fold. It keeps the groups of one partition as they stand, most of them packed, and no history.
+    """The fold. It keeps the current state of the groups of one partition, most of them packed, and no history.
 
-    `partitions` of the log. `damage`: what is said by now of parts that could not be read. `window` of times, and
-    `wanted`, a pattern of group ids: what is told of. Of the partitions, those that have such a group.
+    `partitions`: of the log. `damage`: returns the unreadable parts so far, as text. `window` (times only) and `wanted`
+    (a glob pattern for group ids): what to report; of the partitions, only those with such a group.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Verification:
         self._window = window
         self._wanted = wanted
         self._times = times
-        self._of_partition: list[LogFinding] = []  # until it is known whether a group that is wanted is in it
+        self._of_partition: list[LogFinding] = []  # until a wanted group is found in the partition
         self._check: PartitionCheck | None = None
         self._findings: list[LogFinding] = []
         self._checks: set[Check] = set()
@@ -48,10 +48,10 @@ class Verification:
         self._groups = self._events = self._decided_again = self._passed_over = 0
         self._compacted_groups = self._folded = 0
         self._damages = 0
-        self._was_damaged = bool(damage())  # whichever partition that concerns
+        self._was_damaged = bool(damage())  # in any partition
 
     def feed(self, record: StoredRecord) -> None:
-        """Take in the next record of its partition. Raises LogTooNew."""
+        """Process the next record of its partition. Raises LogTooNew."""
         check = self._check
         if check is None or check.partition != record.partition:
             self._end_partition()
@@ -66,7 +66,7 @@ class Verification:
         self._take(check.feed(record))
 
     def result(self, log: str) -> Verified:
-        """The result, once every record was fed."""
+        """Return the result, after every record was fed."""
         self._end_partition()
         return Verified(
             log=log,
@@ -116,7 +116,7 @@ class Verification:
                 self._compacted.append(compacted)
 
     def _take(self, found: Iterable[LogFinding]) -> None:
-        """Keep what was found; of a whole partition, once one of the groups that are wanted is in it."""
+        """Keep findings; those of a whole partition only once a wanted group is found in it."""
         if self._wanted is None:
             self._keep(found)
             return
@@ -135,7 +135,9 @@ class Verification:
                 self._findings = self._first_findings()
 
     def _first_findings(self) -> list[LogFinding]:
-        """Those that are listed: what is found in a group may be known later than what comes behind it."""
+        """Return the findings to list, in log order: a finding in a group may be known later than one at a higher
+        offset.
+        """
         return sorted(self._findings, key=_place)[:LISTED_MAX]
 
 
