@@ -1,1 +1,1 @@
-"""A history as a value."""
+"""Tests of histories."""

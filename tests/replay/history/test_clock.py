@@ -1,4 +1,4 @@
-"""The wall clock as if it had not jumped."""
+"""Event times without jumps of the wall clock."""
 
 import msgspec
 import pytest
@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 @pytest.mark.parametrize(
     ("uptime_ms", "ahead_ms", "jump_ms"),
     [
-        (10 * HOUR_MS, 20_000, 0),  # NTP slews it by as much
+        (10 * HOUR_MS, 20_000, 0),  # NTP slews it by this much
         (10 * HOUR_MS, 60_000, 60_000),
         (1_000, 900, 0),
         (1_000, 20_000, 20_000),
@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
     ],
 )
 def test_a_clock_that_is_slewed_has_not_jumped(uptime_ms: int, ahead_ms: int, jump_ms: int) -> None:
-    """It may differ by more the longer it had the time for it; a jump is taken back."""
+    """The longer the time between, the more it may differ; a jump is undone."""
     event = next(each.event for each in a_night().reads if isinstance(each, Happened))
     began_ms = event.why.decided_ms
     clock = SteadyClock()

@@ -1,4 +1,4 @@
-"""A history that is begun in the middle is the one that is told from its beginning."""
+"""A history that is read from a checkpoint on gives the same results as one that is read from its beginning."""
 
 import msgspec
 import pytest
@@ -37,16 +37,16 @@ HOUR_MS = 3_600_000
 
 
 def twice() -> Script:
-    """Two lives of one group id."""
+    """Two incarnations of one group id."""
     told = script("orders").coordinator("a:1").created()
     told.wait(50).start(told.joined(told.member("billing-1"))).wait(20).deleted().wait(70_000).made_anew().created()
     return told.wait(900_000).start(told.joined(told.member("billing-2")))
 
 
 def stories() -> dict[str, list[StoredRecord]]:
-    """Histories by what is in them: each is in the partition of its group."""
+    """Histories by what they contain, each in its group's partition."""
     told = {"night": a_night().stored_records(), "twice": twice().stored_records()}
-    first = script("orders").created()  # with the first record of its partition
+    first = script("orders").created()  # with its partition's first record
     told["first"] = first.start(first.joined(first.member("billing-1"))).complete().stabilize({}).stored_records()
     told["compacted"] = [record for record in told["night"] if not 3 <= record.offset <= 16]
     broken = list(told["night"])
@@ -73,7 +73,7 @@ async def opened(story: str) -> tuple[Reading, list[Item]]:
 
 @pytest.mark.parametrize("story", sorted(STORIES))
 async def test_the_lines_from_any_number_on_are_those_of_the_whole_history(story: str) -> None:
-    """Texts, generations and states included."""
+    """This includes texts, generations and states."""
     reading, whole = await opened(story)
     lines = StoryLines()
     told = [lines.feed(item) for item in whole]
@@ -91,7 +91,7 @@ async def test_the_lines_from_any_number_on_are_those_of_the_whole_history(story
 
 @pytest.mark.parametrize("story", sorted(STORIES))
 async def test_the_last_rebalance_is_told_without_what_came_before(story: str) -> None:
-    """As the fold over everything tells it: trigger, members, what moved."""
+    """It has the same trigger, members and moves as in the fold over the whole history."""
     reading, _ = await opened(story)
     expected = rebalances_of((await read_histories(reading.log))[ORDERS])
     start = await find_start(reading, ORDERS, None)
@@ -108,13 +108,13 @@ async def test_the_last_rebalance_is_told_without_what_came_before(story: str) -
 
 @pytest.mark.parametrize("story", sorted(STORIES))
 async def test_the_last_incident_is_told_without_what_came_before(story: str) -> None:
-    """From a time of quiet on, with all that happened before its rebalances."""
+    """It is read from a quiet time on, with everything that happened before its rebalances."""
     await _tells_the_last_incident(*await opened(story))
 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(seed: int) -> None:
-    """Outages of the coordinator included; but not that the begin of the log is lost, long before it."""
+    """This includes outages of the coordinator, but not the loss of the history's beginning long before it."""
     case = make_case(seed if SCENARIOS[make_case(seed).scenario].cuts is None else seed + 12)
     records = stored_items(case.history.items, script("orders").partition)
     reading = Reading(log=await memory_log(records))
@@ -128,7 +128,7 @@ async def test_the_last_incident_of_any_fleet_is_told_without_what_came_before(s
 
 
 def after_quiet() -> list[StoredRecord]:
-    """Two static restarts, hours apart, and after hours more a process that is restarted: two rebalances."""
+    """Two static restarts hours apart and, hours later, a process that is restarted: two rebalances."""
     told = script("orders").created()
     told.start(told.joined(told.member("a"))).complete().stabilize({"a": {"orders": [0]}}).wait(HOUR_MS)
     told.start(told.joined(told.member("b"))).advanced(told.rejoined(told.of("a")))
@@ -149,16 +149,16 @@ def after_quiet() -> list[StoredRecord]:
         ([], False),
         (["StaticMemberReplaced", "GroupAdvanced"], True),
         (["StaticMemberReplaced"], True),
-        (["GroupCreated"], False),  # the rebalance after it says so
-        (["MemberJoined", "GroupAdvanced"], False),  # the rebalance in which it was says so
-        (["MemberJoined", "RebalanceStarted", "MemberRejoined"], True),  # who has what is told, and known, after it
+        (["GroupCreated"], False),  # the next rebalance has a note about it
+        (["MemberJoined", "GroupAdvanced"], False),  # the rebalance with the gap has a note about it
+        (["MemberJoined", "RebalanceStarted", "MemberRejoined"], True),  # the assignment after it is in the log
     ],
 )
 @pytest.mark.parametrize("is_broken", [False, True])
 async def test_what_is_missing_since_the_last_rebalance_is_noted_however_quiet_it_was_since(
     gone: list[str], is_noted: bool, is_broken: bool
 ) -> None:
-    """Nothing more is read than from that time of quiet on; what is missing before another rebalance is noted there."""
+    """Reading starts at the last quiet time; earlier missing parts are noted if they are after the last rebalance."""
     records = after_quiet()
     types = [type(decode(each.value)).__name__ if each.value else "" for each in records]
     first = next(at for at in range(len(types)) if types[at : at + len(gone)] == gone)
@@ -194,7 +194,7 @@ async def test_what_is_missing_since_the_last_rebalance_is_noted_however_quiet_i
 
 
 def by_age(told: list[Incident]) -> list[Incident]:
-    """Sort them by their newest rebalances, the newest last."""
+    """Sort them by their latest rebalance, the latest last."""
     return sorted(told, key=lambda each: each.newest_ms)
 
 
@@ -212,7 +212,7 @@ async def _tells_the_last_incident(reading: Reading, whole: list[Item]) -> None:
 
 @pytest.mark.parametrize("story", sorted(STORIES))
 async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> None:
-    """Counts, the last rebalance in words, the state."""
+    """Counts, the last rebalance as text, and the state are the same."""
     reading, _ = await opened(story)
     history = (await read_histories(reading.log))[ORDERS]
     overview = Overview()
@@ -241,7 +241,7 @@ async def test_a_group_in_a_line_is_what_the_whole_history_says(story: str) -> N
 
 @given(st.integers(-1_000, 10_000_000))
 def test_nothing_is_counted_outside_of_a_window(after_ms: int) -> None:
-    """A group that had no event in it has no line."""
+    """A group without an event in the window has no line."""
     overview = Overview(since_ms=STORIES["night"][0].timestamp_ms + after_ms)
     for record in STORIES["night"]:
         overview.take([record])
@@ -253,7 +253,7 @@ def test_nothing_is_counted_outside_of_a_window(after_ms: int) -> None:
 
 
 async def test_a_checkpoint_lies_where_nothing_had_happened_for_as_long_as_is_asked() -> None:
-    """So that what belongs together is told whole."""
+    """So related events are read together."""
     reading, whole = await opened("twice")
     last_seq = max(item.event.seq for item in whole if hasattr(item, "event") and hasattr(item.event, "seq"))
     near = await find_start(reading, ORDERS, Window(since=AtSeq(last_seq)))
@@ -264,7 +264,7 @@ async def test_a_checkpoint_lies_where_nothing_had_happened_for_as_long_as_is_as
 
 @pytest.mark.parametrize(("story", "last_seq"), [("night", 44), ("first", 6)])
 async def test_a_number_that_is_not_there_is_not_reached(story: str, last_seq: int) -> None:
-    """The numbers that there are, are known then."""
+    """The valid numbers are known then."""
     reading, _ = await opened(story)
     start = await find_start(reading, ORDERS, Window(since=AtSeq(1_000)))
     assert not start.is_reached
@@ -274,7 +274,7 @@ async def test_a_number_that_is_not_there_is_not_reached(story: str, last_seq: i
 
 
 async def test_a_number_of_the_last_life_is_not_looked_for_in_an_earlier_one() -> None:
-    """Both have it; what is told begins behind the end of the first."""
+    """Both incarnations have this number; reading starts after the end of the first one."""
     reading, whole = await opened("twice")
     start = await find_start(reading, ORDERS, Window(since=AtSeq(1)))
     lives = {item.incarnation for item in map(StoryLines().feed, whole) if item.incarnation is not None}

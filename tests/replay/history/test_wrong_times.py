@@ -1,4 +1,4 @@
-"""Times that fall, and the events that are found by a time all the same."""
+"""Times that go backwards, and looking up events by time nevertheless."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def ended(epoch: int, seq: int, decided_ms: int, uptime_ms: int | None) -> Parti
 
 
 def surveyed(*lives: Sequence[tuple[int, int | None]]) -> Times:
-    """The times of owners one after another, each event with its wall clock and uptime; one offset for each."""
+    """Return the corrections for events of consecutive owners, each with its wall clock and uptime, one offset each."""
     survey, offset = ClockSurvey(), 0
     for epoch, life in enumerate(lives):
         for decided_ms, uptime_ms in life:
@@ -49,7 +49,7 @@ def told(times: Times) -> list[tuple[int, int, int, bool]]:
 
 @pytest.mark.parametrize("ahead_ms", [DAY_MS, -DAY_MS])
 def test_between_two_jumps_that_cancel_out_the_clock_was_wrong(ahead_ms: int) -> None:
-    """It was wrong by as much as it jumped, in either direction; also twice, and where the second time is another."""
+    """It was wrong by the size of the jump, in either direction; also if it happens twice with different sizes."""
     life = [(0, 0), (ahead_ms + 5_000, 5_000), (ahead_ms + 6_000, 6_000), (9_000, 9_000)]
     assert told(surveyed(life)) == [(2, 3, ahead_ms, True)]
     again = [*life, (3 * ahead_ms + 10_000, 10_000), (11_000, 11_000)]
@@ -57,14 +57,14 @@ def test_between_two_jumps_that_cancel_out_the_clock_was_wrong(ahead_ms: int) ->
 
 
 def test_a_clock_that_jumped_ahead_for_good_is_taken_as_it_is() -> None:
-    """It may have been put right, or the machine was suspended: the times grow."""
+    """It may have been corrected, or the machine was suspended: the times increase."""
     assert surveyed([(0, 0), (DAY_MS, 1_000), (DAY_MS + 9_000, 10_000)]) == Times()
     assert surveyed([(0, 0), (9_000, 9_000)], [(DAY_MS, 0)]) == Times()
     assert surveyed([(0, 0), (900, 1_000), (100, 1_100)]) == Times(), "within a second"
 
 
 def test_where_times_fall_the_order_of_the_log_counts_and_it_is_said() -> None:
-    """A clock that was put back alone; another owner with an earlier one; a level that has no uptime."""
+    """The clock was set back, the next owner has an earlier time, or the format level has no uptime."""
     expected = [(1, 2, DAY_MS - 1_000, False)]
     assert told(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000), (2_000, 2_000)])) == expected
     assert told(surveyed([(DAY_MS, 0), (DAY_MS + 1_000, 1_000)], [(2_000, 5)])) == expected
@@ -78,7 +78,7 @@ def test_where_times_fall_the_order_of_the_log_counts_and_it_is_said() -> None:
 
 
 def test_of_a_clock_that_jumps_all_the_time_a_bounded_part_is_kept() -> None:
-    """The last jumps, and a few sentences."""
+    """The last jumps are kept, and a few sentences."""
     life = [(n * 10_000 + (n % 2) * DAY_MS, n * 10_000) for n in range(10 * RUNS_MAX)]
     times = surveyed(life)
     assert 0 < len(times.wrong) <= RUNS_MAX
@@ -89,7 +89,7 @@ def test_of_a_clock_that_jumps_all_the_time_a_bounded_part_is_kept() -> None:
 
 
 def test_the_state_at_a_time_is_that_of_the_right_clock() -> None:
-    """One group, and all; with a word. In between, too."""
+    """For one group and for all, with a sentence about it; also for a time in between."""
     for group in (["orders"], []):
         result = run("state", *group, "--at", "2026-11-28T18:00:00Z", "--format", "jsonl", log=LOG)
         state = msgspec.json.decode(result.stdout)
@@ -103,7 +103,7 @@ def test_the_state_at_a_time_is_that_of_the_right_clock() -> None:
 
 
 def test_the_groups_and_their_last_incident_have_the_right_day() -> None:
-    """The last incident is read from a place on where the clock was ahead."""
+    """The last incident is read from a checkpoint at which the clock was ahead."""
     for window in ([], ["--since", "2026-11-28T15:59:30Z"], ["--until", "2026-11-28T18:00:00Z"]):
         (line,) = msgspec.json.decode(run("groups", *window, "--format", "json", log=LOG).stdout)["groups"]
         assert (line["last_event_at"], line["last_incident"]["kind"]) == ("2026-11-28T15:59:56.229Z", "crash"), window
@@ -115,7 +115,7 @@ def test_the_groups_and_their_last_incident_have_the_right_day() -> None:
 
 
 def test_incidents_are_found_by_the_right_time() -> None:
-    """A window that ends after the clock was put right has all four; one in between the second rebalance's."""
+    """A window that ends after the clock was corrected has all four; one in between has the second rebalance's."""
     window = ["--since", "2026-11-28T15:00:00Z", "--until", "2026-11-28T18:00:00Z"]
     digest = run("digest", *window, "--format", "json", log=LOG)
     assert (msgspec.json.decode(digest.stdout)["told"], SAID in digest.stderr, digest.exit_code) == (4, True, 0)
@@ -133,7 +133,7 @@ def test_incidents_are_found_by_the_right_time() -> None:
 
 
 def test_events_are_found_by_the_right_time(tmp_path: Path) -> None:
-    """Their own times are those that were recorded; reports, too."""
+    """The output shows their recorded times; reports do, too."""
     window = ["--since", "2026-11-28T15:59:25Z", "--until", "2026-11-28T15:59:33Z"]
     told = run("history", "orders", *window, "--format", "jsonl", log=LOG).stdout.splitlines()
     assert [msgspec.json.decode(line)["seq"] for line in told] == [7, 8, 9, 10, 11, 12, 13]
@@ -143,7 +143,7 @@ def test_events_are_found_by_the_right_time(tmp_path: Path) -> None:
 
 
 def test_where_reading_begins_makes_no_difference() -> None:
-    """Incidents that are told from a checkpoint on, while the clock is ahead, are those of the whole history."""
+    """Incidents that are read from a checkpoint at which the clock was ahead are those of the whole history."""
     fleet = Fleet(3)
     for number in (4, 5, 6, 7):
         fleet.start(number)
@@ -170,7 +170,7 @@ def _without_jumps(incidents: list[Any]) -> list[tuple[str, str, str | None]]:
 
 
 def test_a_window_that_the_clock_was_behind_in_has_its_events() -> None:
-    """For a while it was an hour behind."""
+    """The clock was an hour behind for a while."""
     fleet = Fleet(3)
     for number, hours in ((4, -1), (5, 1), (6, 0)):
         fleet.start(number)
@@ -196,7 +196,7 @@ def test_a_window_that_the_clock_was_behind_in_has_its_events() -> None:
 def test_exports_and_checks_have_the_windows_of_the_other_commands(
     begin: str | None, end: str | None, tmp_path: Path
 ) -> None:
-    """Also where the clock was a day ahead: an event is in the same windows for all."""
+    """An event is in the same windows for all commands, also if the clock was a day ahead."""
     window = [*(["--since", begin] if begin else []), *(["--until", end] if end else [])]
     expected = seqs_told(LOG, *window)
     exported = tmp_path / "part.jsonl"
@@ -210,6 +210,6 @@ def test_exports_and_checks_have_the_windows_of_the_other_commands(
 
 
 def seqs_told(log: str, *window: str) -> list[int]:
-    """The numbers of the events of a window."""
+    """Return the seqs of a window's events."""
     lines = run("history", "orders", "--format", "jsonl", "--all", *window, log=log).stdout.splitlines()
     return [line["seq"] for line in map(msgspec.json.decode, lines) if line["seq"]]

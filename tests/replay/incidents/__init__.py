@@ -1,1 +1,1 @@
-"""Tests of incidents. The judge (`tests/judge`) plays them by the hundred; here stand the parts."""
+"""Tests of the parts of the incident analysis. The judge (`tests/judge`) plays incidents by the hundred."""

@@ -12,20 +12,20 @@ from muster.replay.incidents.kinds import KINDS
 
 
 def kinds_table() -> str:
-    """A row for each kind, in order of precedence."""
+    """Return a table with a row for each kind, in order of precedence."""
     rows = [f"| `{kind.name}` | {kind.about} | {kind.culprits} |" for kind in KINDS]
     return "\n".join(["| kind | what happened | culprits |", "|---|---|---|", *rows])
 
 
 def windows_table() -> str:
-    """A row for each window and threshold, with the sentence that stands behind it in the module."""
+    """Return a table with a row for each window and threshold, and the sentence from the module."""
     return "\n".join(
         ["| window | value | meaning |", "|---|---|---|", *_rows(ast.parse(inspect.getsource(windows)).body)]
     )
 
 
 def _rows(statements: list[ast.stmt]) -> Iterator[str]:
-    """Several values may share one sentence, behind the last of them."""
+    """Yield the rows; several values may share a sentence, which follows the last of them."""
     names: list[str] = []
     for each in statements:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):

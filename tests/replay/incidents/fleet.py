@@ -1,6 +1,6 @@
-"""A group of processes with names, hosts and clients of a test's choice, played on the rules; and what is told of it.
+"""A group of processes with names, hosts and clients of a test's choice, played by the rules, and its incidents.
 
-The processes and the coordinator are simulated (`replay/fleet/simulation`); here nothing is drawn by lot that matters.
+The processes and the coordinator are simulated (`replay/fleet/simulation`); no relevant choice is random.
 """
 
 import re
@@ -31,14 +31,14 @@ from tests.replay.incidents.levels import at_level
 from tests.replay.whole import History, incidents
 
 QUIET_MS = 660_000
-"""Longer than every window, so that the start is an incident of its own."""
+"""Longer than all windows, so that the start is an incident of its own."""
 OLDER = 3
-"""The last level without what explains events."""
+"""The last format level without the fields that explain events."""
 BOTH = pytest.mark.parametrize("level", [FORMAT_LEVEL, OLDER])
 
 
 def crashed(level: int) -> tuple[str, str]:
-    """The grade of a crash, and how it is worded: from format level 6 on its connection is known to be closed."""
+    """Return a crash's grade and words; from format level 6 on the log shows that its connection was closed."""
     if level < FORMAT_LEVEL:
         return "recorded", "fell silent without leaving"
     return "inferred", "ended without leaving, which closed its connection"
@@ -48,7 +48,7 @@ BY_ADMIN = "asked for by client admin-1 at 10.0.200.1, User:admin"
 
 
 class Fleet:
-    """The processes `app-1`, `app-2`, ..., each on a host of its own, in a group that has come to rest. Times in ms."""
+    """The processes `app-1`, `app-2`, ..., each on a host of its own, in a Stable group. Times are in ms."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Fleet:
     def restart(
         self, number: int, down_ms: int, *, kill: bool = False, reason: str | None = "the consumer is being closed"
     ) -> None:
-        """End it now, and start it again that much later. `reason`: what its client says, if it leaves."""
+        """End the process now, and start it again after this time. `reason`: the reason of its client, if it leaves."""
         process = self[number]
         if kill:
             process.die()
@@ -124,7 +124,7 @@ class Fleet:
         self.world.at(down_ms, lambda: (self.start(number), None)[1])
 
     def configure(self, name: str, value: str) -> None:
-        """Have an administrator set a config of the group."""
+        """Let an administrator set a config of the group."""
         change = ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
         self.world.administer(
             self.story,
@@ -134,14 +134,14 @@ class Fleet:
     # ---- the coordinator --------------------------------------------------------------------------------------------
 
     def away(self, duration_ms: int, *, seen_before_ms: int | None = 2_000, orderly: bool = False) -> None:
-        """The coordinator is gone; it had left a sign of life so long before, or none."""
+        """Kill the coordinator; it last recorded that it was alive this long before, or never."""
         seen_ms = None if seen_before_ms is None else self.wall_ms - seen_before_ms
         outages.take_down(self.world, orderly=orderly)
         self.run(duration_ms)
         outages.bring_up(self.world, self.story, seen_ms=seen_ms)
 
     def paused(self, duration_ms: int) -> None:
-        """The coordinator stands still (SIGSTOP)."""
+        """Pause the coordinator (SIGSTOP)."""
         outages.pause(self.world)
         self.run(duration_ms)
         outages.resume(self.world)
@@ -149,12 +149,12 @@ class Fleet:
     # ---- what is told -----------------------------------------------------------------------------------------------
 
     def history(self, level: int = FORMAT_LEVEL) -> History:
-        """The history, as a log of that format level has it."""
+        """Return the history as a log of this format level has it."""
         items = tuple(with_gaps(self.world.rules.reads))
         return at_level(History(group_id=GROUP_ID, log="fleet", items=items), level)
 
     def told(self, level: int = FORMAT_LEVEL) -> list[Incident]:
-        """The incidents since the group came to rest; `rest` has to be called before."""
+        """Return the incidents since the group became Stable; call `rest` first."""
         return [each for each in incidents(self.history(level)) if (each.ended_at or "9") >= instant(self.began_ms)]
 
     def only(self, level: int = FORMAT_LEVEL) -> Incident:
@@ -163,7 +163,7 @@ class Fleet:
 
 
 def remove(fleet: Fleet, *numbers: int) -> None:
-    """An administrator removes these static members."""
+    """Let an administrator remove these static members."""
     leaving = tuple(
         LeavingMember(member_id=UNKNOWN_MEMBER_ID, group_instance_id=GroupInstanceId(f"app-{number}"), reason=None)
         for number in numbers
@@ -174,25 +174,24 @@ def remove(fleet: Fleet, *numbers: int) -> None:
 
 
 def of_kind(told: Iterable[Incident], kind: str) -> Incident:
-    """The one incident of the kind."""
     (found,) = [each for each in told if each.kind == kind]
     return found
 
 
 def expect(incident: Incident, kind: str, grade: str, headline: str, *culprits: str) -> None:
-    """Kind, grade, the processes that are blamed, and the headline, in which '...' stands for anything."""
+    """Check kind, grade, culprits and headline; '...' in the headline matches anything."""
     assert (incident.kind, incident.grade) == (kind, grade), shown(incident)
     assert re.fullmatch(re.escape(headline).replace(r"\.\.\.", ".*"), incident.headline), shown(incident)
     assert {each.group_instance_id or each.client_id for each in incident.culprits} == set(culprits), shown(incident)
 
 
 def said(incident: Incident, *grades: str) -> str:
-    """The statements of the chain that are known so well, or all; a line each."""
+    """Return the statements of the chain with this grade, or all, one in each line."""
     return "\n".join(each.text for each in incident.chain if not grades or each.grade in grades)
 
 
 def shown(incident: Incident) -> str:
-    """The incident for people who look at tests."""
+    """Return the incident as text for failure messages."""
     lines = [f"{incident.kind} ({incident.grade}) {incident.started_at} .. {incident.ended_at}: {incident.headline}"]
     lines += [f"    by {each.group_instance_id or each.client_id} {each.client_host}" for each in incident.culprits]
     lines += [f"    {each.at} {each.grade}: {each.text} {each.seqs}" for each in incident.chain]

@@ -8,7 +8,7 @@ from tests.replay.whole import History
 
 
 def at_level(history: History, level: int) -> History:
-    """The history as it is read where it was written at this level."""
+    """Return the history as a log of this level has it."""
     return msgspec.structs.replace(history, items=tuple(_at_level(item, level) for item in history.items))
 
 

@@ -8,7 +8,7 @@ from tests.replay.whole import History, incidents
 
 
 def tell(history: History, until_ms: int) -> list[Telling]:
-    """The incidents of a history; the judge's clock is not needed."""
+    """Return the incidents of a history; the judge's clock is not needed."""
     del until_ms
     return [_telling(incident) for incident in incidents(history)]
 
@@ -29,5 +29,5 @@ def _telling(incident: Incident) -> Telling:
 
 
 def tell_older(history: History, until_ms: int) -> list[Telling]:
-    """The same of a log of format level 3, which recorded less."""
+    """Return the incidents that a log of format level 3, which recorded less, would show."""
     return tell(at_level(history, 3), until_ms)

@@ -1,4 +1,4 @@
-"""The advice of each kind of incident: what would have spared the group, or where to look."""
+"""The advice for each kind of incident: how to avoid the cost, or where to look."""
 
 import re
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def static_restart_beyond_its_session() -> Fleet:
 
 
 def asks(reason: str | None) -> Fleet:
-    """The leader rejoins with the subscription that it had."""
+    """The leader rejoins with the same subscription."""
     fleet = Fleet(3, poll_ms=0)
     fleet.world.leader().rejoin_soon(reason)
     fleet.rest(10 * S)
@@ -121,14 +121,14 @@ def asked_by_an_administrator() -> Fleet:
     ],
 )
 def test_each_trouble_has_its_advice(story: Callable[[], Fleet], kind: str, advice: str) -> None:
-    """And no other's."""
+    """And no other advice."""
     (told,) = of_kind(story().told(), kind).advice
     assert advice in told
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_removal_says_who_may_remove_and_that_a_live_process_joins_again(*, comes_back: bool) -> None:
-    """Static members that an administrator removes; one that had ended does not come back."""
+    """An administrator removes static members; one whose process had ended does not come back."""
     fleet = Fleet(3, static=3)
     if not comes_back:
         fleet[2].die()
@@ -141,7 +141,7 @@ def test_a_removal_says_who_may_remove_and_that_a_live_process_joins_again(*, co
 
 
 def test_who_left_without_a_word_may_have_polled_too_late() -> None:
-    """There is advice for either, as there are two causes in the sentence."""
+    """The sentence has two possible causes, and there is advice for both."""
     fleet = Fleet(3, library="librdkafka")
     fleet.restart(2, 20 * S, reason=None)
     fleet.rest(30 * S)
@@ -151,7 +151,7 @@ def test_who_left_without_a_word_may_have_polled_too_late() -> None:
 
 
 def test_who_was_heard_again_is_not_told_to_restart_faster() -> None:
-    """It had not died: neither an instance id nor a longer session is about that."""
+    """It had not died, so neither an instance id nor a longer session would help."""
     fleet = Fleet(3)
     process = fleet[2]
     process.freeze()
@@ -163,7 +163,7 @@ def test_who_was_heard_again_is_not_told_to_restart_faster() -> None:
 
 
 def test_one_newcomer_needs_no_advice() -> None:
-    """There is nobody to be gathered with."""
+    """There are no other joins to gather it with."""
     fleet = Fleet(2)
     fleet.start(3)
     fleet.rest(20 * S)
@@ -186,12 +186,12 @@ def test_a_duel_is_ended_by_an_instance_id_for_each() -> None:
 def test_a_crash_for_which_all_waited_long_names_the_session_timeout(
     static: int, heartbeat_s: int, least: str, why: str
 ) -> None:
-    """With what it can be lowered to, and what that costs."""
+    """The advice has the value to lower it to, and the price of that."""
     fleet = Fleet(4, static=static, session_ms=60 * S, rebalance_ms=300 * S)
     for each in fleet.world.live:
         each.setup = each.setup.but(heartbeat_ms=heartbeat_s * S)
     fleet.run(20 * S)
-    fleet.world.leader().rejoin_soon()  # from here on the silences of each are counted anew
+    fleet.world.leader().rejoin_soon()  # each member's silences are counted from here on
     fleet.rest(QUIET_MS)
     fleet[3].die()
     fleet.run(8 * S)
@@ -205,7 +205,7 @@ def test_a_crash_for_which_all_waited_long_names_the_session_timeout(
 
 
 def test_a_restart_for_whose_former_self_all_waited_long_names_the_session_timeout() -> None:
-    """A process that is back at once, under a new member id."""
+    """A process comes back at once under a new member id, and the join phase waits for the old one."""
     fleet = Fleet(3, session_ms=60 * S, rebalance_ms=300 * S)
     fleet.restart(2, 2 * S, kill=True)
     fleet.rest(80 * S)
@@ -215,7 +215,7 @@ def test_a_restart_for_whose_former_self_all_waited_long_names_the_session_timeo
 
 @pytest.mark.parametrize("session_s", [10, 60])
 def test_a_crash_that_nobody_waited_for_says_nothing_of_the_session_timeout(session_s: int) -> None:
-    """Its removal began the rebalance; nor is a session of 10 s worth lowering to 9 s."""
+    """Its removal began the rebalance; nor is it worth lowering a session timeout from 10 s to 9 s."""
     fleet = Fleet(4, session_ms=session_s * S)
     fleet[3].die()
     if session_s == 10:

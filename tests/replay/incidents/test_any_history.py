@@ -1,4 +1,4 @@
-"""Properties of the incidents of any history, also of one that no fleet would make, and of one with holes."""
+"""Properties of the incidents of any history, even one that no fleet would produce, or one with missing parts."""
 
 import random
 
@@ -26,7 +26,7 @@ def history(seed: int, play: type[Play]) -> History:
 
 
 def with_holes(seed: int, whole: History) -> tuple[Item, ...]:
-    """A tenth of the transitions is not there; a gap says where."""
+    """Leave out a tenth of the transitions; gaps mark them."""
     chance, missing = random.Random(seed), 0
     items: list[Item] = []
     for item in whole.items:
@@ -58,7 +58,7 @@ def check(found: list[Incident]) -> None:
 @pytest.mark.parametrize("play", [Play, MembershipPlay])
 @pytest.mark.parametrize("seed", range(15))
 def test_each_rebalance_has_one_incident(seed: int, play: type[Play]) -> None:
-    """And each incident is well formed."""
+    """And each incident is well-formed."""
     whole = history(seed, play)
     found = incidents(whole)
     check(found)
@@ -69,7 +69,7 @@ def test_each_rebalance_has_one_incident(seed: int, play: type[Play]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_a_history_with_holes_is_told_as_far_as_it_goes(seed: int) -> None:
-    """Nothing is raised, and the holes are incidents of their own."""
+    """No error is raised, and the missing parts are incidents of their own."""
     items = with_holes(seed, history(seed, MembershipPlay))
     found = list(told(GroupId("orders"), items))
     check(found)

@@ -1,6 +1,6 @@
-"""The words for changes: partitions, subscriptions, second rounds, and rebalances that were asked for.
+"""The sentences about partitions, subscriptions, second rounds, and rebalances on request.
 
-The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+The same history at the previous format level, which recorded less, gets a weaker grade, never a guess.
 """
 
 import re
@@ -35,7 +35,7 @@ CACHED = "cached metadata has changed"
 )
 @BOTH
 def test_partitions_are_told_before_and_after(reason: str | None, grade: str, level: int) -> None:
-    """12 to 24; the subscription is the same."""
+    """From 12 to 24 partitions, with the same subscription."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
     fleet.world.leader().rejoin_soon(reason)
@@ -61,7 +61,7 @@ def test_partitions_are_told_before_and_after(reason: str | None, grade: str, le
     ],
 )
 def test_topics_that_came_shrank_or_went_are_told(partitions: dict[str, int], kind: str, headline: str) -> None:
-    """All of them were subscribed before. Where nothing is left of what was assigned, there is no telling."""
+    """The members subscribed to all of them before. If none of the assigned partitions is left, nothing can be said."""
     fleet = Fleet(0)
     for number in (1, 2, 3):
         fleet.start(number, fleet.setup(number).but(topics=("orders", "payments", "refunds")))
@@ -71,14 +71,14 @@ def test_topics_that_came_shrank_or_went_are_told(partitions: dict[str, int], ki
     fleet.world.leader().rejoin_soon()
     fleet.rest(5 * S)
     culprits = ("app-2",) if kind == "enforced" else ()
-    told = [each for each in fleet.told() if each.kind != "unassigned-topic"]  # of what is gone nobody has anything now
+    told = [each for each in fleet.told() if each.kind != "unassigned-topic"]  # lost partitions have no owner
     expect(told[0], kind, "inferred", headline, *culprits)
     assert len(told) == 1
 
 
 @BOTH
 def test_another_subscription_is_told_before_and_after(level: int) -> None:
-    """The leader's."""
+    """The leader's subscription."""
     fleet = Fleet(3)
     fleet.world.partitions["payments"] = 6
     leader = fleet.world.leader()
@@ -91,7 +91,7 @@ def test_another_subscription_is_told_before_and_after(level: int) -> None:
 
 @BOTH
 def test_a_second_round_begins_soon_after_the_end_of_the_first_however_long_that_was(level: int) -> None:
-    """The leader was slow; neither the partitions nor the application have to do with it."""
+    """The leader was slow; neither the partitions nor the application caused it."""
     fleet = Fleet(11, library="kafka-python", rebalance_ms=300 * S, assignors=("cooperative-sticky",))
     fleet.world.leader().assign_slow_ms = 100 * S
     fleet.start(12)
@@ -102,7 +102,7 @@ def test_a_second_round_begins_soon_after_the_end_of_the_first_however_long_that
 
 @BOTH
 def test_a_second_round_says_what_was_given_up(level: int) -> None:
-    """And belongs to the incident of the first."""
+    """And it belongs to the incident of the first round."""
     fleet = Fleet(3, assignors=("cooperative-sticky",))
     fleet.start(4)
     fleet.rest(10 * S)
@@ -116,7 +116,7 @@ def test_a_second_round_says_what_was_given_up(level: int) -> None:
 
 @pytest.mark.parametrize("polls_late", [False, True])
 def test_of_a_second_round_only_those_are_told_who_gave_something_up(*, polls_late: bool) -> None:
-    """Two of five had more than two partitions; the second may be the last to rejoin, behind those who kept theirs."""
+    """Two of five had more than two partitions; the second may rejoin last, after members that kept theirs."""
     fleet = Fleet(5, assignors=("cooperative-sticky",))
     fleet.start(6)
     fleet.run(2 * S)
@@ -127,7 +127,7 @@ def test_of_a_second_round_only_those_are_told_who_gave_something_up(*, polls_la
 
 
 def test_a_second_round_in_which_a_process_comes_back_is_of_the_incident_of_the_first() -> None:
-    """The restart has the rebalance that it began."""
+    """The restart's incident has the rebalance that the process started."""
     fleet = Fleet(4, assignors=("cooperative-sticky",))
     fleet[2].close()
     fleet.rest(10 * S)
@@ -153,7 +153,7 @@ def test_a_rebalance_that_is_asked_for_beside_a_plan_is_an_incident_of_its_own()
 
 
 def test_a_plan_says_which_configs_were_changed_and_from_what_to_what() -> None:
-    """Without the value the reader has to look for it in `history`."""
+    """The reader would otherwise have to look up the value in `history`."""
     fleet = Fleet(3)
     fleet.configure(TARGET_GROUP_SIZE, "3")
     fleet.run(S)
@@ -164,7 +164,7 @@ def test_a_plan_says_which_configs_were_changed_and_from_what_to_what() -> None:
 
 
 def test_a_rebalance_that_follows_since_an_assignment_could_not_be_stored_is_of_the_same_incident() -> None:
-    """Nobody has done anything in between."""
+    """Nothing else happened in between."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
     script.wait(S).start(why=script.why(Cause.ASSIGNMENT_NOT_STORED, script.of("a")))
@@ -175,7 +175,7 @@ def test_a_rebalance_that_follows_since_an_assignment_could_not_be_stored_is_of_
 
 @BOTH
 def test_a_rebalance_that_the_application_enforced_is_its(level: int) -> None:
-    """The headline names who asked, and quotes the client."""
+    """The headline names the client that asked, and quotes its reason."""
     fleet = Fleet(3)
     fleet.world.leader().rejoin_soon("rebalance enforced by user")
     fleet.rest(5 * S)
@@ -189,7 +189,7 @@ OWN_WORDS = "triggered followup rebalance scheduled for 1795880000000"
 @BOTH
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_what_an_application_says_in_its_own_words_is_quoted(assignor: str, level: int) -> None:
-    """Kafka Streams' leader asks again and again; also right after a rebalance that another member began."""
+    """Kafka Streams' leader asks repeatedly, also right after a rebalance that another member began."""
     fleet = Fleet(3, assignors=(assignor,))
     fleet.start(4)
     fleet.rest(8 * S)
@@ -203,7 +203,7 @@ def test_what_an_application_says_in_its_own_words_is_quoted(assignor: str, leve
 
 @pytest.mark.parametrize("reason", ["rebalance failed due to DisconnectException", "group is already rebalancing"])
 def test_what_a_client_does_by_itself_is_not_its_applications_wish(reason: str) -> None:
-    """Its words are quoted where they say more than the event does."""
+    """Its reason is quoted if it says more than the event."""
     fleet = Fleet(3)
     fleet.world.leader().rejoin_soon(reason)
     fleet.rest(5 * S)
@@ -213,7 +213,7 @@ def test_what_a_client_does_by_itself_is_not_its_applications_wish(reason: str) 
 
 
 def test_an_application_that_asks_when_a_topic_has_grown_is_quoted_with_that() -> None:
-    """Which of the two was the reason is not known: both are told."""
+    """It is not known which of the two was the cause, so both are reported."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
     fleet.world.leader().rejoin_soon(OWN_WORDS)
@@ -223,7 +223,7 @@ def test_an_application_that_asks_when_a_topic_has_grown_is_quoted_with_that() -
 
 
 def test_the_words_of_an_application_that_changes_its_subscription_are_quoted() -> None:
-    """Java's own are not: they say no more than the event does."""
+    """The Java client's own reasons are not quoted: they say no more than the event."""
     for reason, ending in ((OWN_WORDS, f'; the client says: "{OWN_WORDS}"'), ("the subscription has changed from", "")):
         fleet = Fleet(3)
         fleet.world.partitions["payments"] = 6
@@ -236,7 +236,7 @@ def test_the_words_of_an_application_that_changes_its_subscription_are_quoted() 
 
 
 def test_the_reasons_of_members_that_leave_are_quoted_also_where_they_differ() -> None:
-    """A few of them, each once; that a client was closed is no reason of its own."""
+    """A few distinct ones are quoted; that a client was closed is no reason of its own."""
     fleet = Fleet(6)
     reasons = ("moving to another cluster", "the consumer is being closed", "low on memory", "low on memory", None)
     for number, reason in enumerate(reasons, start=1):
@@ -247,7 +247,7 @@ def test_the_reasons_of_members_that_leave_are_quoted_also_where_they_differ() -
 
 @BOTH
 def test_a_rebalance_that_an_administrator_asked_for_names_who(level: int) -> None:
-    """Client, address, principal."""
+    """The headline has client, address and principal."""
     fleet = Fleet(3)
     forced = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
 
@@ -264,7 +264,7 @@ def test_a_rebalance_that_an_administrator_asked_for_names_who(level: int) -> No
     ("after_ms", "kinds"), [(500, ["scale-up"]), (8 * S, ["scale-up", "enforced"])], ids=["at once", "later"]
 )
 def test_what_a_leader_asks_for_again_at_once_is_of_the_same_incident(after_ms: int, kinds: list[str]) -> None:
-    """kafka-python's does so when it had not noticed its assignment, and says nothing; nobody has asked it to."""
+    """kafka-python's leader does so, without a reason, if it had not noticed its assignment."""
     fleet = Fleet(3, poll_ms=0)
     fleet.start(4)
     fleet.rest(S)
@@ -275,7 +275,7 @@ def test_what_a_leader_asks_for_again_at_once_is_of_the_same_incident(after_ms: 
 
 
 def test_what_a_leader_asks_for_again_at_once_with_a_reason_is_of_its_own() -> None:
-    """It was done with its assignment, and says what has come since."""
+    """The leader had finished its assignment, and its reason is about a later change."""
     fleet = Fleet(3, poll_ms=0)
     fleet.start(4)
     fleet.rest(S)
@@ -286,7 +286,7 @@ def test_what_a_leader_asks_for_again_at_once_with_a_reason_is_of_its_own() -> N
 
 
 def test_topics_that_the_leader_did_not_know_at_first_are_of_the_change_of_subscription() -> None:
-    """It assigned none of their partitions, learnt of them, and asked again: nobody has changed partitions."""
+    """The leader assigned none of their partitions, learned about them, and asked again: no partitions were added."""
     fleet = Fleet(3, poll_ms=0)
     leader = fleet.world.leader()
     other = next(each for each in fleet.world.live if each is not leader)
@@ -301,7 +301,7 @@ def test_topics_that_the_leader_did_not_know_at_first_are_of_the_change_of_subsc
 
 
 def test_members_that_subscribe_different_topics_are_told_each_with_its_own() -> None:
-    """The first one's change was told of all."""
+    """The first member's change used to be reported for all of them."""
     fleet = Fleet(3)
     fleet.world.partitions["payments"] = 6
     for number, topics in ((1, ("orders", "payments")), (2, ("payments",))):
@@ -316,7 +316,7 @@ def test_members_that_subscribe_different_topics_are_told_each_with_its_own() ->
 
 
 def test_partitions_that_are_added_are_no_second_round_of_a_cooperative_assignor() -> None:
-    """They come within a minute after somebody did, whose two rounds are another story."""
+    """They are added within a minute after a member joined, whose two rounds are another incident."""
     fleet = Fleet(3, assignors=("cooperative-sticky",))
     fleet.start(4)
     fleet.rest(10 * S)
@@ -330,7 +330,7 @@ def test_partitions_that_are_added_are_no_second_round_of_a_cooperative_assignor
 
 
 def test_a_topic_that_the_leader_gives_back_at_once_is_no_new_one() -> None:
-    """It unsubscribed it, and assigned before it knew what partitions it has, which another one still subscribes."""
+    """The leader unsubscribed and assigned before it knew the partitions of this topic, which another member keeps."""
     fleet = Fleet(2, poll_ms=0)
     fleet.world.partitions["payments"] = 6
     for number in (1, 2):
@@ -351,7 +351,7 @@ def test_a_topic_that_the_leader_gives_back_at_once_is_no_new_one() -> None:
 
 @BOTH
 def test_what_the_client_says_of_its_metadata_is_its_word_where_the_partitions_are_the_same(level: int) -> None:
-    """It may have forgotten its topics for a moment: nobody has changed them."""
+    """The client may have forgotten its topics for a moment: no partitions were changed."""
     fleet = Fleet(3)
     fleet.world.leader().rejoin_soon(CACHED)
     fleet.rest(5 * S)
@@ -365,7 +365,7 @@ def test_what_the_client_says_of_its_metadata_is_its_word_where_the_partitions_a
 
 
 def test_where_the_log_does_not_show_partitions_the_clients_word_is_told_alone() -> None:
-    """An assignment cannot be read."""
+    """An assignment cannot be decoded."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": b"?"})
     script.wait(QUIET_MS).start(script.rejoined(script.of("a"), Cause.LEADER_REJOINED, reason=CACHED))
@@ -376,7 +376,7 @@ def test_where_the_log_does_not_show_partitions_the_clients_word_is_told_alone()
 
 
 def test_partitions_are_told_from_the_next_assignment_where_another_rebalance_came_between() -> None:
-    """A process came while the leader assigned the new ones."""
+    """A process joined while the leader assigned the new partitions."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
     leader = fleet.world.leader()
@@ -392,7 +392,7 @@ def test_partitions_are_told_from_the_next_assignment_where_another_rebalance_ca
 
 
 def test_a_member_that_asks_again_and_again_is_told_once() -> None:
-    """With how often, and the first and the last time; Kafka Streams has a time in its words."""
+    """The incident has the number of requests, the first and the last time; Kafka Streams' reason contains a time."""
     fleet = Fleet(3)
     for number in range(4):
         fleet.world.leader().rejoin_soon(f"triggered followup rebalance scheduled for {number}")

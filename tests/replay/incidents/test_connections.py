@@ -1,4 +1,4 @@
-"""How a connection ended tells processes that ended from machines that died, and from polls that came too late."""
+"""The end of a connection distinguishes ended processes from machines that died, and from late polls."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ S = 1_000
 
 
 def test_static_members_that_are_stopped_are_one_incident_and_no_network_cut() -> None:
-    """Two of five, as when a StatefulSet is scaled down: a static member sends no LeaveGroup."""
+    """Two of five, as if a StatefulSet is scaled down: a static member sends no LeaveGroup."""
     fleet = Fleet(5, static=5)
     for number in (4, 5):
         fleet[number].close()
@@ -46,7 +46,7 @@ def test_all_static_members_that_are_stopped_are_one_incident() -> None:
 
 
 def test_static_and_dynamic_members_that_are_shut_down_together_are_one_incident() -> None:
-    """With the advice on the static ones, for which the group waits."""
+    """With advice about the static members, whose sessions the group waits for."""
     fleet = Fleet(4, static=2)
     for number in (3, 1, 4, 2):
         fleet[number].close()
@@ -62,7 +62,7 @@ def test_static_and_dynamic_members_that_are_shut_down_together_are_one_incident
 
 
 def test_a_leader_that_is_shut_down_with_all_others_is_no_slow_leader() -> None:
-    """It ends while all wait for its assignment, as they end one after another."""
+    """It ends while all members wait for its assignment, since they end one after another."""
     fleet = Fleet(3, static=2, session_ms=6 * S)
     fleet[3].close()
     fleet.run(2 * S)
@@ -75,7 +75,7 @@ def test_a_leader_that_is_shut_down_with_all_others_is_no_slow_leader() -> None:
 
 @pytest.mark.parametrize("gap_ms", [0, 2 * S])
 def test_static_and_dynamic_members_that_are_killed_at_once_are_one_crash(gap_ms: int) -> None:
-    """A dynamic member that is closed leaves, so that this was no shutdown."""
+    """A dynamic member that is closed sends a LeaveGroup, so this was no shutdown."""
     fleet = Fleet(5, static=2)
     for number in (1, 4, 2):
         fleet[number].die()
@@ -87,7 +87,7 @@ def test_static_and_dynamic_members_that_are_killed_at_once_are_one_crash(gap_ms
 
 
 def test_a_dynamic_member_that_is_killed_later_was_not_killed_with_a_static_one() -> None:
-    """Each may have ended for itself."""
+    """Each may have ended independently."""
     fleet = Fleet(5, static=2)
     fleet[1].die()
     fleet.run(5 * S)
@@ -97,7 +97,7 @@ def test_a_dynamic_member_that_is_killed_later_was_not_killed_with_a_static_one(
 
 
 def test_members_of_both_sorts_that_end_at_one_moment_are_one_incident() -> None:
-    """They were on one host, and others stay."""
+    """They were on one host, and the other members stayed."""
     fleet = Fleet(5, static=2)
     for number in (1, 4):
         fleet[number].close()
@@ -112,7 +112,7 @@ def test_members_of_both_sorts_that_end_at_one_moment_are_one_incident() -> None
 
 @pytest.mark.parametrize("reason", [None, "the consumer unsubscribed from all topics"])
 def test_a_member_that_leaves_for_another_reason_was_not_stopped_with_a_static_one(reason: str | None) -> None:
-    """It left later than at that moment, or says that it did not end."""
+    """It left later, or its reason shows that it did not end."""
     fleet = Fleet(5, static=2)
     fleet[1].close()
     fleet.run(500 if reason else 5 * S)
@@ -135,7 +135,7 @@ def test_static_members_whose_machines_died_were_cut_off() -> None:
 
 
 def test_dynamic_members_that_are_killed_at_once_are_one_crash() -> None:
-    """No network cut: their connections were closed."""
+    """This is no network cut: their connections were closed."""
     fleet = Fleet(6)
     for number in (2, 3):
         fleet[number].die()
@@ -149,7 +149,7 @@ def test_dynamic_members_that_are_killed_at_once_are_one_crash() -> None:
 
 
 def test_a_member_whose_connection_stays_open_points_to_its_machine_or_network() -> None:
-    """Its process may stand still, too."""
+    """Its process may be paused, too."""
     fleet = Fleet(3)
     fleet[2].die(with_machine=True)
     fleet.rest(20 * S)
@@ -160,7 +160,7 @@ def test_a_member_whose_connection_stays_open_points_to_its_machine_or_network()
 
 @pytest.mark.parametrize("static", [0, 4])
 def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static: int) -> None:
-    """Within minutes of a deployment of the others, which it is no part of."""
+    """This is within minutes of a deployment of the others, which it does not belong to."""
     fleet = Fleet(4, static=static, library="librdkafka")
     for number in (1, 2, 3):
         fleet.restart(number, 2 * S)
@@ -185,7 +185,7 @@ def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static:
 
 
 def test_one_that_polls_too_late_again_and_again_is_no_crash_loop() -> None:
-    """It is told once, with how often."""
+    """It is reported once, with the number of times."""
     fleet = Fleet(3, library="librdkafka")
     for _ in range(4):
         fleet[2].stop_polling()
@@ -214,7 +214,7 @@ def test_a_late_poll_and_an_unsubscribe_of_one_member_are_two_incidents() -> Non
 
 
 def test_members_behind_one_proxy_that_end_in_one_moment_may_have_lost_the_proxy() -> None:
-    """One address may have one thing that ended."""
+    """They have one address, so one common cause is possible."""
     fleet = Fleet(6, static=2)
     for number in (1, 2):
         fleet[number].die()
@@ -237,7 +237,7 @@ def test_members_behind_one_proxy_that_end_in_one_moment_may_have_lost_the_proxy
 
 
 def test_a_member_that_was_cut_off_is_heard_again_and_is_not_told_as_a_late_poll() -> None:
-    """It comes with its old member id first."""
+    """It uses its old member id first."""
     fleet = Fleet(4)
     outages.cut(fleet.world, [fleet[2]])
     fleet.world.at(30 * S, partial(outages.heal, fleet.world, [fleet[2]]))
@@ -248,11 +248,11 @@ def test_a_member_that_was_cut_off_is_heard_again_and_is_not_told_as_a_late_poll
 
 @pytest.mark.parametrize("sooner", [True, False])
 def test_a_static_member_that_stood_still_had_not_polled_too_late_if_it_had_just_come(sooner: bool) -> None:
-    """librdkafka comes back on its connection with no word of its old member id; later it may have been either."""
+    """librdkafka comes back on its connection without its old member id; later it may have been either."""
     fleet = Fleet(2, static=3, library="librdkafka")
     fleet.start(3)
     fleet.rest(20 * S if sooner else 120 * S)
-    fleet[3].stop_polling()  # as librdkafka does that was stopped (SIGSTOP): it is not heard with its old member id
+    fleet[3].stop_polling()  # like librdkafka after SIGSTOP: it does not use its old member id again
     fleet.world.at(20 * S, fleet[3].poll_again)
     fleet.rest(60 * S)
     told = fleet.told()
@@ -274,7 +274,7 @@ def test_a_static_member_that_stood_still_had_not_polled_too_late_if_it_had_just
 
 
 def test_a_dynamic_member_that_leaves_soon_after_it_came_was_unsubscribed() -> None:
-    """It says nothing, and comes back on its connection; its max.poll.interval.ms was not over."""
+    """It gives no reason and comes back on its connection; its max.poll.interval.ms had not passed."""
     fleet = Fleet(2, library="librdkafka")
     fleet.start(3)
     fleet.rest(20 * S)
@@ -289,7 +289,7 @@ def test_a_dynamic_member_that_leaves_soon_after_it_came_was_unsubscribed() -> N
 
 
 def test_a_static_member_that_ends_while_it_waits_for_its_join_had_stopped_at_once() -> None:
-    """It sends no heartbeats meanwhile, so its last sign of life is old when its connection is closed."""
+    """It sends no heartbeats meanwhile, so it was last heard from long before its connection is closed."""
     fleet = Fleet(4, static=4, session_ms=30_000)
     fleet[1].die()
     fleet.run(20 * S)
@@ -301,7 +301,7 @@ def test_a_static_member_that_ends_while_it_waits_for_its_join_had_stopped_at_on
 
 
 def stayed(fleet: Fleet, stayed_ms: int) -> Process:
-    """A member that has just joined, and stays for so long."""
+    """Return a member that has just joined and stays for this long."""
     fleet.start(4, fleet.setup(4).but(poll_ms=0))
     fleet.rest(10 * S)
     assert fleet.world.rules.group is not None
@@ -314,7 +314,7 @@ def stayed(fleet: Fleet, stayed_ms: int) -> Process:
 def test_a_member_that_leaves_a_second_before_its_poll_interval_is_over_did_not_poll_late(
     stayed_ms: int, kind: str
 ) -> None:
-    """It leaves at its late poll, not a heartbeat later; a second is for clocks and timers."""
+    """It leaves at its late poll, not a heartbeat later; a second allows for clocks and timers."""
     fleet = Fleet(3, library="librdkafka")
     newcomer = stayed(fleet, stayed_ms)
     newcomer.unsubscribe()
@@ -327,7 +327,7 @@ def test_a_member_that_leaves_a_second_before_its_poll_interval_is_over_did_not_
 def test_a_member_that_falls_silent_may_do_so_a_heartbeat_after_it_was_last_heard_from(
     stayed_ms: int, kind: str
 ) -> None:
-    """Its last sign of life is up to a heartbeat older than its late poll."""
+    """It was last heard from up to a heartbeat before its late poll."""
     fleet = Fleet(3, static=4, library="librdkafka")
     newcomer = stayed(fleet, stayed_ms)
     newcomer.stop_polling()

@@ -19,7 +19,7 @@ from tests.replay.whole import incidents, rebalances
 
 
 def test_partitions_that_come_back_have_moved_for_nothing() -> None:
-    """A member leaves, and another process at its client id and host comes: its partitions are there again."""
+    """A member leaves, and another process with its client id and host joins and gets its partitions."""
     script = Script().created()
     a, b = (script.member(name, static=False, client_id=name) for name in ("a", "b"))
     script.start(script.joined(a)).advanced(script.joined(b)).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
@@ -38,7 +38,7 @@ def test_partitions_that_come_back_have_moved_for_nothing() -> None:
 
 
 def test_of_processes_that_cannot_be_told_apart_nothing_is_said_to_have_come_back() -> None:
-    """Two live members have one client id at one host: whose partitions were there before is not known."""
+    """Two live members have one client id and host, so it is not known whose partitions they were."""
     script = Script().created()
     a, b = (script.member(name, static=False, client_id="app") for name in ("a", "b"))
     script.start(script.joined(a)).advanced(script.joined(b)).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
@@ -54,7 +54,7 @@ def test_of_processes_that_cannot_be_told_apart_nothing_is_said_to_have_come_bac
 
 
 def test_static_restarts_that_needed_no_rebalance_are_counted() -> None:
-    """They are what static membership saved."""
+    """Static membership avoided these rebalances."""
     restarted = [each for each in incidents(a_night().history()) if each.cost.restarts_absorbed]
     assert [each.cost.restarts_absorbed for each in restarted] == [2, 1]
 
@@ -62,7 +62,7 @@ def test_static_restarts_that_needed_no_rebalance_are_counted() -> None:
 @pytest.mark.parametrize("restarts", [0, 1])
 @pytest.mark.parametrize("how", ["away", "paused"])
 def test_members_that_join_again_after_an_outage_were_not_restarted(how: str, restarts: int) -> None:
-    """librdkafka joins anew after a session timeout without an answer; a process that is replaced is counted."""
+    """librdkafka joins again after a session timeout without a response; a process that is replaced is counted."""
     fleet = Fleet(3, static=3, library="librdkafka")
     fleet.away(8_000) if how == "away" else fleet.paused(13_000)
     fleet.rest(20_000)
@@ -88,7 +88,7 @@ def test_a_static_member_that_joins_again_on_its_connection_was_not_restarted() 
 
 
 def test_a_cooperative_assignor_stops_only_what_moves_or_is_lost() -> None:
-    """An eager one stops all partitions."""
+    """An eager assignor stops all partitions."""
     told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
     assert told.movement is not None
     movement = msgspec.structs.replace(told.movement, moved=1, lost=2, stayed=9)
@@ -99,7 +99,7 @@ def test_a_cooperative_assignor_stops_only_what_moves_or_is_lost() -> None:
 
 
 def test_of_rebalances_of_which_one_is_not_known_the_sum_is_not() -> None:
-    """It would be too little; how many there were is known."""
+    """The sum would be too small; the number of rebalances is known."""
     known = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
     unknown = msgspec.structs.replace(known, duration_ms=None, movement=None)
     cost = cost_of([known, unknown])
@@ -107,7 +107,7 @@ def test_of_rebalances_of_which_one_is_not_known_the_sum_is_not() -> None:
 
 
 def test_what_a_cooperative_assignor_hands_on_in_its_second_round_has_moved() -> None:
-    """Nobody has it in between, so that neither round alone has moved it; given back to who had it, it has not."""
+    """It has no owner in between, so neither round alone moves it; a return to its former owner is no move."""
     fleet = Fleet(3, assignors=("cooperative-sticky",))
     fleet.start(4)
     fleet.rest(30_000)
@@ -123,7 +123,7 @@ def test_what_a_cooperative_assignor_hands_on_in_its_second_round_has_moved() ->
 
 
 def reversed_(movement: Movement) -> Movement:
-    """Each partition goes back."""
+    """Return the moves back."""
     moves = (msgspec.structs.replace(each, previous=each.owner, owner=each.previous) for each in movement.moves)
     return msgspec.structs.replace(movement, moves=tuple(moves), lost=movement.gained, gained=movement.lost)
 
@@ -132,7 +132,7 @@ def reversed_(movement: Movement) -> Movement:
 
 
 def test_the_partitions_of_a_silent_member_have_no_consumer() -> None:
-    """From its last sign of life until it was removed; who leaves is not silent."""
+    """From when it was last heard from until it was removed; a member that leaves is not silent."""
     fleet = Fleet(3)
     fleet[2].die()
     fleet.rest(60_000)
@@ -147,7 +147,7 @@ def test_the_partitions_of_a_silent_member_have_no_consumer() -> None:
 
 
 def test_a_silence_within_a_rebalance_counts_once() -> None:
-    """With an eager assignor all partitions stand still while the phase waits for it."""
+    """With an eager assignor all partitions stop while the phase waits for it."""
     fleet = Fleet(4)
     fleet[3].die()
     fleet.run(2_000)
@@ -162,7 +162,7 @@ def test_a_silence_within_a_rebalance_counts_once() -> None:
 
 
 def test_the_cost_of_a_silence_whose_beginning_is_not_recorded_is_unknown() -> None:
-    """The coordinator was away meanwhile: the member may have consumed for most of it. The rest is a lower bound."""
+    """The coordinator was unreachable meanwhile, so the member may have kept consuming. The rest is a lower bound."""
     fleet = Fleet(3)
     fleet[2].die()
     fleet.run(1_000)
@@ -180,7 +180,7 @@ def test_the_cost_of_a_silence_whose_beginning_is_not_recorded_is_unknown() -> N
 
 
 def test_a_group_that_was_emptied_has_no_consumer_until_its_next_assignment() -> None:
-    """Where its members died: from the end of the last one until the first new one has its partitions."""
+    """Its members died: the time counts from the end of the last one until the first new member has its partitions."""
     fleet = Fleet(1)
     fleet[1].die()
     fleet.rest(70_000)
@@ -195,7 +195,7 @@ def test_a_group_that_was_emptied_has_no_consumer_until_its_next_assignment() ->
 
 
 def test_a_group_that_was_shut_down_costs_nothing_while_it_is_empty() -> None:
-    """That was meant."""
+    """This was intended."""
     fleet = Fleet(2)
     fleet[1].close(None)
     fleet[2].close(None)
@@ -207,7 +207,7 @@ def test_a_group_that_was_shut_down_costs_nothing_while_it_is_empty() -> None:
 
 
 def test_instance_ids_that_are_fought_for_are_no_restarts() -> None:
-    """A duel spares the group nothing."""
+    """A duel avoids no rebalance."""
     fleet = Fleet(2, static=2)
     twin = fleet.setup(1).but(host="/10.0.3.3")
     for _ in range(3):
@@ -216,11 +216,11 @@ def test_instance_ids_that_are_fought_for_are_no_restarts() -> None:
     fleet.rest(20_000)
     duel = of_kind(fleet.told(), "duel")
     assert duel.cost.restarts_absorbed == 0
-    assert duel.cost.silent_partition_ms == 0  # whoever has the id lives
+    assert duel.cost.silent_partition_ms == 0  # the holder of the id is alive
 
 
 def test_a_static_member_that_was_silent_when_an_administrator_removed_it_had_no_consumer() -> None:
-    """It had been closed; one that lived until it was removed was not silent."""
+    """It had been closed; a member that was alive until its removal was not silent."""
     fleet = Fleet(3, static=3, session_ms=45_000)
     fleet.run(3_000)
     closed = fleet[2]
@@ -237,7 +237,7 @@ def test_a_static_member_that_was_silent_when_an_administrator_removed_it_had_no
 
 @pytest.mark.parametrize("static", [0, 3])
 def test_who_was_not_heard_while_the_coordinator_stood_still_was_not_silent(static: int) -> None:
-    """It cannot know how long the member was, and says so."""
+    """The coordinator cannot know how long the member was silent, and the log shows that."""
     fleet = Fleet(3, static=static)
     fleet[2].die()
     fleet.run(1_000)
@@ -249,7 +249,7 @@ def test_who_was_not_heard_while_the_coordinator_stood_still_was_not_silent(stat
 
 
 def test_a_rebalance_that_came_to_no_assignment_stops_the_partitions_that_were_assigned() -> None:
-    """A leader that dies in the sync phase holds them all, and nothing has moved yet."""
+    """A leader that dies in the sync phase stops all of them, and no partition has moved yet."""
     told = next(each for each in rebalances(GroupId("orders"), a_night().history().items) if each.movement is not None)
     superseded = msgspec.structs.replace(
         told, outcome=Outcome.SUPERSEDED, movement=None, partitions_before=12, duration_ms=1_000, protocol_name="range"
@@ -260,7 +260,7 @@ def test_a_rebalance_that_came_to_no_assignment_stops_the_partitions_that_were_a
 
 
 def test_each_rebalance_knows_how_many_partitions_had_an_owner() -> None:
-    """The first one none, the others those of the one before."""
+    """None for the first rebalance; for the others, those of the previous assignment."""
     first, *others = rebalances(GroupId("orders"), a_night().history().items)
     assert first.partitions_before == 0
     assert all(each.partitions_before == 12 for each in others if each.movement is not None), others
@@ -268,7 +268,7 @@ def test_each_rebalance_knows_how_many_partitions_had_an_owner() -> None:
 
 @pytest.mark.parametrize("leaver_ms", [0, 20])
 def test_the_incident_that_empties_a_group_has_that_rebalance_and_its_cost(leaver_ms: int) -> None:
-    """One of three leaves, and begins the rebalance in which an administrator removes the other two."""
+    """One of three members leaves and begins the rebalance in which an administrator removes the other two."""
     fleet = Fleet(3)
     fleet[1].close("closing")
     fleet.run(leaver_ms)
@@ -301,7 +301,7 @@ def test_the_incident_that_empties_a_group_has_that_rebalance_and_its_cost(leave
 
 
 def test_members_that_join_and_all_leave_at_once_cost_nothing_while_the_group_is_empty() -> None:
-    """The newcomer began the rebalance in which all left in order: nobody emptied the group by mistake."""
+    """The new member began the rebalance in which all left in an orderly way: the group was not emptied by mistake."""
     fleet = Fleet(2)
     fleet.start(3)
     fleet.run(5)
@@ -314,14 +314,14 @@ def test_members_that_join_and_all_leave_at_once_cost_nothing_while_the_group_is
 
 
 def released(fleet: Fleet) -> None:
-    """Release the group, and have its members go on in the cluster upstream."""
+    """Release the group; its members continue in the cluster upstream."""
     for each in fleet.world.live:
         each.go_away()
     fleet.configure(COORDINATOR, UPSTREAM)
 
 
 def adopted(fleet: Fleet) -> None:
-    """Adopt it, and have all come back a second later."""
+    """Adopt the group; all members come back a second later."""
     fleet.configure(COORDINATOR, MUSTER)
     fleet.run(1_000)
     for each in fleet.world.live:
@@ -330,7 +330,7 @@ def adopted(fleet: Fleet) -> None:
 
 
 def test_a_group_that_the_cluster_upstream_has_is_not_empty() -> None:
-    """It is released, and adopted 50 s later: the second until its members come back is all that it costs."""
+    """It is released, and adopted 50 s later: the only cost is the second until its members are back."""
     fleet = Fleet(3)
     released(fleet)
     fleet.run(50_000)
@@ -343,7 +343,7 @@ def test_a_group_that_the_cluster_upstream_has_is_not_empty() -> None:
 
 
 def test_a_group_that_is_lost_to_the_cluster_upstream_is_not_empty_until_somebody_comes() -> None:
-    """Without a config: nothing says when it was the cluster's no more."""
+    """There is no config for it, so the log does not show when the cluster stopped coordinating it."""
     fleet = Fleet(3)
     for each in fleet.world.live:
         each.go_away()
@@ -358,7 +358,7 @@ def test_a_group_that_is_lost_to_the_cluster_upstream_is_not_empty_until_somebod
 
 
 def test_a_group_that_was_empty_before_it_was_released_was_empty_until_then() -> None:
-    """Its only member died; who goes on in the cluster upstream consumes there."""
+    """Its only member died; a member that continues in the cluster upstream consumes there."""
     fleet = Fleet(1)
     fleet[1].die()
     fleet.rest(30_000)

@@ -1,6 +1,6 @@
-"""The words for processes that are replaced: deployments and what happens within them, and processes that moved.
+"""The sentences about replaced processes: deployments, incidents within them, and processes that moved.
 
-The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+The same history at the previous format level, which recorded less, gets a weaker grade, never a guess.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ S = 1_000
 
 @BOTH
 def test_a_rolling_deployment_of_ten_is_one_incident(level: int) -> None:
-    """With its twenty rebalances; the span is theirs."""
+    """It has the twenty rebalances, and their time span."""
     fleet = Fleet(10)
     for number in range(1, 11):
         fleet.restart(number, 5 * S)
@@ -33,7 +33,7 @@ def test_a_rolling_deployment_of_ten_is_one_incident(level: int) -> None:
 
 @BOTH
 def test_all_that_crash_and_restart_are_one_incident(level: int) -> None:
-    """Five of five."""
+    """All five of five."""
     fleet = Fleet(5)
     for number in range(1, 6):
         fleet.restart(number, 2 * S + number * 300, kill=True)
@@ -43,9 +43,9 @@ def test_all_that_crash_and_restart_are_one_incident(level: int) -> None:
 
 
 def test_the_name_of_a_process_is_its_own() -> None:
-    """However it is spelt; counts of processes are in English all the same."""
+    """Names may have any spelling; counts of processes are in English nevertheless."""
     fleet = Fleet(3)
-    for _ in range(2):  # the first time they come under these names, the second time they are replaced
+    for _ in range(2):  # they first join under these names, then they are replaced
         for number in (1, 2):
             fleet[number].close()
             fleet.run(200)
@@ -58,7 +58,7 @@ def test_the_name_of_a_process_is_its_own() -> None:
 
 @BOTH
 def test_static_members_that_are_replaced_fast_were_not_cut_off(level: int) -> None:
-    """Each falls silent three seconds after the one before, and comes back when its session is over."""
+    """Each falls silent three seconds after the previous one, and comes back when its session is over."""
     fleet = Fleet(8, static=8, session_ms=6 * S)
     for number in range(1, 9):
         fleet.restart(number, 9 * S)
@@ -78,7 +78,7 @@ def test_static_members_that_are_replaced_fast_were_not_cut_off(level: int) -> N
 def test_replacements_are_of_one_deployment_by_when_each_process_ended(
     first: int, second: int, gap_s: int, kinds: list[str]
 ) -> None:
-    """Not by when a static one is missed, which is its session of 45 s later."""
+    """A static member is removed only when its session ends, 45 s later."""
     fleet = Fleet(3, static=1, session_ms=45 * S)
     fleet.restart(first, 50 * S)
     fleet.run(gap_s * S)
@@ -88,7 +88,7 @@ def test_replacements_are_of_one_deployment_by_when_each_process_ended(
 
 
 def test_a_deployment_spans_from_its_first_rebalance_although_another_process_had_ended_before() -> None:
-    """The static one ends first and is missed last; the third ends within five minutes of the second alone."""
+    """The static process ends first and is removed last; the third ends within five minutes of the second only."""
     fleet = Fleet(3, static=1, session_ms=45 * S)
     for number, pause_s in ((1, 40), (2, 290), (3, 60)):
         fleet.restart(number, 50 * S)
@@ -99,7 +99,7 @@ def test_a_deployment_spans_from_its_first_rebalance_although_another_process_ha
 
 
 def test_who_came_after_a_deployment_had_begun_is_none_of_those_that_it_replaced() -> None:
-    """A newcomer that leaves by itself a minute later, as by a poll timeout, and comes back is its own incident."""
+    """A new process that leaves by itself a minute later, as with a late poll, and comes back is its own incident."""
     fleet = Fleet(4, library="librdkafka")
     for number in (1, 2, 3, 4):
         fleet.restart(number, 2 * S)
@@ -124,9 +124,9 @@ def test_who_came_after_a_deployment_had_begun_is_none_of_those_that_it_replaced
 
 @pytest.mark.parametrize("library", ["java", "librdkafka"])
 def test_all_that_are_replaced_twice_are_two_deployments(library: str) -> None:
-    """The second begins a minute after the first: none of those that it replaces was there when the first began.
+    """The second begins a minute after the first: the processes that it replaces were not there when the first began.
 
-    Also where it is not known which process came back as which.
+    This holds also if it is not known which process came back as which.
     """
     fleet = Fleet(4, library=library)
     alike = [fleet.setup(number).but(client_id="app", host="/10.0.1.1") for number in range(1, 5)]
@@ -159,7 +159,7 @@ def test_members_that_fell_silent_for_good_are_a_cut_beside_a_deployment() -> No
 
 
 def test_a_crash_is_within_the_deployment_although_another_thing_had_happened_before_it() -> None:
-    """A new process had come."""
+    """A new process had joined before."""
     fleet = Fleet(6)
     fleet.start(7)
     fleet.rest(QUIET_MS - 200 * S)
@@ -188,7 +188,7 @@ def test_a_new_process_that_dies_when_all_were_replaced_is_a_crash_of_its_own(af
 
 
 def test_a_process_that_dies_after_the_deployment_of_others_is_a_crash_of_its_own() -> None:
-    """It was not replaced; whether it was due is not known, and not said."""
+    """It was not replaced; whether it was to be replaced is not known, and not reported."""
     fleet = Fleet(4)
     for number in (1, 2, 3):
         fleet.restart(number, S)
@@ -201,7 +201,7 @@ def test_a_process_that_dies_after_the_deployment_of_others_is_a_crash_of_its_ow
 
 @BOTH
 def test_a_member_that_died_with_one_that_is_replaced_is_a_crash_within_the_deployment(level: int) -> None:
-    """Two members fell silent at one moment: one was due, as others before it, and the other one is not seen again."""
+    """Two members fell silent at the same time; one is replaced as others before it, the other does not come back."""
     fleet = Fleet(6, static=6)
     for number in (1, 2, 3):
         fleet.restart(number, 15 * S)
@@ -217,7 +217,7 @@ def test_a_member_that_died_with_one_that_is_replaced_is_a_crash_within_the_depl
 
 
 def test_members_are_cut_off_after_others_were_replaced_at_once() -> None:
-    """The first two fell silent at the same moment, too."""
+    """The first two fell silent at the same time, too."""
     fleet = Fleet(8)
     for number in (5, 6, 7):
         fleet.restart(number, 20 * S, kill=True)
@@ -233,7 +233,7 @@ def test_members_are_cut_off_after_others_were_replaced_at_once() -> None:
 
 
 def test_members_that_were_heard_from_again_were_cut_off_although_others_are_being_replaced() -> None:
-    """It is recorded that they had not died (format level 4)."""
+    """The log shows that they had not died (format level 4)."""
     fleet = Fleet(8)
     cut_off = [fleet[number] for number in (1, 2, 3)]
     outages.cut(fleet.world, cut_off)
@@ -249,7 +249,7 @@ def test_members_that_were_heard_from_again_were_cut_off_although_others_are_bei
 
 
 def deployed_with_leader(*, static: int = 0) -> tuple[Fleet, Process]:
-    """A process is replaced, and all wait for the leader's assignment, which takes 20 s. The leader, too."""
+    """A process is replaced, and all members wait 20 s for the leader's assignment; then the leader is replaced."""
     fleet = Fleet(6, static=static)
     leader = fleet.world.leader()
     leader.assign_slow_ms = 20 * S
@@ -264,7 +264,7 @@ def deployed_with_leader(*, static: int = 0) -> tuple[Fleet, Process]:
 @pytest.mark.parametrize("down_ms", [7 * S, 20 * S])
 @BOTH
 def test_a_leader_that_is_replaced_while_all_wait_for_it_was_not_slow(level: int, down_ms: int, static: int) -> None:
-    """It comes back before it is missed, or after it: the deployment is all that was done."""
+    """It comes back before or after it is removed: the deployment explains everything."""
     fleet, leader = deployed_with_leader(static=static)
     fleet.restart(int(leader.name.removeprefix("app-")), down_ms, kill=True)
     fleet.rest(60 * S)
@@ -277,7 +277,7 @@ def test_a_leader_that_is_replaced_while_all_wait_for_it_was_not_slow(level: int
 
 @BOTH
 def test_a_leader_that_dies_while_others_are_replaced_is_a_crash_within_the_deployment(level: int) -> None:
-    """It is not seen again."""
+    """It does not come back."""
     fleet, leader = deployed_with_leader()
     leader.die()
     fleet.rest(30 * S)
@@ -290,7 +290,7 @@ def test_a_leader_that_dies_while_others_are_replaced_is_a_crash_within_the_depl
 
 @BOTH
 def test_a_leader_that_is_replaced_after_it_was_slow_was_slow(level: int) -> None:
-    """All are replaced after it had sent its assignment at last."""
+    """All processes are replaced after it has finally sent its assignment."""
     fleet, leader = deployed_with_leader()
     fleet.rest(30 * S)
     for number in range(1, 7):
@@ -320,7 +320,7 @@ def renamed(fleet: Fleet, number: int, client_id: str, *, down_ms: int = 5 * S, 
 def test_a_pod_that_comes_under_another_name_may_have_taken_the_place_of_the_one_that_went(
     level: int, kill: bool, how: str
 ) -> None:
-    """Its client id differs in the part that was made up. It is not known, so nothing is said to be so."""
+    """Its client id differs only in the generated part. This is not certain, so the grade is unknown."""
     fleet = Fleet(4)
     before = "'app-2' (10.0.1.2)"
     for client_id in ("app-2-x2x8q", "app-2-kzv6m"):
@@ -334,7 +334,7 @@ def test_a_pod_that_comes_under_another_name_may_have_taken_the_place_of_the_one
 
 
 def test_one_pod_under_another_name_is_a_part_of_the_deployment() -> None:
-    """The others are known by their instance ids."""
+    """The others are identified by their instance ids."""
     fleet = Fleet(3, static=2)
     for number in (1, 2):
         fleet.restart(number, 12 * S)
@@ -345,7 +345,7 @@ def test_one_pod_under_another_name_is_a_part_of_the_deployment() -> None:
 
 
 def test_a_pod_under_another_name_may_follow_one_that_was_dropped() -> None:
-    """It is waited for until the rebalance timeout, since its session is longer."""
+    """The rebalance waits for it until the rebalance timeout, since its session is longer."""
     fleet = Fleet(4, session_ms=100 * S, rebalance_ms=20 * S)
     renamed(fleet, 2, "app-2-x2x8q", kill=True)
     fleet.rest(60 * S)
@@ -353,7 +353,7 @@ def test_a_pod_under_another_name_may_follow_one_that_was_dropped() -> None:
 
 
 def test_a_number_is_a_place_of_its_own() -> None:
-    """A process that comes as 'app-7' is not 'app-2'; nor is one that came before it went, or has an instance id."""
+    """'app-7' does not replace 'app-2'; nor does one that joined before the other left, or has an instance id."""
     for setup in ({}, {"client_id": "app-2-x2x8q", "instance": "app-7"}):
         fleet = Fleet(4)
         fleet[2].die()
@@ -371,7 +371,7 @@ def test_a_number_is_a_place_of_its_own() -> None:
 
 @pytest.mark.parametrize(("kill", "how"), [(True, "was not heard from any more"), (False, "left")])
 def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(kill: bool, how: str) -> None:
-    """A pod that was moved. It is not known, so nothing is said to be recorded or inferred."""
+    """A pod was moved. This is not certain, so the grade is neither recorded nor inferred."""
     fleet = Fleet(5)
     process, moved = fleet[2], fleet.setup(2).but(host="/10.0.9.9")
     if kill:
@@ -387,7 +387,7 @@ def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(
 
 
 def test_a_client_id_that_others_have_too_says_nothing_of_who_comes_from_another_host() -> None:
-    """The crash is one thing, the newcomer another."""
+    """The crash is one incident, the new process another."""
     fleet = Fleet(5)
     for number in (6, 7):
         fleet.start(number, fleet.setup(number).but(client_id="consumer-1"))
@@ -403,7 +403,7 @@ def test_a_client_id_that_others_have_too_says_nothing_of_who_comes_from_another
 )
 @BOTH
 def test_a_deployment_replaces_each_process_once(level: int, again: tuple[int, ...], kind: str, by: str) -> None:
-    """All once more are a second one, as when it is taken back; one alone is a restart."""
+    """If all are replaced once more, that is a second deployment, such as a rollback; a single one is a restart."""
     fleet = Fleet(4, static=4, session_ms=6 * S)
     for number in (1, 2, 3, 4, *again):
         fleet.restart(number, 2 * S)
@@ -416,7 +416,7 @@ def test_a_deployment_replaces_each_process_once(level: int, again: tuple[int, .
 
 
 def test_static_restarts_that_nobody_saw_the_beginning_of_are_not_said_to_be_at_once() -> None:
-    """Each may have been waited for: the log has when each came, and all came soon after each other."""
+    """The log has when each process joined, soon after one another, but the group may have waited for each of them."""
     fleet = Fleet(4, static=4)
     for number in (1, 2, 3):
         fleet.restart(number, 500)
@@ -427,7 +427,7 @@ def test_static_restarts_that_nobody_saw_the_beginning_of_are_not_said_to_be_at_
 
 
 def formed_anew() -> Fleet:
-    """Three processes that were shut down, and have started again."""
+    """Shut down three processes, and start them again."""
     fleet = Fleet(3)
     close_all(fleet)
     fleet.run(QUIET_MS)
@@ -438,14 +438,14 @@ def formed_anew() -> Fleet:
 
 
 def test_processes_that_come_and_leave_again_are_no_blue_green_deployment() -> None:
-    """The group forms, and is shut down within ten minutes: as many left as had come, and they were the same."""
+    """As many left within ten minutes as had joined, but they are the same processes."""
     fleet = formed_anew()
     close_all(fleet)
     assert [each.kind for each in fleet.told()] == ["shutdown", "start", "shutdown"]
 
 
 def test_a_deployment_between_start_and_shutdown_makes_no_blue_green_deployment() -> None:
-    """The ones that came first and those that left last are of the same processes: real clients lived such a day."""
+    """The first to join and the last to leave are the same processes, as on a real day with real clients."""
     fleet = formed_anew()
     for number in (1, 2, 3):
         fleet.restart(number, 2 * S)
@@ -471,7 +471,7 @@ def test_two_restarts_in_a_large_group_are_no_deployment() -> None:
 
 
 def test_who_comes_after_one_of_the_first_has_left_is_of_no_start() -> None:
-    """The start is over then."""
+    """The start has ended then."""
     fleet = Fleet(0)
     for number in (1, 2):
         fleet.start(number)
@@ -488,7 +488,7 @@ def test_who_comes_after_one_of_the_first_has_left_is_of_no_start() -> None:
 
 
 def test_of_two_restarts_of_a_process_the_one_in_the_wave_belongs_to_the_deployment() -> None:
-    """One was restarted alone half a minute before all were replaced one after another, and it first or last."""
+    """One was restarted alone half a minute before all were replaced one after another, this one first or last."""
     for order in ((1, 2, 3, 4), (2, 3, 4, 1)):
         fleet = Fleet(4, static=2)
         fleet.restart(1, 1 * S)
@@ -506,7 +506,7 @@ def test_of_two_restarts_of_a_process_the_one_in_the_wave_belongs_to_the_deploym
 
 
 def test_two_deployments_in_a_row_keep_their_own_restarts() -> None:
-    """However near the second one's first is to the first one's last."""
+    """Even if the first restart of the second one is close to the last of the first one."""
     fleet = Fleet(3, static=3)
     for gap_ms in (40 * S, 5 * S):
         for number in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Windows of histories in which the wall clock jumped: incidents are told in times without the jump."""
+"""Windows of histories in which the wall clock jumped: incidents have times corrected for the jump."""
 
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
 from muster.replay.history.items import Happened
@@ -16,7 +16,7 @@ def names(found: list[Incident]) -> list[str | None]:
 
 
 def told(fleet: Fleet, window: Window) -> list[str | None]:
-    """The culprits of the incidents in the window, of which the page has as many."""
+    """Return the culprits of the incidents in the window, after checking that the page has as many."""
     fold, page = WhyFold(GROUP_ID, window=window), ReportFold(GROUP_ID, window=window)
     found: list[Incident] = []
     for item in fleet.history().items:
@@ -29,12 +29,12 @@ def told(fleet: Fleet, window: Window) -> list[str | None]:
 
 
 def last_ms(fleet: Fleet) -> int:
-    """The wall clock of the last event."""
+    """Return the wall clock time of the last event."""
     return max(item.at_ms for item in fleet.history().items[-1:] if isinstance(item, Happened))
 
 
 def test_a_window_is_of_the_clock_that_the_log_has() -> None:
-    """Between the arrivals of app-4 and app-5 the clock jumps ahead by an hour, into which an edge may fall."""
+    """The clock jumps ahead by an hour between the joins of app-4 and app-5, and an edge may be within that hour."""
     fleet = Fleet(3)
     moments = []
     for number in (4, 5, 6):
@@ -52,7 +52,7 @@ def test_a_window_is_of_the_clock_that_the_log_has() -> None:
 
 
 def test_the_incident_of_a_moment_is_found_after_a_jump() -> None:
-    """`--at` is of the log's clock, too."""
+    """`--at` is by the log's clock, too."""
     fleet = Fleet(3)
     fleet.world.rules.wall_offset_ms += HOUR_MS
     for number in (4, 5):

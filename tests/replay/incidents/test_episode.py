@@ -1,4 +1,4 @@
-"""Questions to an episode cost little, however many there are: the work is counted, not timed."""
+"""Queries to an episode are cheap, however many there are: the work is counted, not timed."""
 
 import cProfile
 import pstats
@@ -23,7 +23,7 @@ QUESTIONS = 1_000
 
 
 class Counted(list[AnyAct]):
-    """Counts how many acts were looked at."""
+    """Counts how many acts were read."""
 
     looked_at = 0
 
@@ -39,7 +39,7 @@ class Counted(list[AnyAct]):
 
 
 def acts(*, phases: float) -> Iterator[AnyAct]:
-    """Static members come back again and again, now and then in a phase; the clock is set back at times."""
+    """Return acts of static members that come back repeatedly, with a phase or a clock set back now and then."""
     random, at_ms = Random(1), 0
     template, why = Script().member("a"), Why(cause=Cause.ALL_JOINED, arrived_ms=0, decided_ms=0)
     there = [MemberId(f"m-{number}") for number in range(10)]
@@ -67,7 +67,7 @@ def acts(*, phases: float) -> Iterator[AnyAct]:
 
 
 def plainly(told: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
-    """The members right before a moment, looked for from the begin on."""
+    """Return the members right before this time, searched from the beginning."""
     members: set[MemberId] = set()
     for act in told:
         if act.at_ms >= at_ms:
@@ -81,7 +81,7 @@ def plainly(told: list[AnyAct], at_ms: int) -> frozenset[MemberId]:
 
 @pytest.mark.slow
 def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
-    """In long stretches of restarts without a phase, and with many phases; the answer is the plain one."""
+    """In long runs of restarts without a phase, and with many phases; the result equals that of the plain search."""
     for phases in (0.0, 0.001, 0.3):
         told = Counted(acts(phases=phases))
         episode = Episode(None)
@@ -95,7 +95,7 @@ def test_who_was_there_is_found_without_reading_all_that_went_before() -> None:
 
 
 def test_who_was_there_is_found_from_the_last_hundred_returns() -> None:
-    """Without a phase in between nothing else says who the members are."""
+    """Without a phase in between, no other act has the members."""
     told = list(acts(phases=0))[:1_000]
     memberships = Memberships(told, ())
     returns = Counted(memberships._returns)  # type: ignore[arg-type]
@@ -103,11 +103,11 @@ def test_who_was_there_is_found_from_the_last_hundred_returns() -> None:
     for at_ms in range(0, max(act.at_ms for act in told) + 2, 50):
         returns.looked_at = 0
         memberships.at(at_ms)
-        assert returns.looked_at <= 120  # the search itself looks at some
+        assert returns.looked_at <= 120  # the search itself reads some acts
 
 
 def moves() -> Iterator[AnyAct]:
-    """The group is given to the cluster upstream and taken back, again and again; the clock is set back at times."""
+    """Return acts of a group that moves upstream and back repeatedly; the clock is set back now and then."""
     random, at_ms = Random(1), 0
     for seq in range(ACTS):
         at_ms += random.randint(-20, 30)
@@ -117,7 +117,7 @@ def moves() -> Iterator[AnyAct]:
 
 
 def plainly_upstream(told: list[AnyAct], from_ms: int, until_ms: int) -> int:
-    """The same sum, over all acts."""
+    """Return the same sum over all acts."""
     passed_ms, since_ms, is_configured = 0, None, False
     for act in told:
         assert isinstance(act, AskedFor)
@@ -132,7 +132,7 @@ def plainly_upstream(told: list[AnyAct], from_ms: int, until_ms: int) -> int:
 
 
 def test_when_the_cluster_had_the_group_is_found_without_reading_all_acts_again() -> None:
-    """A group that is emptied again and again asks for it each time."""
+    """A group that is emptied repeatedly queries it each time."""
     told = Counted(moves())
     episode = Episode(None)
     episode.acts = told
@@ -147,7 +147,7 @@ def test_when_the_cluster_had_the_group_is_found_without_reading_all_acts_again(
 @pytest.mark.parametrize("is_early", [False, True])
 @pytest.mark.parametrize("named", ["app-{}", "app-{:04x}x", "app"])
 def test_the_work_grows_no_faster_than_the_joins_and_leaves(named: str, *, is_early: bool) -> None:
-    """A lone consumer joins and leaves again and again, for good, or within the initial delay. Calls are counted."""
+    """A single consumer joins and leaves repeatedly, for good or within the initial delay. Calls are counted."""
     assert _calls(_joins_and_leaves(400, named, is_early=is_early)) < 2.2 * _calls(
         _joins_and_leaves(200, named, is_early=is_early)
     )

@@ -1,4 +1,4 @@
-"""Families of kinds: each kind has one, and each family a colour that can be read, the same on all pages."""
+"""Each kind has a family, and each family has a readable colour, the same on all pages."""
 
 import re
 from pathlib import Path
@@ -11,11 +11,11 @@ from muster.replay.incidents.kinds import KINDS
 STYLE = (Path(__file__).parents[3] / "replay" / "html" / "page.css").read_text(encoding="utf-8")
 BACKGROUNDS = {"light": ("#ffffff", "#f6f8fa"), "dark": ("#0d1117", "#161b22"), "paper": ("#ffffff",)}
 LEGIBLE = 4.5
-"""The contrast that WCAG asks of text (AA)."""
+"""The contrast that WCAG requires for text (AA)."""
 
 
 def test_each_kind_is_of_a_family() -> None:
-    """A new kind is put in one in replay/incidents/families.py; only what is unknown has that of the unknown."""
+    """Add a new kind to a family in replay/incidents/families.py; only the unknown kind has the family UNKNOWN."""
     assert [kind.name for kind in KINDS if family_of(kind.name) is Family.UNKNOWN] == ["unknown"]
     told = [kind for kinds in KINDS_OF.values() for kind in kinds]
     assert len(told) == len(set(told))
@@ -24,7 +24,7 @@ def test_each_kind_is_of_a_family() -> None:
 
 @pytest.mark.parametrize("family", Family)
 def test_a_family_has_a_colour_that_can_be_read_in_light_in_the_dark_and_on_paper(family: Family) -> None:
-    """And another one than each other family."""
+    """And each family has a different colour."""
     assert f".f-{family} {{ --incident: var(--{family}); }}" in STYLE
     colours = re.findall(rf"--{family}: (#[0-9a-f]{{6}});", STYLE)
     for colour, backgrounds in zip(colours, BACKGROUNDS.values(), strict=True):

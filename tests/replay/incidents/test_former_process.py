@@ -1,7 +1,7 @@
-"""An instance id that was taken once: a restart, where it is known that the process before did not go on beside it.
+"""An instance id that was taken over once: a restart, if the old process is known not to have kept running.
 
-A process that lived until another one came with its id, and ended by that, looks like one that was restarted: then the
-sentence says that it cannot be told.
+A process that was alive until another one joined with its id, and ended because of that, looks like one that was
+restarted; the sentence then says that this is not known.
 """
 
 import pytest
@@ -19,7 +19,7 @@ ALIKE = (
 
 
 def taken(*, heard_s: float, ends: bool = True) -> Fleet:
-    """A process comes as `app-2`, so long after that was last heard from; it ends at that, or goes on and is fenced."""
+    """Let a process join as `app-2`, this long after that was last heard from; the old one ends then, or is fenced."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     while fleet.world.now_ms - fleet[2].last_heard_ms > 100:  # until its next heartbeat
         fleet.run(10)
@@ -34,7 +34,7 @@ def taken(*, heard_s: float, ends: bool = True) -> Fleet:
 
 
 def later(fleet: Fleet, ms: int = QUIET_MS) -> Incident:
-    """Tell of it when something else has happened so much later."""
+    """Return the incident after something else has happened this much later."""
     fleet.run(ms)
     fleet.start(9)
     fleet.rest(20 * S)
@@ -43,7 +43,7 @@ def later(fleet: Fleet, ms: int = QUIET_MS) -> Incident:
 
 @BOTH
 def test_a_process_that_lived_until_its_id_was_taken_may_be_one_of_two(level: int) -> None:
-    """Nothing followed, so that it is not known whether it would have been fenced."""
+    """No later event shows whether it would have been fenced."""
     fleet = taken(heard_s=1.5)
     fleet.rest(5 * S)
     restart = fleet.only(level)
@@ -59,7 +59,7 @@ def test_a_process_that_lived_until_its_id_was_taken_may_be_one_of_two(level: in
 
 @pytest.mark.parametrize(("ms", "is_known"), [(20 * S, False), (46 * S, True)])
 def test_a_process_of_which_nothing_was_fenced_within_its_session_did_not_go_on(ms: int, is_known: bool) -> None:
-    """It would have been at its next heartbeat, if it had lived."""
+    """If it had been alive, it would have been fenced at its next heartbeat."""
     restart = later(taken(heard_s=1.5), ms)
     ended = "did not go on beside it: it had not been heard from for 1.5 s, and nothing of it was fenced afterwards"
     assert (ended in said(restart, "inferred")) == is_known
@@ -71,7 +71,7 @@ def test_a_process_of_which_nothing_was_fenced_within_its_session_did_not_go_on(
 
 
 def test_a_process_that_was_silent_for_longer_than_a_heartbeat_takes_had_not_lived_until_then() -> None:
-    """A third of its session timeout. Its silence is recorded, and that it had ended is inferred from it."""
+    """A third of its session timeout. Its silence is recorded, and its end is inferred from that."""
     for silent_s, grade in ((14, "unknown"), (16, "recorded")):
         fleet = taken(heard_s=silent_s)
         fleet.rest(5 * S)
@@ -98,7 +98,7 @@ def test_a_process_that_had_been_as_silent_while_it_lived_may_have_lived() -> No
 
 
 def test_a_process_that_is_fenced_was_alive() -> None:
-    """Its request is recorded; its silence before was none, and costs nothing."""
+    """Its request is recorded, so its silence before does not count, and costs nothing."""
     restart = later(taken(heard_s=1.5, ends=False))
     headline = "another process came as 'app-2' (10.0.3.2), and took its place while it was alive"
     expect(restart, "restart", "recorded", headline, "app-2")
@@ -108,7 +108,7 @@ def test_a_process_that_is_fenced_was_alive() -> None:
 
 
 def test_a_process_that_was_answered_while_it_waited_in_a_join_phase_is_in_no_event() -> None:
-    """Its join was: it was told that its id is another one's, and ended."""
+    """It was notified that another process has its id, as the response to its waiting join, and ended."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     fleet[3].slow_ms = 20 * S
     fleet.start(4)
@@ -125,7 +125,7 @@ def test_a_process_that_was_answered_while_it_waited_in_a_join_phase_is_in_no_ev
 
 
 def test_nobody_was_there_to_fence_it_while_the_coordinator_was_away() -> None:
-    """A request that it would have sent then is not known."""
+    """Whether it sent a request at that time is not known."""
     fleet = taken(heard_s=1.5)
     fleet.run(S)
     fleet.away(10 * S)
@@ -133,7 +133,7 @@ def test_nobody_was_there_to_fence_it_while_the_coordinator_was_away() -> None:
 
 
 def test_what_is_not_heard_while_the_coordinator_stands_still_is_no_silence() -> None:
-    """Twenty seconds, of which it was there for five."""
+    """Twenty seconds, of which the coordinator was running for five."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     fleet[2].die(with_machine=True)
     fleet.paused(20 * S)

@@ -1,4 +1,4 @@
-"""Parts of a history that are missing are noted on the incidents that may be told wrong for it, and on no others."""
+"""Missing parts of a history are noted on the incidents that may be wrong because of them, and on no others."""
 
 import pytest
 
@@ -21,7 +21,7 @@ S = 1_000
 
 
 def told_without(fleet: Fleet, from_ms: int, to_ms: int) -> list[Incident]:
-    """The incidents since the group came to rest, of a log without the events of that time."""
+    """Return the incidents since the group became Stable, from a log without the events of this time."""
     reads = [
         read
         for read in fleet.world.rules.reads
@@ -32,12 +32,12 @@ def told_without(fleet: Fleet, from_ms: int, to_ms: int) -> list[Incident]:
 
 
 def notes_of(told: list[Incident], kind: str) -> bool:
-    """Whether a gap is noted on the incident of that kind."""
+    """Return whether the incident of this kind has a note about a gap."""
     return any("not in the log" in note for note in of_kind(told, kind).notes)
 
 
 def test_a_gap_is_noted_where_it_may_hide_who_came_or_went() -> None:
-    """A restart that was over is whole; in place of the one that crashed somebody may have come; who came may have."""
+    """A completed restart is whole; a crashed process may have been replaced in the gap; a new one may be its heir."""
     fleet = Fleet(4)
     fleet.restart(1, 2 * S)
     fleet.rest(60 * S)
@@ -73,11 +73,11 @@ def test_a_gap_within_an_incident_is_noted_on_it() -> None:
 
 
 def test_a_gap_long_after_a_crash_is_not_noted_on_it() -> None:
-    """A member that comes then takes nobody's place."""
+    """A member that joins then replaces no other."""
     fleet = Fleet(4)
     fleet[2].die()
     fleet.rest(60 * S)
-    for number in range(6, 9):  # never quiet, so that it is told together
+    for number in range(6, 9):  # never quiet, so that it is one episode
         fleet.start(number)
         fleet.rest(300 * S)
     from_ms = fleet.wall_ms
@@ -92,7 +92,7 @@ def test_a_gap_long_after_a_crash_is_not_noted_on_it() -> None:
 
 
 def test_what_is_too_much_to_be_looked_at_together_says_that_it_is_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each incident of the parts, and none of what happens after a time of quiet."""
+    """Each incident of the parts has the note, and none after a quiet time has."""
     fleet = Fleet(4)
     for process in (1, 2, 3):
         fleet.restart(process, 2 * S)
@@ -113,7 +113,7 @@ def test_what_is_too_much_to_be_looked_at_together_says_that_it_is_a_part(monkey
 
 
 def test_an_episode_is_told_in_parts_also_while_a_rebalance_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each says so; the rebalance is in the last one, with its own trigger, and what was folded in."""
+    """Each part has the note; the rebalance is in the last one, with its own trigger and the folded causes."""
     monkeypatch.setattr(telling, "ACTS_RUNNING_MAX", 20)
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
@@ -130,7 +130,7 @@ def test_an_episode_is_told_in_parts_also_while_a_rebalance_does_not_end(monkeyp
 
 
 def test_a_hole_within_a_duel_is_said_with_it() -> None:
-    """More may have been fenced there."""
+    """More requests may have been fenced in it."""
     whole = history_of(memberships.duel())
     fenced = [each for each in whole.items if isinstance(each, Happened) and isinstance(each.event, MemberFenced)]
     told = [each for each in whole.items if each is not fenced[1] and not isinstance(each, Gap)]

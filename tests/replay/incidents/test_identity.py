@@ -1,4 +1,4 @@
-"""Members told apart as processes: who is who."""
+"""Identifies the processes of members."""
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from tests.replay.whole import incidents
 
 
 def test_who_comes_at_the_moment_at_which_another_went_has_shared_nothing_with_it() -> None:
-    """A millisecond earlier it has, and nobody knows which process is which."""
+    """A millisecond earlier it has shared the address, and it is not known which process is which."""
     script = Script()
     one, other = (script.member(name, static=False, client_id="app") for name in ("a", "b"))
     for end_ms, grade in ((1_000, Grade.INFERRED), (1_001, Grade.UNKNOWN)):
@@ -21,7 +21,7 @@ def test_who_comes_at_the_moment_at_which_another_went_has_shared_nothing_with_i
 
 
 def test_an_instance_id_is_who_it_is_wherever_it_runs() -> None:
-    """At another host, under another client id, and beside itself."""
+    """On another host, with another client id, and beside itself."""
     script = Script()
     one = script.member("billing-1")
     other = msgspec.structs.replace(one, client_host="/10.0.0.99", client_id="another")
@@ -34,7 +34,7 @@ def test_an_instance_id_is_who_it_is_wherever_it_runs() -> None:
     [(REPLACED_MS, ["start", "restart"]), (REPLACED_MS + 1, ["start", "scale-down", "scale-up"])],
 )
 def test_who_comes_at_the_end_of_the_time_for_it_is_the_process_that_went(after_ms: int, kinds: list[str]) -> None:
-    """A millisecond later it is a new one."""
+    """A millisecond later it is a new process."""
     script = Script().created()
     stays, goes, comes = (script.member(name, static=False, client_id=name, host=f"/{name}") for name in "abb")
     script.start(script.joined(stays), script.joined(goes)).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})

@@ -1,4 +1,4 @@
-"""The judge's count of what incidents tell: 300 cases here (6 s of one core), 1,000 by `make judge`."""
+"""The judge's score for incidents: 300 cases here (6 s on one core), 1,000 with `make judge`."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def verdicts() -> list[Verdict]:
 
 @pytest.mark.slow
 def test_what_is_told_is_what_was_done(verdicts: list[Verdict]) -> None:
-    """All that is recorded, 95 % of what must be inferred, and nothing that is false; today none is missed at all."""
+    """The goals: all recorded facts, 95 % of inferred ones, nothing false; currently nothing is missed at all."""
     assert not misses(verdicts)
     assert [described(each) for each in failures(verdicts)] == []
 
@@ -35,10 +35,12 @@ def test_the_page_has_the_count(verdicts: list[Verdict]) -> None:
 
 @pytest.mark.slow
 def test_of_an_older_log_nothing_false_is_told() -> None:
-    """It recorded less: who held an unused id is missed, and how long it took where the clock jumped. Whether those who
-    fell silent together, or often, had died, and who is who where all share a client id, is told as unknown. Without
-    their connections, static members that were stopped are told as crashed or cut off, as they always were, and an
-    unsubscribe as a restart, or an unsubscribe."""
+    """An older log recorded less: the holder of an unused id is missed, and durations if the clock jumped.
+
+    The grade is unknown for whether members that fell silent together, or often, had died, and for identities if all
+    share a client id. Without connections, stopped static members are reported as crashed or cut off, as before, and an
+    unsubscribe as a restart or an unsubscribe.
+    """
     judged = all_judged(OLDER, None, SEEDS, 1)
     unknowable = ("static-scale-down", "shutdown-of-both", "unsubscribe-soon")
     older = [each for each in judged if each.scenario not in unknowable]

@@ -1,6 +1,6 @@
-"""The words for what administrators do, for the life of a group, and for clocks that jump.
+"""The sentences about administrators' actions, the life of a group, and clock jumps.
 
-The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+The same history at the previous format level, which recorded less, gets a weaker grade, never a guess.
 """
 
 import msgspec
@@ -34,7 +34,7 @@ LEAVE, DELETE = 13, 42
     ],
 )
 def test_removed_members_are_told_with_who_asked(reason: str, says: str, level: int) -> None:
-    """From where and when; what Kafka's AdminClient says by itself is left out."""
+    """With host and time; the reason that Kafka's AdminClient sends by itself is left out."""
     fleet = Fleet(4)
     leaving = tuple(
         LeavingMember(member_id=fleet[number].member_id, group_instance_id=None, reason=reason) for number in (2, 3)
@@ -54,7 +54,7 @@ def test_removed_members_are_told_with_who_asked(reason: str, says: str, level: 
 
 
 def test_removals_by_other_clients_at_one_moment_are_incidents_of_their_own() -> None:
-    """Each is blamed on the client that asked, by its client id and host."""
+    """Each is attributed to the client that asked, by its client id and host."""
     admins = [("admin-2", "/10.0.200.2"), ("admin-3", "/10.0.200.2"), ("admin-3", "/10.0.200.3")]
     fleet = Fleet(5)
     for number, (client_id, host) in enumerate(admins, start=2):
@@ -76,7 +76,7 @@ def test_removals_by_other_clients_at_one_moment_are_incidents_of_their_own() ->
 
 
 def closed() -> Fleet:
-    """All three are closed."""
+    """Close all three processes."""
     fleet = Fleet(3)
     for number in (1, 2, 3):
         fleet[number].close()
@@ -85,7 +85,7 @@ def closed() -> Fleet:
 
 
 def test_a_deletion_is_told_with_who_asked() -> None:
-    """And when and why the group had been emptied (format level 4)."""
+    """And with the time and the cause of the group's emptiness (format level 4)."""
     fleet = closed()
     fleet.run(8 * S)
     fleet.world.administer(fleet.story, lambda caller: DeleteGroup(group_id=GROUP_ID, caller=caller), api_key=DELETE)
@@ -99,7 +99,7 @@ def test_a_deletion_is_told_with_who_asked() -> None:
 
 
 def test_the_life_of_a_group_that_expired_and_was_formed_anew_is_told_whole() -> None:
-    """Emptied by whom, expired by which retention, made anew by whom."""
+    """With the client that emptied it, the retention that expired, and the client that created it again."""
     fleet = closed()
     fleet.run(7 * DAY_MS)
     fleet.world.send(ExpireOffsets(group_id=GROUP_ID, offsets={}, wall_ms=fleet.wall_ms), fleet.story)
@@ -121,7 +121,10 @@ def test_the_life_of_a_group_that_expired_and_was_formed_anew_is_told_whole() ->
 
 
 def test_a_duration_is_true_although_the_wall_clock_jumped() -> None:
-    """Back by an hour while a member is slow; the jump is said. Before format level 4 how long it took is not known."""
+    """The clock is set back by an hour while a member is slow; a note has the jump.
+
+    Before format level 4 the duration is unknown.
+    """
     fleet = Fleet(3)
     fleet[2].slow_ms = 10 * S
     fleet.start(4)
@@ -140,7 +143,7 @@ def test_a_duration_is_true_although_the_wall_clock_jumped() -> None:
 
 @pytest.mark.parametrize("how", ["ends", "stands still"])
 def test_an_outage_after_a_jump_of_the_clock_has_its_own_length(how: str) -> None:
-    """The jump is not counted to it."""
+    """The jump does not count."""
     fleet = Fleet(3, library="librdkafka", session_ms=6 * S)
     fleet.world.rules.wall_offset_ms += 3_600 * S
     fleet.start(4)
@@ -169,7 +172,7 @@ def test_requests_of_a_process_whose_place_was_taken_are_counted_until_it_is_tak
 
 
 def test_processes_that_leave_are_counted_and_named() -> None:
-    """One, several, and all that there are."""
+    """One, several, and all."""
     one, three = "'app-1' (10.0.1.1)", "'app-3' (10.0.1.3)"
     headlines = []
     for leaving in ((2,), (1, 3), (1, 2, 3)):
@@ -187,7 +190,7 @@ def test_processes_that_leave_are_counted_and_named() -> None:
 
 @pytest.mark.parametrize(("stood_s", "kinds"), [(14, ["start"]), (16, ["start", "scale-up"])])
 def test_who_comes_when_the_group_has_stood_is_no_part_of_its_start(stood_s: int, kinds: list[str]) -> None:
-    """Two processes form the group, and a third one comes later."""
+    """Two processes form the group, and a third one joins later."""
     fleet = Fleet(2)
     for number in (1, 2):
         fleet[number].close(None)

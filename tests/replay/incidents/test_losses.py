@@ -1,6 +1,6 @@
-"""The words for members that died, stood still, were cut off, or polled too late.
+"""The sentences about members that died, were paused, were cut off, or polled too late.
 
-The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+The same history at the previous format level, which recorded less, gets a weaker grade, never a guess.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ S = 1_000
 
 @BOTH
 def test_a_phase_that_waited_for_a_dead_member_is_its_crash(level: int) -> None:
-    """Not the doing of the newcomer that began it."""
+    """It is not caused by the new process that began it."""
     fleet = Fleet(4)
     fleet[3].die()
     fleet.run(2 * S)
@@ -69,7 +69,7 @@ def test_a_dead_member_that_the_rebalance_timeout_removes_is_a_crash(level: int)
 
 @BOTH
 def test_a_phase_that_waited_for_several_is_of_the_incident_that_began_it(level: int) -> None:
-    """It waited for a member that had died for good and for one of a deployment; the deployment's first had left."""
+    """It waited for a member that had died for good and for one of a deployment, whose first process had left."""
     fleet = Fleet(5, session_ms=100 * S, rebalance_ms=20 * S)
     fleet[2].die()
     fleet.restart(3, 40 * S, kill=True)
@@ -84,7 +84,7 @@ def test_a_phase_that_waited_for_several_is_of_the_incident_that_began_it(level:
 
 
 def test_a_process_that_stood_still_had_not_died() -> None:
-    """Which format level 4 tells from a restart."""
+    """Format level 4 distinguishes this from a restart."""
     fleet = Fleet(3)
     process = fleet[2]
     process.freeze()
@@ -104,7 +104,7 @@ def test_a_process_that_stood_still_had_not_died() -> None:
 
 
 def test_who_fell_silent_when_it_knew_of_a_rebalance_may_have_been_giving_up_its_partitions() -> None:
-    """kafka-python sends no heartbeats while the application's listener does that."""
+    """kafka-python sends no heartbeats while the application's rebalance listener revokes partitions."""
     fleet = Fleet(3)
     process = fleet[2]
     process.slow_ms = 30 * S
@@ -124,7 +124,7 @@ def test_who_fell_silent_when_it_knew_of_a_rebalance_may_have_been_giving_up_its
 
 @BOTH
 def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> None:
-    """Five of ten; format level 4 says that they had not died."""
+    """Five of ten; format level 4 shows that they had not died."""
     fleet = Fleet(10)
     cut_off = [fleet[number] for number in range(1, 6)]
     outages.cut(fleet.world, cut_off)
@@ -142,7 +142,7 @@ def test_members_that_are_cut_off_are_told_with_their_network(level: int) -> Non
 
 
 def test_the_network_of_those_that_were_cut_off_is_not_told_where_all_others_have_it_too() -> None:
-    """Behind a sidecar everybody is at its address."""
+    """Behind a sidecar all members have its address."""
     fleet = Fleet(4)
     cut_off = [fleet[number] for number in (1, 2)]
     outages.cut(fleet.world, cut_off)
@@ -153,7 +153,7 @@ def test_the_network_of_those_that_were_cut_off_is_not_told_where_all_others_hav
 
 
 def test_static_members_that_are_all_closed_after_a_restart_without_a_rebalance_are_no_network_cut() -> None:
-    """The one that came back to its place is none that did not fall silent."""
+    """The one that came back to its place does not count as one that stayed."""
     fleet = Fleet(3, static=3)
     fleet.restart(2, 2 * S)
     fleet.rest(5 * S)
@@ -182,7 +182,7 @@ def test_of_members_that_were_cut_off_it_is_said_how_many_came_back() -> None:
 
 @BOTH
 def test_a_crash_loop_of_eight_is_one_incident(level: int) -> None:
-    """With its sixteen rebalances, and what they cost. An older log does not record whether it lived."""
+    """It has sixteen rebalances, and their cost. An older log does not record whether the process was alive."""
     fleet = Fleet(3)
     for _ in range(8):
         fleet.restart(2, 15 * S, kill=True)
@@ -197,7 +197,7 @@ def test_a_crash_loop_of_eight_is_one_incident(level: int) -> None:
 
 
 def test_a_live_process_that_beats_too_slowly_is_no_crash_loop() -> None:
-    """It was heard from under each of the member ids that it lost, although it is alone in the group."""
+    """It was heard from under each of its lost member ids, although it is alone in the group."""
     fleet = Fleet(1, session_ms=10 * S)
     usual = fleet[1].setup
     fleet[1].setup = usual.but(heartbeat_ms=12 * S)
@@ -218,7 +218,7 @@ def test_a_live_process_that_beats_too_slowly_is_no_crash_loop() -> None:
 
 @pytest.mark.parametrize(("known_ms", "kinds"), [(60 * S, ["restart"]), (700 * S, ["restart", "crash"])])
 def test_a_process_that_beats_too_slowly_and_was_lost_last_may_live(known_ms: int, kinds: list[str]) -> None:
-    """It came back each time before; ten minutes without it are more than that."""
+    """It came back each time before; if it is missing for more than ten minutes, it may not be alive."""
     fleet = Fleet(2, session_ms=10 * S)
     fleet[1].setup = fleet[1].setup.but(heartbeat_ms=12 * S)
     fleet.run(50 * S)
@@ -233,7 +233,7 @@ def test_a_process_that_beats_too_slowly_and_was_lost_last_may_live(known_ms: in
 
 @pytest.mark.parametrize("beats_ms", [27 * S, 38 * S])
 def test_a_live_process_that_was_lost_twice_and_once_more_is_no_crash(beats_ms: int) -> None:
-    """Two losses are no loop: the third is told with the second, as one that may come back."""
+    """Two losses are no loop: the third is reported with the second, as one that may come back."""
     fleet = Fleet(2, session_ms=10 * S)
     fleet[1].setup = fleet[1].setup.but(heartbeat_ms=12 * S)
     fleet.run(beats_ms)
@@ -284,7 +284,7 @@ def test_the_last_crash_of_a_loop_is_part_of_it() -> None:
 
 
 def test_a_process_of_a_loop_that_was_cut_off_with_others_is_part_of_the_cut() -> None:
-    """Its last silence is theirs, too."""
+    """Its last silence began together with theirs."""
     fleet = Fleet(6)
     for _ in range(3):
         fleet.restart(2, 15 * S, kill=True)
@@ -298,7 +298,7 @@ def test_a_process_of_a_loop_that_was_cut_off_with_others_is_part_of_the_cut() -
 
 
 def late_polls(static: int = 0) -> Fleet:
-    """A member that polls too late three times, and comes back; then it goes again."""
+    """A member polls too late three times, and comes back each time; then it leaves again."""
     fleet = Fleet(3, library="aiokafka", static=static)
     for _ in range(3):
         fleet[2].stop_polling()
@@ -320,7 +320,7 @@ def late_polls(static: int = 0) -> Fleet:
     ],
 )
 def test_a_member_that_polled_late_often_and_is_gone_may_come_back(static: int, ending: str) -> None:
-    """As each time before: it is no scale-down, and no crash."""
+    """As each time before: it is neither a scale-down nor a crash."""
     fleet = late_polls(static)
     fleet.rest(40 * S)
     expect(fleet.only(), "poll-timeout", "inferred", f"'app-2' (10.0.1.2) {ending}", "app-2")
@@ -328,7 +328,7 @@ def test_a_member_that_polled_late_often_and_is_gone_may_come_back(static: int, 
 
 
 def test_a_member_that_polled_late_often_and_leaves_with_others_was_shut_down() -> None:
-    """Or it has been away for longer than ever."""
+    """Or it has been missing for longer than ever."""
     fleet = late_polls()
     fleet.run(5 * S)
     fleet[1].close()
@@ -343,7 +343,7 @@ def test_a_member_that_polled_late_often_and_leaves_with_others_was_shut_down() 
 
 
 def test_a_process_that_was_heard_again_and_did_not_join_had_not_crashed() -> None:
-    """It asked under the member id that it had lost, and ended before it joined."""
+    """It sent a request with its lost member id, and ended before it joined."""
     fleet = Fleet(4)
     process = fleet[2]
     process.freeze()
@@ -374,7 +374,7 @@ def test_two_lives_of_one_process_are_not_two_members_that_were_cut_off() -> Non
 @BOTH
 @pytest.mark.parametrize("reason", [None, "the consumer unsubscribed from all topics"])
 def test_a_static_member_that_sends_leave_group_was_unsubscribed(reason: str | None, level: int) -> None:
-    """No client sends one when it closes a static member, or polls too late: its process did not end."""
+    """No client sends one when it closes a static member or polls too late, so its process did not end."""
     fleet = Fleet(3, library="java" if reason else "librdkafka", static=3)
     fleet[2].unsubscribe()
     fleet.world.at(3 * S, fleet[2].poll_again)
@@ -395,7 +395,7 @@ def test_a_static_member_that_sends_leave_group_was_unsubscribed(reason: str | N
 
 
 def test_static_members_that_unsubscribe_together_are_one_incident() -> None:
-    """An application that pauses all its consumers does so; it is no deployment."""
+    """An application that pauses all its consumers does this; it is no deployment."""
     fleet = Fleet(4, library="librdkafka", static=4)
     for number in (1, 2, 3):
         fleet[number].unsubscribe()
@@ -419,7 +419,7 @@ def late_poll(library: str, *, static: int = 0) -> Fleet:
 
 @BOTH
 def test_a_client_that_says_that_it_polled_too_late_is_believed(level: int) -> None:
-    """Java does; that the same process came back is inferred, unless it came on the connection that it had."""
+    """The Java client says so; that the same process came back is inferred, unless it used the same connection."""
     expect(
         late_poll("java").only(level),
         "poll-timeout",
@@ -431,13 +431,13 @@ def test_a_client_that_says_that_it_polled_too_late_is_believed(level: int) -> N
 
 
 def test_a_client_that_only_leaves_may_have_been_restarted() -> None:
-    """librdkafka, kafka-python and aiokafka, where it is not recorded that it came back on the same connection."""
+    """librdkafka, kafka-python and aiokafka, if the log does not show that it came back on the same connection."""
     headline = "'app-2' (10.0.1.2) left, then came back 40.0 s later: a restart or a poll timeout"
     expect(late_poll("aiokafka").only(OLDER), "restart", "inferred", headline, "app-2")
 
 
 def test_a_static_member_that_polls_late_and_rejoins_is_one_incident() -> None:
-    """The member and its silence are recorded; below format level 6 it is not whether its process had ended."""
+    """The member and its silence are recorded; below format level 6 the end of its process is not."""
     incident = late_poll("java", static=3).only(OLDER)
     expect(
         incident,
@@ -451,7 +451,7 @@ def test_a_static_member_that_polls_late_and_rejoins_is_one_incident() -> None:
 
 
 def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
-    """Java says so."""
+    """The Java client says so."""
     fleet = Fleet(3)
     fleet.restart(2, 20 * S)
     fleet.rest(30 * S)
@@ -470,7 +470,7 @@ def test_a_client_that_says_that_it_was_closed_did_not_poll_late() -> None:
     ],
 )
 def test_a_clients_reason_is_quoted_where_it_says_something(reason: str | None, ending: str) -> None:
-    """And left out where it is boilerplate."""
+    """And left out if it is boilerplate."""
     fleet = Fleet(3)
     fleet.restart(2, 20 * S, reason=reason)
     fleet.rest(30 * S)
@@ -478,7 +478,7 @@ def test_a_clients_reason_is_quoted_where_it_says_something(reason: str | None, 
 
 
 def test_boilerplate_is_nowhere_in_an_incident() -> None:
-    """Each join of a Java client has some: here those of the processes that rejoined."""
+    """Each join of a Java client has boilerplate; these are the joins of processes that rejoined."""
     fleet = Fleet(3)
     fleet.start(4)
     fleet.rest(20 * S)
@@ -516,7 +516,7 @@ def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
 
 
 def test_a_standby_that_was_called_and_did_not_come_is_not_said_to_have_taken_over() -> None:
-    """It died with the member that it was to replace."""
+    """It died together with the member that it should replace."""
     fleet = Fleet(3)
     fleet.configure(TARGET_GROUP_SIZE, "3")
     fleet.start(4)
@@ -533,7 +533,7 @@ def test_a_standby_that_was_called_and_did_not_come_is_not_said_to_have_taken_ov
 
 
 def removed_late() -> Fleet:
-    """A member dies, and while its session of 45 s runs the coordinator stands still for 20 s."""
+    """A member dies, and the coordinator is paused for 20 s during its session of 45 s."""
     fleet = Fleet(3, session_ms=45 * S)
     fleet[2].die()
     fleet.run(30 * S)
@@ -544,7 +544,7 @@ def removed_late() -> Fleet:
 
 @BOTH
 def test_a_member_that_is_removed_late_says_why(level: int) -> None:
-    """Its session began anew when the coordinator went on."""
+    """Its session restarted when the coordinator continued."""
     crash = of_kind(removed_late().told(level), "crash")
     assert (
         "'app-2' (10.0.1.2) was removed 51.0 s later than its session timeout: the coordinator had stood still until"
@@ -553,7 +553,7 @@ def test_a_member_that_is_removed_late_says_why(level: int) -> None:
 
 
 def test_why_a_member_is_removed_late_may_be_unknown() -> None:
-    """Nothing is recorded that gave it more time."""
+    """The log has nothing that extended its session."""
     history = removed_late().history()
     items = tuple(each for each in history.items if not isinstance(each, Coordinated))
     crash = of_kind(incidents(msgspec.structs.replace(history, items=items)), "crash")
@@ -577,7 +577,7 @@ def test_a_member_that_waited_for_others_is_not_removed_late_by_the_coordinator(
 
 @BOTH
 def test_a_member_that_is_removed_in_time_says_nothing_of_it(level: int) -> None:
-    """Nor does the one that a takeover hides."""
+    """Nor does a member whose last-seen time a takeover hides."""
     fleet = Fleet(3)
     fleet[2].die()
     fleet.rest(20 * S)
@@ -588,7 +588,7 @@ def test_a_member_that_is_removed_in_time_says_nothing_of_it(level: int) -> None
 
 
 def test_all_that_fell_silent_at_once_are_no_cut_although_static_ones_came_back_in_time() -> None:
-    """Nobody is left who did not fall silent: it was the whole group."""
+    """All members of the group fell silent."""
     fleet = Fleet(4, static=2, session_ms=30 * S)
     for number in (1, 2):
         fleet.restart(number, 10 * S, kill=True)
@@ -599,7 +599,7 @@ def test_all_that_fell_silent_at_once_are_no_cut_although_static_ones_came_back_
 
 
 def test_two_crashes_of_which_one_rebalance_tells_have_an_id_each() -> None:
-    """The first begins it, and the second is what it waited for: both begin with the first one's removal."""
+    """The first one begins the rebalance, which waits for the second one: both start with the first one's removal."""
     fleet = Fleet(4, session_ms=30 * S)
     fleet[2].die()
     fleet.run(20 * S)
@@ -611,14 +611,14 @@ def test_two_crashes_of_which_one_rebalance_tells_have_an_id_each() -> None:
 
 
 def test_a_restart_minutes_before_a_duel_is_not_of_it() -> None:
-    """It is told by itself, and the duel from when the id was first fought for."""
+    """It is an incident of its own, and the duel begins when the id was first contested."""
     start, restart, duel, _ = incidents(history_of(memberships.duel_after_restart()))
     assert (start.kind, restart.kind, duel.kind) == ("start", "restart", "duel")
     assert wall_ms_of(duel.started_at) - wall_ms_of(restart.started_at) >= 300 * S
 
 
 def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
-    """A quarter of an hour, in which others come, so that all is looked at together."""
+    """They are a quarter of an hour apart, and other members join in between, so that all is one episode."""
     fleet = Fleet(3)
     for number in (4, 5, 6):
         fleet.restart(2, 15 * S, kill=True)
@@ -629,7 +629,7 @@ def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
 
 
 def test_a_restart_minutes_after_a_duel_is_not_of_it() -> None:
-    """The coordinator records one for ten minutes after the last request that was fenced; nobody else lives then."""
+    """The coordinator records duels up to ten minutes after the last fenced request; no rival is alive then."""
     start, duel, restart = incidents(history_of(memberships.restart_after_duel()))
     assert (start.kind, duel.kind, restart.kind) == ("start", "duel", "restart")
     assert duel.ended_at is not None
@@ -639,7 +639,7 @@ def test_a_restart_minutes_after_a_duel_is_not_of_it() -> None:
 
 
 def test_a_duel_names_both_clients() -> None:
-    """Their hosts may be one: then the client id tells which two have the instance id."""
+    """Their hosts may be the same; then the client ids show which two processes have the instance id."""
     duel = of_kind(incidents(history_of(memberships.duel())), "duel")
     assert "client app-b at 10.0.0.2" in duel.headline
     assert "client app-b at 10.0.0.7" in duel.headline
@@ -649,7 +649,7 @@ def test_a_duel_names_both_clients() -> None:
 
 @BOTH
 def test_a_static_member_that_misses_a_join_phase_is_removed_one_rebalance_timeout_later(level: int) -> None:
-    """However long its session is: it is not told that its session had ended."""
+    """However long its session is: the sentence does not say that its session had ended."""
     fleet = Fleet(3, static=3, session_ms=100 * S, rebalance_ms=20 * S)
     fleet[2].freeze()
     fleet.run(S)

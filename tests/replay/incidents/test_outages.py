@@ -1,6 +1,6 @@
-"""The words for a coordinator that was away, or stood still, and for the members that were lost meanwhile.
+"""The sentences about a coordinator that was unreachable or paused, and members that were lost meanwhile.
 
-The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+The same history at the previous format level, which recorded less, gets a weaker grade, never a guess.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ S = 1_000
 
 
 def outage(*, seen_before_ms: int | None = 2 * S, orderly: bool = False) -> Fleet:
-    """Five members, a static one among them; their clients forget who they are while nobody answers."""
+    """Five members, one of them static; their clients drop their member ids while there is no response."""
     fleet = Fleet(5, library="librdkafka", static=1, session_ms=6 * S)
     fleet.away(14 * S, seen_before_ms=seen_before_ms, orderly=orderly)
     fleet.rest(20 * S)
@@ -28,7 +28,7 @@ def outage(*, seen_before_ms: int | None = 2 * S, orderly: bool = False) -> Flee
 
 
 def test_an_outage_is_told_with_what_followed_from_it() -> None:
-    """From when to when, longer than the sessions; the joins and expiries are its consequence; who kept its place."""
+    """With its start and end, the sessions, the joins and expiries that it caused, and the members that stayed."""
     incident = outage().only()
     expect(
         incident,
@@ -46,7 +46,7 @@ def test_an_outage_is_told_with_what_followed_from_it() -> None:
 
 
 def test_an_orderly_stop_tells_when_the_outage_began() -> None:
-    """At every level."""
+    """At all format levels."""
     for level in (4, OLDER):
         incident = outage(orderly=True).only(level)
         assert "from 2023-11-18 22:59:39 to 22:59:53 UTC, for 14.0 s, longer than the sessions" in incident.headline
@@ -55,7 +55,7 @@ def test_an_orderly_stop_tells_when_the_outage_began() -> None:
 
 @pytest.mark.parametrize(("seen_before_ms", "level"), [(None, 4), (2 * S, OLDER)])
 def test_without_a_sign_of_life_it_is_unknown_when_an_outage_began(seen_before_ms: int | None, level: int) -> None:
-    """After the last event; how long it was, and whether longer than the sessions, is not said."""
+    """It began after the last event; its duration, and whether that exceeds the sessions, is not reported."""
     incident = outage(seen_before_ms=seen_before_ms).only(level)
     assert (incident.kind, incident.grade) == ("coordinator-outage", "inferred")
     assert "since when is not known, its last event before is of" in incident.headline
@@ -64,7 +64,7 @@ def test_without_a_sign_of_life_it_is_unknown_when_an_outage_began(seen_before_m
 
 
 def test_an_outage_that_may_have_been_shorter_than_the_sessions_is_not_called_longer() -> None:
-    """8 s since the last sign of life, after which an owner lives for up to 5 s; the sessions are of 6 s."""
+    """8 s since the owner last recorded that it was alive, after which it runs for up to 5 s; the sessions are 6 s."""
     fleet = Fleet(3, library="librdkafka", session_ms=6 * S)
     fleet.away(7 * S, seen_before_ms=S)
     fleet.rest(20 * S)
@@ -115,7 +115,7 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
     ("second", "first_of_them"), [("paused", "were not heard from any more"), ("away", "not known")]
 )
 def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first_of_them: str) -> None:
-    """Two members die in the first; the second gives them their sessions of 45 s anew, and a takeover hides more."""
+    """Two members die in the first; the second restarts their sessions of 45 s, and a takeover hides more."""
     fleet = Fleet(4, session_ms=45 * S)
     for number in (1, 2):
         fleet.world.at(2 * S, fleet[number].die)
@@ -131,7 +131,7 @@ def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first
 
 
 def test_one_member_that_died_in_the_first_of_two_outages_is_named() -> None:
-    """Whether it was heard from between the takeovers is not known; after the second it was not."""
+    """Whether it was heard from between the takeovers is not known; after the second one it was not."""
     fleet = Fleet(4, session_ms=45 * S)
     fleet.world.at(2 * S, fleet[1].die)
     fleet.away(20 * S)
@@ -172,7 +172,7 @@ def test_a_poll_that_an_outage_made_late_is_its_consequence() -> None:
 
 
 def test_places_are_only_held_while_a_member_may_be_dead() -> None:
-    """One died before the outage, and its session of 45 s began anew with its end; the others were not seen either."""
+    """One died before the outage, and its session of 45 s restarted after it; the others were not heard from either."""
     fleet = Fleet(3, session_ms=45 * S)
     fleet[2].die()
     fleet.away(4 * S)
@@ -195,7 +195,7 @@ def test_places_are_only_held_while_a_member_may_be_dead() -> None:
 @pytest.mark.parametrize(("how", "level"), [("paused", 4), ("paused", OLDER), ("away", 4)])
 @pytest.mark.parametrize("static", [0, 3])
 def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, static: int, level: int) -> None:
-    """It was killed a moment before it, and is started again after it: no client gives its id up within 3 s of 45."""
+    """It was killed just before the outage and started after it: no client drops its id within 3 of 45 s."""
     fleet = Fleet(3, static=static, session_ms=45 * S)
     fleet[2].die()
     getattr(fleet, how)(3 * S)
@@ -209,7 +209,7 @@ def test_a_process_that_ended_by_itself_did_not_end_by_a_short_outage(how: str, 
 
 @pytest.mark.parametrize("number", range(1, 6))
 def test_members_that_lost_their_places_are_told_beside_one_that_died(number: int) -> None:
-    """It ended with the coordinator, and is not seen again, whichever it is."""
+    """It ended with the coordinator, whichever member it is, and does not come back."""
     fleet = Fleet(5, library="librdkafka", session_ms=6 * S)
     fleet[number].die()
     fleet.away(14 * S)
@@ -232,7 +232,7 @@ def test_members_that_lost_their_places_are_told_although_one_had_been_restarted
 
 
 def test_what_a_leader_asks_for_since_its_join_failed_in_an_outage_is_of_it() -> None:
-    """The Java client says so, and keeps its place; it is not its application that asked."""
+    """The Java client gives that as its reason, and keeps its place; its application did not ask."""
     fleet = Fleet(3)
     fleet.away(7 * S)
     fleet.run(100)
@@ -244,7 +244,7 @@ def test_what_a_leader_asks_for_since_its_join_failed_in_an_outage_is_of_it() ->
 
 
 def test_partitions_that_were_added_in_an_outage_are_told_although_the_first_join_for_them_failed() -> None:
-    """The client gives the failure as its reason; the assignments tell what it had wanted."""
+    """The client gives the failure as its reason; the assignments show what it wanted."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
     fleet.away(7 * S)
@@ -257,7 +257,7 @@ def test_partitions_that_were_added_in_an_outage_are_told_although_the_first_joi
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("away_ms", [200, 7 * S])
 def test_what_a_leader_asks_for_since_it_forgot_its_topics_in_an_outage_is_of_it(away_ms: int, assignor: str) -> None:
-    """The Java client does while it reaches no broker, however short that is; no partitions have changed."""
+    """The Java client forgets them while it reaches no broker, however short that is; no partitions have changed."""
     fleet = Fleet(3, assignors=(assignor,))
     fleet.away(away_ms)
     fleet.run(100)
@@ -270,7 +270,7 @@ def test_what_a_leader_asks_for_since_it_forgot_its_topics_in_an_outage_is_of_it
 
 
 def test_partitions_that_were_added_in_an_outage_are_told_although_the_leader_may_have_forgotten_them() -> None:
-    """The assignments tell that they were."""
+    """The assignments show that they were."""
     fleet = Fleet(3)
     fleet.world.partitions["orders"] = 24
     fleet.away(7 * S)
@@ -281,7 +281,7 @@ def test_partitions_that_were_added_in_an_outage_are_told_although_the_leader_ma
 
 
 def test_a_leader_that_asks_long_after_an_outage_asks_by_itself() -> None:
-    """It had no reason to wait."""
+    """It had no reason to wait that long."""
     fleet = Fleet(3)
     fleet.away(7 * S)
     fleet.run(60 * S)
@@ -295,7 +295,7 @@ def test_a_leader_that_asks_long_after_an_outage_asks_by_itself() -> None:
 def test_of_a_static_member_that_was_closed_before_an_outage_it_is_not_said_that_it_went_on(
     how: str, level: int
 ) -> None:
-    """Its session held its place until it was started again; the others are seen when their sessions have run out."""
+    """Its session held its place until its restart; the others are known to be alive once their sessions are over."""
     fleet = Fleet(4, static=3, session_ms=45 * S)
     fleet[2].close()
     getattr(fleet, how)(3 * S)
@@ -316,7 +316,7 @@ def test_of_a_static_member_that_was_closed_before_an_outage_it_is_not_said_that
 
 
 def test_a_static_member_that_was_heard_from_after_an_outage_had_gone_on() -> None:
-    """It was restarted only then."""
+    """It was restarted only after that."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     fleet.away(3 * S)
     fleet.run(10 * S)
@@ -329,7 +329,7 @@ def test_a_static_member_that_was_heard_from_after_an_outage_had_gone_on() -> No
 
 
 def test_members_that_an_administrator_removes_after_an_outage_kept_their_places_if_they_were_heard_from() -> None:
-    """One had been closed before it, and was not."""
+    """One had been closed before the outage, and was not heard from."""
     fleet = Fleet(3, static=3, session_ms=45 * S)
     fleet[2].close()
     fleet.away(3 * S)
@@ -347,7 +347,7 @@ def test_members_that_an_administrator_removes_after_an_outage_kept_their_places
 
 
 def test_where_no_member_is_seen_again_none_kept_its_place() -> None:
-    """The only one had died."""
+    """The only member had died."""
     fleet = Fleet(1)
     fleet[1].die()
     fleet.away(4 * S)
@@ -357,7 +357,7 @@ def test_where_no_member_is_seen_again_none_kept_its_place() -> None:
 
 
 def taken_over(fleet: Fleet, end: OwnershipEnd, *, owner: str, level: int = FORMAT_LEVEL) -> Incident:
-    """The incident of the coordinator, where another process was the last to take over, and had recorded this end."""
+    """Return the coordinator's incident, in which another process was the last to take over and recorded this end."""
     history = fleet.history()
     last = max(n for n, item in enumerate(history.items) if _is_ready(item))
     items = [*history.items]
@@ -375,7 +375,7 @@ def _is_ready(item: object) -> bool:
 
 
 def test_a_takeover_that_nobody_noticed_is_told_with_its_cause() -> None:
-    """The log of the level before says who took over from whom, and no more."""
+    """At the previous format level the log shows who took over from whom, and nothing else."""
     fleet = Fleet(3)
     refused_ms = fleet.wall_ms
     fleet.away(S)

@@ -1,4 +1,4 @@
-"""Histories of real clients: what is told of each session is what was done in it (`tests/replay/record_clients.py`)."""
+"""Histories of real clients: the incidents match what was done in each session (`tests/replay/record_clients.py`)."""
 
 import asyncio
 from pathlib import Path
@@ -15,11 +15,11 @@ from tests.replay.recorded import DATA, Done, sessions, truth_of
 from tests.replay.whole import History, incidents, read_histories
 
 SIGN_AT_MOST_MS = 10_000
-"""A sign of life is left every 5 s, and may take 4 s."""
+"""An owner records every 5 s that it is alive, which may take 4 s."""
 
 
 def history_in(path: Path, group: str) -> History:
-    """The group's history in an export."""
+    """Return the group's history in an export."""
 
     async def read() -> History:
         log = open_for_reading(str(path), security=NOT_SECURED)
@@ -38,7 +38,7 @@ def is_of(incident: Incident, done: Done) -> bool:
 
 @pytest.mark.parametrize("name", sessions())
 def test_what_is_told_is_what_was_done(name: str) -> None:
-    """One incident for each deed, in order, and none besides."""
+    """There is one incident for each deed, in order, and no other."""
     truth = truth_of(name)
     told = incidents(history_in(DATA / f"{name}.jsonl", truth.group))
     listing = "\n".join(map(shown, told))
@@ -49,7 +49,7 @@ def test_what_is_told_is_what_was_done(name: str) -> None:
 
 
 def test_an_outage_is_told_from_the_last_sign_of_life() -> None:
-    """Which its owner left shortly before it was killed."""
+    """The owner recorded that shortly before it was killed."""
     truth = truth_of("coordinator-restart")
     _, killed = truth.done
     _, outage = incidents(history_in(DATA / "coordinator-restart.jsonl", truth.group))
@@ -61,7 +61,7 @@ def test_an_outage_is_told_from_the_last_sign_of_life() -> None:
 
 
 def test_what_happened_to_the_demos_second_process_is_told() -> None:
-    """It was started with the instance id of one that was alive."""
+    """It was started with the instance id of a live process."""
     told = incidents(history_in(DATA / "demo.jsonl", "billing"))
     statements = [each.text for incident in told for each in incident.chain]
     assert any(

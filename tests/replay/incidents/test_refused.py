@@ -1,6 +1,6 @@
-"""The words for consumers that were refused: who, what they offered against what the group has, how often, the way out.
+"""The sentences about refused consumers: who, the offered and the required protocols, how often, the advice.
 
-The same story is told of a log of an older format level, which does not have what was offered.
+The same history at an older format level does not have the offered protocols.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ BY_HOST = "'app-9' (10.0.2.9)"
 
 
 def try_to_join(fleet: Fleet, *, number: int = 9, **changed: Any) -> None:
-    """A consumer's request, which is refused; `changed`: fields of its JoinGroup."""
+    """Send a consumer's join, which is refused; `changed`: fields of its JoinGroup."""
     join = client.join_group(
         fleet.setup(number),
         fleet.world.rules,
@@ -36,7 +36,7 @@ def try_to_join(fleet: Fleet, *, number: int = 9, **changed: Any) -> None:
 
 
 def offers(*names: str) -> dict[str, Any]:
-    """The protocols of these assignors, with the subscription that the group's members have."""
+    """Return the protocols of these assignors, with the subscription of the group's members."""
     metadata = as_subscription(("orders",), None)
     return {"protocols": tuple(Protocol(name=name, metadata=metadata) for name in names)}
 
@@ -49,7 +49,7 @@ def offers(*names: str) -> dict[str, Any]:
     ],
 )
 def test_a_consumer_with_another_assignor_is_told_with_both_offers(level: int, what: str) -> None:
-    """It is no member, so the group has no rebalance for it."""
+    """It is no member, so the group does not rebalance."""
     fleet = Fleet(3)
     for _ in range(3):
         try_to_join(fleet, **offers("roundrobin", "sticky"))
@@ -94,7 +94,7 @@ def test_metadata_that_is_too_large_is_told() -> None:
 
 
 def test_clients_that_are_refused_for_the_same_are_one_incident() -> None:
-    """Some by name, the others counted; ten in a minute are written, so how often is told as the least."""
+    """Some are named, the others counted; ten in a minute are logged, so the number is reported as a minimum."""
     fleet = Fleet(2)
     for number in range(10, 30):
         try_to_join(fleet, number=number, **offers("sticky"))
@@ -108,7 +108,7 @@ def test_clients_that_are_refused_for_the_same_are_one_incident() -> None:
 
 
 def test_a_refused_join_explains_no_rebalance() -> None:
-    """A member crashes meanwhile: that is the crash's."""
+    """A member crashes meanwhile, and the rebalance belongs to the crash."""
     fleet = Fleet(4)
     fleet[3].die()
     fleet.run(9 * S)
@@ -135,7 +135,7 @@ def test_a_full_group_is_told_with_who_was_refused_and_its_size() -> None:
 
 
 def test_a_group_that_only_ever_refused_has_a_history() -> None:
-    """It is made for that alone, and is not there afterwards."""
+    """It is created only for the refusal, and does not exist afterwards."""
     fleet = Fleet(0)
     assert fleet.world.rules.group is None
     try_to_join(fleet, session_timeout_ms=1)

@@ -1,4 +1,4 @@
-"""Incidents in a row, with no time of quiet between them: each is told as it is where nothing else happens."""
+"""Incidents in a row without quiet times in between: each is reported as if nothing else happened."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ from tests.replay.whole import incidents
 
 S = 1_000
 APART_MS = 330 * S
-"""Longer than what makes one incident of two, shorter than what parts two episodes."""
+"""Longer than the limit within an incident, shorter than the limit between episodes."""
 ENFORCED = "rebalance enforced by user"
 
 
@@ -96,7 +96,7 @@ def crash_loop(fleet: Fleet) -> None:
 
 
 def late_beyond_the_timeout(fleet: Fleet) -> None:
-    """A static member keeps its place all the same."""
+    """A static member keeps its place nevertheless."""
     slow_member(fleet)
     for each in fleet.world.live:
         each.slow_ms *= 2
@@ -116,7 +116,7 @@ def deleted(fleet: Fleet) -> None:
 
 
 ROW: tuple[Callable[[Fleet], None], ...] = (
-    restart,  # of the process that is in a loop at the other end
+    restart,  # of the process in a loop at the other end
     all_restart,
     late_poll,
     slow_member,
@@ -134,7 +134,7 @@ ROW: tuple[Callable[[Fleet], None], ...] = (
 
 
 def told(*row: Callable[[Fleet], None]) -> list[str]:
-    """The kinds of what is done in turn."""
+    """Return the kinds of the incidents in turn."""
     fleet = Fleet(8, session_ms=20 * S)
     for do in row:
         do(fleet)
@@ -146,7 +146,7 @@ def told(*row: Callable[[Fleet], None]) -> list[str]:
 
 @pytest.mark.parametrize("row", [ROW, ROW[::-1]], ids=["in this order", "in the other"])
 def test_troubles_in_a_row_are_told_as_each_alone(row: tuple[Callable[[Fleet], None], ...]) -> None:
-    """Whatever came before or comes after."""
+    """No matter what happened before or after."""
     alone = {do: told(do) for do in ROW}
     assert told(*row) == [each for do in row for each in alone[do]]
 
@@ -158,7 +158,7 @@ def test_troubles_in_a_row_are_told_as_each_alone(row: tuple[Callable[[Fleet], N
 def test_what_is_told_after_a_jump_of_the_clock_is_what_is_told_without_it(
     do: Callable[[Fleet], None], static: int, jump_ms: int
 ) -> None:
-    """In one owner's life, but for the notes on the jump: by the hour that it jumped no time is wrong or too long."""
+    """With one owner, only the notes on the jump differ: no time or duration is off by the hour of the jump."""
 
     def told_after(jump_ms: int) -> list[Incident]:
         fleet = Fleet(8, static=static, session_ms=20 * S)

@@ -1,4 +1,4 @@
-"""The words for each kind of trouble, on cases of the judge, which counts kinds, culprits and spans."""
+"""The sentences for each kind of incident, on cases of the judge, which checks kinds, culprits and time spans."""
 
 import re
 from itertools import islice
@@ -83,7 +83,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("scenario", "kind", "sentence"), SENTENCES, ids=[each[0] for each in SENTENCES])
 def test_the_sentence_says_what_was_done(scenario: str, kind: str, sentence: str) -> None:
-    """It does in some cases of the scenario, each of the kind."""
+    """At least in some cases of the scenario, each of this kind."""
     told = (_told(scenario, seed, kind) for seed in range(40))
     found = list(islice((each for each in told if each is not None), 5))
     assert found
@@ -92,7 +92,7 @@ def test_the_sentence_says_what_was_done(scenario: str, kind: str, sentence: str
 
 
 def _told(scenario: str, seed: int, kind: str) -> Incident | None:
-    """The incident of the kind; None where its processes cannot be told apart."""
+    """Return the incident of this kind; None if its processes cannot be identified."""
     case = play(SCENARIOS[scenario.replace("_", "-")], seed)
     of_kind = [each for each in incidents(case.history) if each.kind == kind and each.grade != "unknown"]
     return of_kind[0] if len(of_kind) == 1 else None

@@ -1,4 +1,4 @@
-"""The same history is told alike: each scenario's incidents are held against the line that they had."""
+"""Each scenario's incidents are compared with the recorded line."""
 
 import pytest
 
@@ -8,12 +8,12 @@ LINES = STORED.read_text(encoding="utf-8").splitlines()
 
 
 def test_each_scenario_has_its_line() -> None:
-    """Written anew by `python -m tests.replay.incidents.told_scenarios`, where one is told otherwise on purpose."""
+    """If a change is intended, `python -m tests.replay.incidents.told_scenarios` writes the lines again."""
     assert [each.partition(":")[0] for each in LINES] == list(NAMES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_incidents_of_a_scenario_are_told_as_they_were(name: str) -> None:
-    """Their kinds, members, rebalances and costs; and the sentences."""
+    """Their kinds, members, rebalances and costs, and the sentences."""
     assert line(name) in LINES

@@ -1,4 +1,4 @@
-"""The words for topics that members subscribe and that are assigned to nobody."""
+"""The sentences about subscribed topics that are assigned to no member."""
 
 import pytest
 
@@ -26,7 +26,7 @@ S = 1_000
 
 
 def restart_with(fleet: Fleet, number: int, *topics: str) -> None:
-    """A static member ends, and comes back at once with another subscription."""
+    """End a static member and start it at once with another subscription."""
     fleet[number].close()
     fleet.run(S)
     fleet.start(number, fleet.setup(number).but(topics=topics))
@@ -34,7 +34,7 @@ def restart_with(fleet: Fleet, number: int, *topics: str) -> None:
 
 
 def rebalance(fleet: Fleet) -> None:
-    """An administrator asks for one."""
+    """Let an administrator ask for a rebalance."""
     change = ConfigChange(name=REBALANCE, operation=ConfigOperation.SET, value="force")
     fleet.world.administer(
         fleet.story,
@@ -45,7 +45,7 @@ def rebalance(fleet: Fleet) -> None:
 
 @BOTH
 def test_a_static_member_that_comes_back_with_another_topic_is_told(level: int) -> None:
-    """Nobody rebalanced, so nobody has it; its restart is an incident of its own."""
+    """There was no rebalance, so it has no owner; the member's restart is an incident of its own."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
     restart_with(fleet, 2, "orders", "payments")
@@ -99,7 +99,7 @@ def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:
 
 
 def test_a_topic_that_the_leader_took_away_costs_the_partitions_that_it_had() -> None:
-    """Also where nobody is assigned it so far; the other topic was assigned all the time."""
+    """Also if it is still unassigned; the other topic was assigned all the time."""
     fleet = Fleet(2)
     fleet.world.partitions["payments"] = 6
     for number in (1, 2):
@@ -116,7 +116,7 @@ def test_a_topic_that_the_leader_took_away_costs_the_partitions_that_it_had() ->
 
 
 def test_a_deployment_with_another_subscription_is_told_once() -> None:
-    """All members come back with it: a deployment, and what it left unassigned."""
+    """All members come back with it: a deployment, and the topic that it left unassigned."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
     for number in (1, 2, 3):
@@ -127,7 +127,7 @@ def test_a_deployment_with_another_subscription_is_told_once() -> None:
 
 
 def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign() -> None:
-    """Why it did not is not recorded."""
+    """The reason is not recorded."""
     fleet = Fleet(3)
     fleet.start(4, fleet.setup(4).but(topics=("orders", "odrers")))
     fleet.rest(5 * S)
@@ -147,7 +147,7 @@ def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign()
 
 @pytest.mark.parametrize("topics", [("orders",), ("orders", "payments")])
 def test_topics_that_somebody_has_are_not_told(topics: tuple[str, ...]) -> None:
-    """A static member comes back with what the group's other members read already."""
+    """A static member comes back with a topic that other members read already."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
     leader = fleet.world.leader()
@@ -161,7 +161,7 @@ def test_topics_that_somebody_has_are_not_told(topics: tuple[str, ...]) -> None:
 
 
 def test_a_topic_that_is_assigned_within_seconds_is_not_told() -> None:
-    """A newcomer makes all rebalance."""
+    """A new member makes all rebalance."""
     fleet = Fleet(3, static=3)
     fleet.world.partitions["payments"] = 6
     restart_with(fleet, 2, "orders", "payments")
@@ -171,7 +171,7 @@ def test_a_topic_that_is_assigned_within_seconds_is_not_told() -> None:
 
 
 def assign(clients: tuple[Client, ...], *numbers: int) -> None:
-    """The leader gives all of these partitions of orders to itself."""
+    """The leader assigns all of these partitions of orders to itself."""
     leader = next(client for client in clients if client.is_leader)
     shares: dict[MemberId, bytes] = {
         client.member_id: encode_assignment({"orders": numbers if client is leader else ()}) for client in clients
@@ -218,7 +218,7 @@ def test_a_topic_grew_only_if_the_assignments_had_fewer_partitions(assigned: lis
 
 
 def test_a_topic_that_grew_since_muster_asked_before_has_grown() -> None:
-    """Then the number of its partitions is recorded."""
+    """The number of its partitions is then recorded."""
     h = Harness(group_id="grown")
     clients = h.form(h.static("a"), h.static("b"))
     assign(clients, *range(6))

@@ -1,6 +1,6 @@
-"""The words for those that made others wait: slow members, slow leaders, ids that nobody used.
+"""The sentences about causes of waiting: slow members, slow leaders, unused member ids.
 
-The same story is told of a log of the format level before, which recorded less: with a weaker grade, never a guess.
+The same history at the previous format level, which recorded less, gets a weaker grade, never a guess.
 """
 
 import pytest
@@ -56,14 +56,14 @@ def test_a_slow_member_that_was_dropped_was_alive(level: int) -> None:
 def test_of_several_slow_members_it_is_said_how_many_were_dropped(
     slow_ms: int, took: str, ended: str, level: int
 ) -> None:
-    """One at least."""
+    """At least one."""
     fleet = Fleet(4)
     fleet[2].slow_ms, fleet[3].slow_ms = slow_ms, 75 * S
     fleet.start(5)
     fleet.rest(90 * S)
     slow = of_kind(fleet.told(level), "slow-member")
     headline = f"... {took}, for which 2 other members had to wait; {ended}"
-    grade = "recorded" if level > OLDER else "inferred"  # the connections say who came back
+    grade = "recorded" if level > OLDER else "inferred"  # the connections show which process came back
     expect(slow, "slow-member", grade, headline, "app-2", "app-3")
 
 
@@ -80,7 +80,7 @@ def test_a_slow_member_is_dropped_long_after_another_one_had_left() -> None:
 
 
 def test_a_member_that_was_not_heard_from_since_a_takeover_is_not_called_alive() -> None:
-    """It died before the coordinator did, in the midst of a rebalance; the time of the takeover is no sign of life."""
+    """It died before the coordinator did, during a rebalance; the takeover's time does not show that it was alive."""
     for level in (4, OLDER):
         fleet = Fleet(4, session_ms=45 * S, rebalance_ms=30 * S)
         fleet[2].slow_ms = 25 * S
@@ -109,7 +109,7 @@ def test_a_member_that_was_not_heard_from_since_a_takeover_is_not_called_alive()
 )
 @BOTH
 def test_a_slow_leader_is_called_the_leader(slow_ms: int, grade: str, what: str, level: int) -> None:
-    """And what it was doing."""
+    """And the sentence says what it was doing."""
     fleet = Fleet(4)
     leader = fleet.world.leader()
     leader.assign_slow_ms = slow_ms
@@ -124,9 +124,9 @@ def test_a_slow_leader_is_called_the_leader(slow_ms: int, grade: str, what: str,
 def leader_that_ends(
     *, after_ms: int, static: int = 0, newcomer_ms: int | None = None, restart_ms: int | None = None
 ) -> Fleet:
-    """A new process comes, and the leader is killed so long after that: 2.8 s is when the sync phase begins.
+    """A new process joins, and the leader is killed this long after that: 2.8 s is when the sync phase begins.
 
-    `newcomer_ms`: another one comes so long after its death; `restart_ms`: the leader is started again.
+    `newcomer_ms`: another process joins this long after its death; `restart_ms`: the leader is started again.
     """
     fleet = Fleet(4, static=static)
     leader = fleet.world.leader()
@@ -146,7 +146,7 @@ def leader_that_ends(
 
 @BOTH
 def test_a_leader_that_died_while_all_waited_for_its_assignment_is_a_crash(level: int) -> None:
-    """It has the rebalance that it held up, and the one that began without it."""
+    """The crash has the rebalance that it delayed, and the one that began without the leader."""
     told = leader_that_ends(after_ms=4 * S).told(level)
     assert [each.kind for each in told] == ["crash", "scale-up"], "\n".join(map(shown, told))
     assert [each.to_generation for each in told[0].rebalances] == [2, 3]
@@ -163,8 +163,7 @@ def test_a_leader_that_died_while_all_waited_for_its_assignment_is_a_crash(level
 def test_a_leader_that_ended_was_never_slow(
     after_ms: int, static: int, restart_ms: int | None, kind: str, newcomer_ms: int | None
 ) -> None:
-    """It ends in the join phase or in the sync phase, and another member may begin the next rebalance before it is
-    missed."""
+    """It ends in the join or the sync phase, and another member may begin the next rebalance before it is removed."""
     fleet = leader_that_ends(after_ms=after_ms, static=static, newcomer_ms=newcomer_ms, restart_ms=restart_ms)
     assert sorted(each.kind for each in fleet.told()) == sorted([kind, "scale-up"])
 
@@ -180,7 +179,7 @@ def test_a_static_leader_that_is_restarted_before_it_is_missed_was_not_slow(newc
 
 
 def test_a_leader_whose_machine_died_is_a_crash_too() -> None:
-    """Its connection stays open, and nothing shows that it lived on."""
+    """Its connection stays open, and nothing shows that it was still alive."""
     fleet = Fleet(4)
     leader = fleet.world.leader()
     leader.assign_slow_ms = 20 * S
@@ -212,7 +211,7 @@ def test_a_leader_that_dies_right_after_another_crash_is_one_too() -> None:
 
 @BOTH
 def test_a_leader_that_dies_later_was_not_slow_in_rebalances_that_others_superseded(level: int) -> None:
-    """A newcomer while the assignment is computed begins the next rebalance; the crash comes a minute after that."""
+    """A process that joins during the assignment begins the next rebalance; the crash comes a minute later."""
     fleet = Fleet(4)
     leader = fleet.world.leader()
     leader.assign_slow_ms = 4 * S
@@ -227,7 +226,7 @@ def test_a_leader_that_dies_later_was_not_slow_in_rebalances_that_others_superse
 
 
 def test_the_holder_of_an_unused_id_is_named() -> None:
-    """Its client id, host, and the age of the id; before format level 4 it is unknown whom the phase waited for."""
+    """With client id, host, and the id's age; before format level 4 it is unknown what the phase waited for."""
     fleet = Fleet(4, session_ms=45 * S)
     ghost = fleet.start(9)
     ghost.uses_its_id = False
@@ -251,7 +250,7 @@ def test_the_holder_of_an_unused_id_is_named() -> None:
 
 @BOTH
 def test_a_leader_that_dies_later_had_made_nobody_wait(level: int) -> None:
-    """Another rebalance had begun while it was computing the assignment; a minute later it dies."""
+    """Another rebalance had begun while it computed the assignment; it dies a minute later."""
     fleet = Fleet(3)
     leader = fleet.world.leader()
     leader.assign_slow_ms = 3 * S
@@ -268,7 +267,7 @@ def test_a_leader_that_dies_later_had_made_nobody_wait(level: int) -> None:
 
 @BOTH
 def test_a_leader_that_was_interrupted_sent_nothing(level: int) -> None:
-    """Somebody comes while it is computing."""
+    """A process joins while it computes the assignment."""
     fleet = Fleet(3)
     fleet.world.leader().assign_slow_ms = 20 * S
     fleet.start(4)
@@ -292,7 +291,7 @@ def test_both_rounds_of_a_cooperative_assignor_that_wait_for_one_id_are_one_inci
 
 
 def test_of_several_unused_ids_each_holder_is_named() -> None:
-    """In the headline, in the chain, and their number in the advice."""
+    """In the headline and in the chain; the advice has their number."""
     fleet = Fleet(4, session_ms=45 * S)
     for number in (8, 9):
         ghost = fleet.start(number)
@@ -316,7 +315,7 @@ def test_of_several_unused_ids_each_holder_is_named() -> None:
 @pytest.mark.parametrize("takeover", [False, True])
 @BOTH
 def test_a_phase_that_waited_for_a_static_member_says_so(takeover: bool, level: int) -> None:
-    """It is dead, and keeps its place: its session is longer than the rebalance timeout."""
+    """It is dead and keeps its place, since its session is longer than the rebalance timeout."""
     fleet = Fleet(3, static=3, session_ms=120 * S, rebalance_ms=20 * S)
     fleet[2].die()
     fleet.run(S)
@@ -341,7 +340,7 @@ def test_a_phase_that_waited_for_a_static_member_says_so(takeover: bool, level: 
 
 
 def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_both() -> None:
-    """The one is dropped, the other keeps its place."""
+    """One is dropped, the other keeps its place."""
     fleet = Fleet(4, static=2, session_ms=120 * S, rebalance_ms=20 * S)
     fleet[2].die()
     fleet[3].die()
@@ -354,7 +353,7 @@ def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_bot
 
 @BOTH
 def test_a_rebalance_that_runs_says_for_whom_it_waits(level: int) -> None:
-    """For the members that have not joined, then for the leader's assignment."""
+    """First for the members that have not joined, then for the leader's assignment."""
     fleet = Fleet(4)
     fleet[2].slow_ms = fleet[3].slow_ms = 30 * S
     fleet.world.leader().assign_slow_ms = 20 * S
@@ -370,7 +369,7 @@ def test_a_rebalance_that_runs_says_for_whom_it_waits(level: int) -> None:
 
 
 def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
-    """Ten die, and a takeover gives all of them their sessions anew."""
+    """Ten die, and a takeover restarts all their sessions."""
     fleet = Fleet(12)
     for number in range(1, 11):
         fleet[number].die()
@@ -382,7 +381,7 @@ def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
 
 
 def test_a_static_member_that_a_phase_did_without_was_last_heard_from_at_a_moment_or_before_a_takeover() -> None:
-    """It kept its place; a takeover is no sign of life."""
+    """It kept its place; a takeover's time does not show that it was alive."""
     for away in (False, True):
         fleet = Fleet(4, static=4, session_ms=45 * S, rebalance_ms=20 * S)
         fleet[2].die()
@@ -413,7 +412,7 @@ def test_of_very_many_unused_ids_16_are_named_and_the_others_counted() -> None:
 
 
 def test_a_leader_that_stood_still_while_others_were_replaced_was_slow() -> None:
-    """It had not ended, as it was heard from again; two of the others were restarted meanwhile."""
+    """It had not ended, since it was heard from again; two of the others were restarted meanwhile."""
     fleet = Fleet(5, rebalance_ms=20 * S, session_ms=60 * S)
     leader = fleet.world.leader()
     one, other = [number for number in range(1, 6) if fleet[number] is not leader][:2]
@@ -432,7 +431,7 @@ def test_a_leader_that_stood_still_while_others_were_replaced_was_slow() -> None
 
 
 def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_died() -> None:
-    """It was heard from again under the member id that it lost."""
+    """It was heard from again under its lost member id."""
     fleet = Fleet(3)
     leader = fleet.world.leader()
     leader.assign_slow_ms = 25 * S

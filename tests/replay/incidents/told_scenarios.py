@@ -1,7 +1,7 @@
-"""Each scenario's incidents in a line, as they are told: `python -m tests.replay.incidents.told_scenarios` writes them.
+"""Each scenario's incidents in a line; `python -m tests.replay.incidents.told_scenarios` writes the lines.
 
-How it works: the scenarios are played as in `tests/replay/fleet/played_scenarios.py`. A line has the incidents and how
-many rebalances each has.
+The scenarios are played as in `tests/replay/fleet/played_scenarios.py`. A line has the incidents and the number of
+rebalances of each.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ NAMES: Final = tuple(sorted(SCENARIOS))
 
 
 def line(name: str) -> str:
-    """The incidents of each seed."""
+    """Return the incidents of each seed."""
     told = [incidents(play(SCENARIOS[name], seed).history) for seed in SEEDS]
     kinds = " / ".join(", ".join(f"{each.kind} {len(each.rebalances)}" for each in of_seed) for of_seed in told)
     return f"{name}: {kinds} {checksums(told)}"
