@@ -6,7 +6,7 @@ ensures that only one does (runtime/ownership).
 
 sharing.py            assigns the partitions: the leader's decision, and the members' messages (pure)
 ownership_group.py    this process as a member of that group
-former_seats.py       why the ownership of former owners ended, as far as the group knows (pure)
+former_members.py     why the ownership of former owners ended, as far as the group knows (pure)
 peer_metrics.py       metrics about the other processes
 peer_status.py        the other processes and their partitions, for the status of this one
 peer_watch.py         detects at once that another process is gone, by a connection to it

@@ -28,9 +28,9 @@ from muster.coordinator.peers.sharing import (
     AnotherUpstream,
     Candidate,
     CannotShare,
+    MemberIdentity,
     NotUnderstood,
     Peer,
-    Seat,
     Sharing,
     candidate_of,
     encode,
@@ -151,9 +151,9 @@ class OwnershipGroup:
         The request includes its member id: a process that was restarted has another one, and stays. Returns whether
         this process was the one that removed it.
         """
-        who = msgspec.structs.replace(self._who, group_instance_id=peer.seat.group_instance_id)
+        who = msgspec.structs.replace(self._who, group_instance_id=peer.member.group_instance_id)
         at = f"{peer.node.host}:{peer.node.port}"
-        request = leave(who, peer.seat.member_id, reason=f"its process is gone: {at} refuses connections")
+        request = leave(who, peer.member.member_id, reason=f"its process is gone: {at} refuses connections")
         removal = None
         try:
             removal, _ = await self._ask(request, lane="leave")
@@ -197,7 +197,7 @@ class OwnershipGroup:
         await self._heartbeats(generation_id)
 
     def _shared_among(self, joined: Any) -> Sharing:  # noqa: ANN401 -- JoinGroupResponse
-        candidates, seats, not_understood = [], {}, []
+        candidates, members, not_understood = [], {}, []
         for each in joined.members:
             try:
                 candidate = candidate_of(each.metadata, each.group_instance_id)
@@ -209,14 +209,14 @@ class OwnershipGroup:
                 not_understood.append(each.member_id)
                 continue
             candidates.append(candidate)
-            seats[candidate.node.node_id] = Seat(
+            members[candidate.node.node_id] = MemberIdentity(
                 member_id=each.member_id, group_instance_id=each.group_instance_id, process=candidate.process
             )
         return msgspec.structs.replace(
             self._decide(candidates),
-            seats=seats,
+            members=members,
             not_understood=tuple(not_understood),
-            gone=seen_by_all(candidates),
+            ended=seen_by_all(candidates),
             upstream=self._upstream,
         )
 

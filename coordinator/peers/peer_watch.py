@@ -37,16 +37,16 @@ class EndSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerWatch:
-    """Watches the other processes. `gone` receives each process that ended, `failed` the error that ended a watch."""
+    """Watches the other processes. `ended` receives each process that ended, `failed` the error that ended a watch."""
 
     def __init__(
         self,
-        gone: Callable[[Peer, EndSeen], Awaitable[None]],
+        ended: Callable[[Peer, EndSeen], Awaitable[None]],
         *,
         wall_ms: Callable[[], int],
         failed: Callable[[Exception], None],
     ) -> None:
-        self._gone = gone
+        self._peer_ended = ended
         self._wall_ms = wall_ms
         self._tasks = BackgroundTasks(failed)
         self._watches: dict[Peer, asyncio.Task[None]] = {}
@@ -106,7 +106,7 @@ class PeerWatch:
         if node_id in self._told_s and now_s - self._told_s[node_id] < GONE_AGAIN_AFTER_S:
             return
         self._told_s[node_id] = now_s
-        await self._gone(peer, seen)
+        await self._peer_ended(peer, seen)
 
 
 async def _until_broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,10 +12,10 @@ import msgspec
 import structlog
 
 from muster.coordinator.cluster import Cluster, Node
-from muster.coordinator.peers.former_seats import FormerSeats
+from muster.coordinator.peers.former_members import FormerMembers
 from muster.coordinator.peers.ownership_group import OwnershipGroup
 from muster.coordinator.peers.peer_watch import EndSeen, PeerWatch
-from muster.coordinator.peers.sharing import Candidate, Peer, Seat, SeenGone, Sharing, share
+from muster.coordinator.peers.sharing import Candidate, MemberIdentity, ObservedEnd, Peer, Sharing, share
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.upstream_link import UpstreamLink
 from muster.events.ownership import OwnershipEnd
@@ -75,7 +75,7 @@ class Sharer:
         self._who = who
         self._process = process
         self._partitions = partitions
-        self._former_seats = FormerSeats()
+        self._former_members = FormerMembers()
         self._newest: Sharing | None = None
         self._is_new = asyncio.Event()
         self._leaves = False
@@ -90,7 +90,7 @@ class Sharer:
             monotonic_ms=monotonic_ms,
             upstream=upstream,
         )
-        self.peer_watch = PeerWatch(self._gone, wall_ms=wall_ms, failed=failed)
+        self.peer_watch = PeerWatch(self._peer_ended, wall_ms=wall_ms, failed=failed)
 
     @property
     def not_ready(self) -> str | None:
@@ -136,28 +136,28 @@ class Sharer:
 
     def end_of(self, number: int, process: str) -> OwnershipEnd | None:
         """Return why this former owner lost the partition, as far as the group knows; None if unknown."""
-        own = Seat(member_id=self.group.member_id, group_instance_id=self._who.group_instance_id or "")
-        return self._former_seats.end_of(number, process, own)
+        own = MemberIdentity(member_id=self.group.member_id, group_instance_id=self._who.group_instance_id or "")
+        return self._former_members.end_of(number, process, own)
 
-    async def _gone(self, peer: Peer, seen: EndSeen) -> None:
-        gone = SeenGone(
-            member_id=peer.seat.member_id,
+    async def _peer_ended(self, peer: Peer, seen: EndSeen) -> None:
+        ended = ObservedEnd(
+            member_id=peer.member.member_id,
             by=self._process,
             link_lost_ms=seen.link_lost_ms,
             refused_ms=seen.refused_ms,
         )
-        self._former_seats.saw(gone)  # before the removal: our next join may come before its response
+        self._former_members.note_end(ended)  # before the removal: our next join may come before its response
         if await self.group.remove(peer):
-            self._former_seats.saw(msgspec.structs.replace(gone, removed=True))
+            self._former_members.note_end(msgspec.structs.replace(ended, removed=True))
 
     @property
     def _node(self) -> Node:
         return self._cluster().node
 
-    def _is_seated(self, sharing: Sharing) -> bool:
+    def _is_member(self, sharing: Sharing) -> bool:
         """Return whether the other processes know this one by its current member id."""
-        seat = sharing.seats.get(self._node.node_id)
-        return seat is not None and seat.member_id == self.group.member_id
+        member = sharing.members.get(self._node.node_id)
+        return member is not None and member.member_id == self.group.member_id
 
     def _candidate(self, joins: int) -> Candidate:
         return Candidate(
@@ -167,7 +167,7 @@ class Sharer:
             joins=joins,
             is_edge=self._is_edge,
             process=self._process,
-            gone=self._former_seats.to_tell,
+            ended=self._former_members.unreported,
             upstream=self._upstream,
         )
 
@@ -181,12 +181,12 @@ class Sharer:
             moving = self._partitions - len(sharing.owners)
             log.info("partitions shared", ours=sorted(ours), of=self._partitions, moving=moving, nodes=nodes)
         self._newest = sharing
-        self._former_seats.told(sharing)
+        self._former_members.apply(sharing)
         nodes_by_id = {each.node_id: each for each in sharing.nodes}
         if self._leaves:
             if self._node.node_id not in nodes_by_id and len(sharing.owners) in {0, self._partitions}:
                 self._are_elsewhere.set()
-        elif not (self._is_edge or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_seated(sharing):
+        elif not (self._is_edge or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_member(sharing):
             self.group.join_again()  # the others know this process as it was before it restarted
         if not self._is_edge:  # there may be many edges, and owners suffice to detect each other's end
             self.peer_watch.watch(sharing.peers_of(self._node.node_id))

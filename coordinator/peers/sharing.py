@@ -35,7 +35,7 @@ class AnotherUpstream(CannotShare):
     """The other process is in front of another cluster, where the same names are other groups."""
 
 
-class SeenGone(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a process, by its member id, as observed by the process `by`; times are of that one's wall clock."""
 
     member_id: str
@@ -62,13 +62,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Incremented with each join: Kafka triggers no rebalance if a follower rejoins with unchanged metadata."""
     process: str = ""
     """Its name as an owner, `host:pid`; empty: a version that does not send it."""
-    gone: tuple[SeenGone, ...] = ()
+    ended: tuple[ObservedEnd, ...] = msgspec.field(default=(), name="gone")
     """Ends of others that it observed and that no decision has included yet."""
     upstream: str = ""
     """The id of the cluster in front of which it is; empty: standalone, or a version that does not send it."""
 
 
-class Seat(msgspec.Struct, frozen=True, kw_only=True):
+class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """A process's ids in the ownership group. `process`: see Candidate."""
 
     member_id: str
@@ -80,7 +80,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """A process that shares the partitions, as known to the others. After a restart it has another member id."""
 
     node: Node
-    seat: Seat
+    member: MemberIdentity
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,11 +90,11 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Node]
     owners: Mapping[int, int]
     """The owner's node id, by partition."""
-    seats: Mapping[int, Seat] = {}
+    members: Mapping[int, MemberIdentity] = msgspec.field(default={}, name="seats")
     """Each process's ids in the group, by node id."""
     not_understood: tuple[str, ...] = ()
-    """Member ids without a seat, because their metadata is not understood."""
-    gone: tuple[SeenGone, ...] = ()
+    """Member ids of processes that are not in `members`, because their metadata is not understood."""
+    ended: tuple[ObservedEnd, ...] = msgspec.field(default=(), name="gone")
     """The ends of processes that members observed, one for each process."""
     upstream: str = ""
     """The leader's, see Candidate."""
@@ -106,8 +106,8 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     def peers_of(self, node_id: int) -> Iterator[Peer]:
         """The other processes, seen from this node."""
         for node in self.nodes:
-            if node.node_id != node_id and node.node_id in self.seats:
-                yield Peer(node=node, seat=self.seats[node.node_id])
+            if node.node_id != node_id and node.node_id in self.members:
+                yield Peer(node=node, member=self.members[node.node_id])
 
 
 M = TypeVar("M", Candidate, Sharing)
@@ -160,15 +160,15 @@ def _quotas(partitions: int, node_ids: Sequence[int], now: Mapping[int, int]) ->
     return {node_id: least + (place < over) for place, node_id in enumerate(most_first)}
 
 
-def seen_by_all(candidates: Iterable[Candidate]) -> tuple[SeenGone, ...]:
+def seen_by_all(candidates: Iterable[Candidate]) -> tuple[ObservedEnd, ...]:
     """Combine what the members report about the ends of others: the best report for each process."""
-    best: dict[str, SeenGone] = {}
-    for seen in (each for candidate in candidates for each in candidate.gone):
+    best: dict[str, ObservedEnd] = {}
+    for seen in (each for candidate in candidates for each in candidate.ended):
         best[seen.member_id] = better(best.get(seen.member_id), seen)
     return tuple(best.values())
 
 
-def better(one: SeenGone | None, other: SeenGone) -> SeenGone:
+def better(one: ObservedEnd | None, other: ObservedEnd) -> ObservedEnd:
     """Return the better of two reports of a process's end: that of the remover, else the earlier one."""
     if one is None or (other.removed, -other.refused_ms) > (one.removed, -one.refused_ms):
         return other

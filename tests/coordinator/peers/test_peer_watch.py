@@ -14,7 +14,7 @@ import pytest
 from muster.coordinator.cluster import Node
 from muster.coordinator.peers import peer_watch
 from muster.coordinator.peers.peer_watch import EndSeen, PeerWatch
-from muster.coordinator.peers.sharing import Peer, Seat
+from muster.coordinator.peers.sharing import MemberIdentity, Peer
 from tests.coordinator.peers.addresses import ProcessAddress, listening
 from tests.waiting import until
 
@@ -29,7 +29,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def peer_at(port: int, *, host: str = "127.0.0.1", member_id: str = "m-1") -> Peer:
     node = Node(node_id=1, host=host, port=port)
-    return Peer(node=node, seat=Seat(member_id=member_id, group_instance_id="muster-1"))
+    return Peer(node=node, member=MemberIdentity(member_id=member_id, group_instance_id="muster-1"))
 
 
 class Watched:
@@ -41,7 +41,7 @@ class Watched:
         self.watch = PeerWatch(self._gone, wall_ms=lambda: next(self._wall_ms), failed=self.failures.append)
 
     async def _gone(self, peer: Peer, seen: EndSeen) -> None:
-        self.gone.append(peer.seat.member_id)
+        self.gone.append(peer.member.member_id)
         self.seen.append(seen)
 
 

@@ -13,7 +13,7 @@ from structlog.typing import EventDict
 from muster.coordinator.cluster import Cluster, Node, new_cluster
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE, WHO_IS_IN_IT
 from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Sharer
-from muster.coordinator.peers.sharing import Candidate, Peer, Seat, encode, sharing_of
+from muster.coordinator.peers.sharing import Candidate, MemberIdentity, Peer, encode, sharing_of
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.upstream_link import UpstreamLink
@@ -210,7 +210,7 @@ async def test_the_partitions_of_a_dead_one_are_taken_over(bootstrap: str) -> No
 def seats(process: Process) -> dict[int, str]:
     """The member ids that the process knows, by node id."""
     assert process.sharer._newest is not None
-    return {node_id: seat.member_id for node_id, seat in process.sharer._newest.seats.items()}
+    return {node_id: member.member_id for node_id, member in process.sharer._newest.members.items()}
 
 
 def removals(logged: list[EventDict]) -> list[tuple[int, str]]:
@@ -258,7 +258,7 @@ async def test_all_are_told_who_was_seen_to_be_gone_and_who_removed_it(bootstrap
     assert end.link_lost_ms is not None
     assert end.refused_ms is not None
     assert began_ms <= end.link_lost_ms <= end.refused_ms <= wall_clock_ms()
-    await until(lambda: all(each.sharer._former_seats.to_tell == () for each in others))
+    await until(lambda: all(each.sharer._former_members.unreported == () for each in others))
     for each in others:
         await each.die()
 
@@ -286,12 +286,15 @@ async def test_who_was_started_again_is_not_removed(bootstrap: str) -> None:
     log = Log()
     first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
     await shared(first, second)
-    node, former = first.cluster.node, Seat(member_id=first.sharer.group.member_id, group_instance_id="muster-1")
+    node, former = (
+        first.cluster.node,
+        MemberIdentity(member_id=first.sharer.group.member_id, group_instance_id="muster-1"),
+    )
     await first.die()
     again = Process(log, bootstrap, 1)
     await until(lambda: again.sharer.group.member_id)
     with capture_logs() as logged:
-        await second.sharer.group.remove(Peer(node=node, seat=former))
+        await second.sharer.group.remove(Peer(node=node, member=former))
     assert removals(logged) == [
         (1, "it has been started again, or another process has its node id: that one stays in the ownership group")
     ]
@@ -535,7 +538,7 @@ async def test_a_member_that_is_not_understood_gets_nothing(
     with capture_logs() as logged:
         joined = await stranger.join()
         told = sharing_of(await stranger.sync(joined))
-    assert (set(told.owners.values()), set(told.seats)) == ({1}, {1})
+    assert (set(told.owners.values()), set(told.members)) == ({1}, {1})
     warned = [(each["member"], each["way_out"]) for each in logged if each["log_level"] == "warning"]
     if metadata == OF_ANOTHER_LEVEL:
         way_out = "end the deployment that was left half done: processes of a log need versions that know each other"

@@ -10,7 +10,7 @@ from muster.coordinator.peers.sharing import (
     AnotherUpstream,
     Candidate,
     NotUnderstood,
-    SeenGone,
+    ObservedEnd,
     Sharing,
     candidate_of,
     encode,
@@ -129,11 +129,19 @@ def test_the_order_of_members_is_of_no_importance() -> None:
 
 
 def test_messages_are_read_as_they_were_written() -> None:
-    gone = (SeenGone(member_id="m-2", by="h:1", link_lost_ms=1, refused_ms=2, removed=True),)
-    one = msgspec.structs.replace(candidate(1, p0=3), process="h:1", gone=gone)
-    sharing = Sharing(nodes=[node(1)], owners={0: 1}, gone=gone)
+    ended = (ObservedEnd(member_id="m-2", by="h:1", link_lost_ms=1, refused_ms=2, removed=True),)
+    one = msgspec.structs.replace(candidate(1, p0=3), process="h:1", ended=ended)
+    sharing = Sharing(nodes=[node(1)], owners={0: 1}, ended=ended)
     assert candidate_of(encode(one), "muster-log-1") == one
     assert sharing_of(encode(sharing)) == sharing
+
+
+def test_the_names_in_messages_are_those_that_former_versions_read() -> None:
+    """Processes of several versions share one group while they are upgraded, so a field's name on the wire is fixed."""
+    fields = {encoded.encode_name for encoded in msgspec.structs.fields(Candidate)}
+    assert fields == {"level", "node", "owned", "leaves", "is_edge", "joins", "process", "gone", "upstream"}
+    fields = {encoded.encode_name for encoded in msgspec.structs.fields(Sharing)}
+    assert fields == {"level", "nodes", "owners", "seats", "not_understood", "gone", "upstream"}
 
 
 def test_messages_of_a_version_that_tells_less_are_read() -> None:
@@ -146,11 +154,11 @@ def test_messages_of_a_version_that_tells_less_are_read() -> None:
 def test_of_what_members_saw_of_an_end_the_best_is_told() -> None:
     """The one who has removed it, else the one who saw it first."""
 
-    def seen(by: str, refused_ms: int, *, removed: bool = False) -> SeenGone:
-        return SeenGone(member_id="m-9", by=by, link_lost_ms=0, refused_ms=refused_ms, removed=removed)
+    def seen(by: str, refused_ms: int, *, removed: bool = False) -> ObservedEnd:
+        return ObservedEnd(member_id="m-9", by=by, link_lost_ms=0, refused_ms=refused_ms, removed=removed)
 
-    def told(*gone: SeenGone) -> tuple[SeenGone, ...]:
-        return seen_by_all(msgspec.structs.replace(candidate(n), gone=(each,)) for n, each in enumerate(gone))
+    def told(*ended: ObservedEnd) -> tuple[ObservedEnd, ...]:
+        return seen_by_all(msgspec.structs.replace(candidate(n), ended=(each,)) for n, each in enumerate(ended))
 
     late, early, remover = seen("a:1", 7), seen("b:1", 5), seen("c:1", 9, removed=True)
     assert told(late, early) == told(early, late) == (early,)
