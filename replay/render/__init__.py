@@ -1,17 +1,17 @@
-"""Results for eyes and for programs: tables, JSON, JSON lines, Markdown.
+"""Renders results for people and for programs: tables, JSON, JSON lines, Markdown.
 
-as_json.py     JSON and JSON lines, straight from the result structs
+as_json.py     JSON and JSON lines, directly from the result structs
 incident_streams.py   the incidents of `why`, printed as they come
 incident_table.py   an incident
 markdown.py    Markdown, for a chat or a ticket
 streams.py     the lines of `history`, and the groups of `state`, printed as they come
 tables.py      the tables of `groups`, `history`, `state`
-time_words.py  moments and windows in words
+time_words.py  times and windows as text
 why_table.py   a rebalance in detail
-verify_table.py   what holds of a log, and what does not
-whatif_table.py   the rebalances of a group under other settings
-diff_table.py   what differs between two moments
-digest_table.py   what mattered, over all groups
+verify_table.py   the findings of `verify`
+whatif_table.py   the rebalances of a group with other settings
+diff_table.py   the differences between two times
+digest_table.py   the most important incidents of all groups
 """
 
 from rich.console import Console
@@ -49,9 +49,9 @@ __all__ = [
 
 
 def render(result: Result, view: View, console: Console) -> None:
-    """Print the result. `console` is stdout; it knows whether there is a terminal, how wide, and NO_COLOR.
+    """Print the result. `console` is stdout; it knows whether it is a terminal, its width, and NO_COLOR.
 
-    Times are told in the zone of the view, but in JSON.
+    Times are in the zone of the view, except in JSON.
     """
     if view.form is Format.JSON:
         write_json(result, console.file)

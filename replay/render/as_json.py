@@ -1,7 +1,7 @@
 """Results as JSON, for programs. The fields are those of the result structs, whose names are never changed.
 
-Instants are ISO 8601 in UTC with milliseconds, durations numbers of ms (`..._ms`), bytes base64. `json` is one indented
-document; `jsonl` a line for each incident, event or group, without the frame around them.
+Instants are ISO 8601 in UTC with milliseconds, durations are numbers of ms (`..._ms`), bytes are base64. `json` is one
+indented document; `jsonl` has a line for each incident, event or group, without the enclosing object.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def _lines(result: Result) -> Sequence[msgspec.Struct]:
 
 
 class JsonLines:
-    """A line for each value, as it comes."""
+    """Writes one line for each value, as it comes."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
@@ -52,11 +52,11 @@ class JsonLines:
         write_line(value, self._out)
 
     def end(self) -> None:
-        """Do nothing: nothing comes after the last one."""
+        """Do nothing: nothing follows the last line."""
 
 
 class JsonDocument:
-    """One document, as `write_json` would write it, of which the values are written as they come.
+    """Writes one document as `write_json` would, with the values written as they come.
 
     `head`: its other fields, which come first. `name`: the field that has the values.
     """

@@ -1,4 +1,4 @@
-"""The result of `diff`: the group, its members, its partitions; what is on one side alone has a sign."""
+"""The result of `diff`: the group, its members, its partitions; what is only on one side is marked with a sign."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,13 +17,13 @@ from muster.replay.text.times import clock_of, day_of, moment_of, zone_beside
 
 
 def print_diff(diff: Diff, console: Console) -> None:
-    """One page."""
+    """Print the comparison on one page."""
     console.print(text(diff.group_id, "bold"))
     console.print(grid(_rows(diff)))
 
 
 def diff_in_markdown(diff: Diff) -> str:
-    """A heading and a list."""
+    """Return the comparison as a heading and a list."""
     return f"## {markdown.escaped(diff.group_id)}\n\n{markdown.facts(_rows(diff))}"
 
 

@@ -1,4 +1,4 @@
-"""The digest: for a chat in Markdown, or for a terminal."""
+"""The digest: as Markdown for a chat, or as text for a terminal."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _GROUPS_NAMED = 5
 
 
 def print_digest(digest: Digest, console: Console) -> None:
-    """The counts, the storms, then the incidents that cost most."""
+    """Print the counts, the storms, then the incidents with the highest cost."""
     console.print(text(_answer(digest), "bold"))
     for storm in digest.storms:
         console.print()
@@ -41,7 +41,7 @@ def print_digest(digest: Digest, console: Console) -> None:
 
 
 def digest_in_markdown(digest: Digest) -> str:
-    """The same as lists."""
+    """Return the same as lists."""
     told = f"**{escaped(_answer(digest))}**\n"
     if digest.storms:
         told += "\n## Storms\n\n"
@@ -71,7 +71,7 @@ def _answer(digest: Digest) -> str:
 
 
 def storm_text(storm: Storm) -> str:
-    """One sentence."""
+    """Describe a storm in one sentence."""
     groups = few([f"'{each}'" for each in storm.groups], _GROUPS_NAMED)
     of = f"{plural(len(storm.groups), 'group')} ({groups})"
     if storm.kind is StormKind.COORDINATOR:

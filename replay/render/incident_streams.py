@@ -20,19 +20,19 @@ from muster.replay.text.zones import told_in
 
 
 class IncidentStream(Protocol):
-    """Takes the incidents of `why`, in the order in which they are shown."""
+    """Takes the incidents of `why`, in the order to show them."""
 
     def feed(self, incident: Incident, detail: Detail, rebalances: Sequence[Rebalance] = ()) -> None:
-        """The next one, and those of its rebalances that are shown whole. JSON has all of all of them."""
+        """Show the next incident, and these of its rebalances in full. JSON always has all of them in full."""
 
     def note(self, sentence: str) -> None:
-        """A sentence between them, for people."""
+        """Show a sentence between incidents; JSON leaves it out."""
 
     def end(self) -> None: ...
 
 
 def incident_stream(group_id: GroupId, log: str, window: Bounds | None, view: View, console: Console) -> IncidentStream:
-    """The stream for a form."""
+    """Return the stream for a format."""
     match view.form:
         case Format.JSON:
             head = {"group_id": group_id, "log": log, "window": window}
@@ -79,7 +79,7 @@ class _TableStream:
         self._console.print(text(sentence, "bold"))
 
     def end(self) -> None:
-        """Do nothing: nothing comes after the last one."""
+        """Do nothing: nothing follows the last incident."""
 
     def _space(self) -> None:
         if not self._is_first:
@@ -104,7 +104,7 @@ class _MarkdownStream:
         self._write(f"{escaped(sentence)}\n")
 
     def end(self) -> None:
-        """Do nothing: nothing comes after the last one."""
+        """Do nothing: nothing follows the last incident."""
 
     def _write(self, content: str) -> None:
         self._out.write(content if self._is_first else f"\n{content}")

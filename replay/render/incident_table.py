@@ -1,4 +1,4 @@
-"""An incident for eyes: the sentence first; below it what happened, what it cost, and what would have spared it."""
+"""An incident as text: its headline, then what happened, what it cost, and what would have prevented it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +22,12 @@ from muster.replay.text.times import Instant, clock_beside, duration, moment_of,
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
 LISTED_MAX: Final = 6
-"""Rebalances, and numbers of events, that are listed one by one; of more the first and the last. JSON has each."""
+"""The number of rebalances, and of event numbers, that are listed one by one; of more only the range. JSON has each."""
 _CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was not over at --until"}
 
 
 class Detail(IntEnum):
-    """How many statements of an incident are shown; JSON has all."""
+    """The number of statements of an incident that are shown; JSON has all."""
 
     BRIEF = 4
     WHOLE = 12
@@ -35,7 +35,7 @@ class Detail(IntEnum):
 
 
 def print_incident(incident: Incident, console: Console, detail: Detail = Detail.WHOLE) -> None:
-    """One incident."""
+    """Print one incident."""
     console.print(_title(incident))
     console.print(text(incident.headline, "bold"))
     console.print(grid(rows_of(incident, detail)))
@@ -56,14 +56,14 @@ def _title(incident: Incident) -> Text:
 
 
 def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, RenderableType]]:
-    """All there is to say below the headline: labels, and texts."""
+    """Yield everything below the headline: labels, and texts."""
     if incident.crosses:
         yield "Window", _stacked(text(_CROSSINGS[edge], "yellow") for edge in incident.crosses)
     if incident.parent is not None:
         _, seq, kind = incident.parent.split("-", 2)
         yield "Within", text(f"{kind} (seq {seq})")
     for label, members in (("Culprits", incident.culprits), ("Affected", incident.affected)):
-        # A process that was replaced is there by its old and by its new member id: once is enough.
+        # A replaced process is in the list with its old and its new member id; its name is shown once.
         names = list(dict.fromkeys(map(process_name, members)))
         if max(len(names), len(members) // 2) > NAMED_MAX:  # the headline has no room for all of them
             yield label, text(listed(names))
@@ -84,7 +84,7 @@ def _stacked(lines: Iterable[Text]) -> Text:
 
 
 def _rebalances(rebalances: Sequence[Rebalance]) -> Text:
-    """Each of a few; of many the generations that they went through, without a gap each."""
+    """List a few rebalances one by one; of many, show the ranges of generations without a gap."""
     if len(rebalances) <= LISTED_MAX:
         return Text(", ").join(map(_rebalance, rebalances))
     unbroken = runs(rebalances, lambda run, each: each.from_generation in (run[-1].from_generation, _reached(run[-1])))
@@ -102,7 +102,7 @@ def _generations(run: Sequence[Rebalance]) -> str:
 
 
 def _reached(rebalance: Rebalance) -> int:
-    """The generation that it led to, or is to lead to."""
+    """Return the generation that the rebalance led to, or started from if it led to none."""
     return rebalance.from_generation if rebalance.to_generation is None else rebalance.to_generation
 
 
@@ -156,7 +156,7 @@ def cost_text(cost: Cost) -> str:
 
 
 def _partition_time(cost: Cost) -> Iterator[str]:
-    """The partitions without a consumer; where only a part of their time is known, that it is a part."""
+    """Yield the time of partitions without a consumer; 'at least' if only a part of it is known."""
     if not cost.rebalances and not cost.known_partition_ms and cost.partition_ms is not None:
         return
     if cost.partition_ms is None and not cost.known_partition_ms:

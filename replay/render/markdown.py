@@ -1,4 +1,4 @@
-"""Results in Markdown, for a chat or a ticket. What clients sent is data: it can neither format nor end a cell."""
+"""Results in Markdown, for a chat or a ticket. Client text is escaped: it can neither format text nor end a cell."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,31 +11,31 @@ from muster.replay.text.printable import printable
 from muster.replay.text.times import Instant, moment_of, setting
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#])")
-"""Characters that format anywhere, mention somebody in a chat, or begin a list or a heading; dates stay readable."""
+"""Characters that format anywhere, mention a user in a chat, or begin a list or a heading; dates stay readable."""
 _NUMBERED = re.compile(r"^(\d+)([.)])")
-"""The begin of a numbered list: a digit cannot be escaped, what stands behind it can."""
+"""The beginning of a numbered list: a digit cannot be escaped, but the character after it can."""
 
 
 def escaped(content: object) -> str:
-    """Text that Markdown shows as it is, on one line. None is a dash."""
+    """Escape text so that Markdown shows it literally, on one line. None becomes a dash."""
     if content is None:
         return "-"
     return _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", printable(str(content))))
 
 
 def moment(at: Instant | None) -> str:
-    """Day, time of day and zone. None is a dash."""
+    """Format day, time of day and zone. None becomes a dash."""
     return "-" if at is None else moment_of(at)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the cells are Markdown already."""
+    """Make a table; the cells are already Markdown."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> str:
-    """Labels, and what there is to say about each, as a list; a line of it below the first is an item of its own."""
+    """Make a list of labels and texts; further lines of a text become items below it."""
     told = ""
     for label, content in rows:
         first, *more = str(content).split("\n")
@@ -44,7 +44,7 @@ def facts(rows: Iterable[tuple[str, object]]) -> str:
 
 
 def groups_in_markdown(groups: Groups) -> str:
-    """A row for each group, then what could not be read."""
+    """Return a row for each group, then what was unreadable."""
     if not groups.groups:
         return f"{escaped(no_group_text(groups))}\n"
     columns = ("Group", "State", "Owner", "Generation", "Members", "Static", "Rebalances", "Last incident", "Why")
@@ -81,7 +81,7 @@ def _group(line: GroupLine) -> Sequence[str]:
 
 
 def state_in_markdown(state: StateAt) -> str:
-    """A heading, the group and its members."""
+    """Return a heading, the group and its members."""
     protocol = " / ".join(filter(None, (state.protocol_type, state.protocol_name))) or None
     asked_for = "" if state.asked_for is None else f", asked for {moment(state.asked_for)}"
     facts = [

@@ -1,4 +1,4 @@
-"""The lines of `history`, and the groups of `state`, printed as they come: a page of a table is kept at most."""
+"""The lines of `history`, and the groups of `state`, printed as they come: at most a page of a table is buffered."""
 
 from typing import Protocol
 
@@ -29,7 +29,9 @@ class StoryStream(Protocol):
 def story_stream(
     group_id: GroupId, log: str, window: Bounds | None, view: View, console: Console, *, goes_on: bool = False
 ) -> StoryStream:
-    """The stream for a form; a table that is piped, or goes on, has a line for each event, with day and zone."""
+    """Return the stream for a format; a table that is piped or followed has a line for each event, with day and
+    zone.
+    """
     match view.form:
         case Format.JSON:
             return JsonDocument({"group_id": group_id, "log": log, "window": window}, "lines", console.file)
@@ -44,7 +46,7 @@ def story_stream(
 
 
 class _PlainStory:
-    """A line for each event, whole, for grep and cut."""
+    """Writes one unwrapped line for each event, for grep and cut."""
 
     def __init__(self, group_id: GroupId, view: View, console: Console) -> None:
         self._out = console.file
@@ -60,7 +62,7 @@ class _PlainStory:
         self._out.write(f"{at}  {seq:>8}  {generation:>6}  {printable(line.text)}\n")
 
     def end(self) -> None:
-        """Do nothing: nothing comes after the last one."""
+        """Do nothing: nothing follows the last line."""
 
 
 class _MarkdownStory:
@@ -77,14 +79,14 @@ class _MarkdownStory:
         self._out.write(f"| {' | '.join(cells)} |\n")
 
     def end(self) -> None:
-        """Do nothing: nothing comes after the last one."""
+        """Do nothing: nothing follows the last line."""
 
 
-# ---- all groups at a moment ---------------------------------------------------------------------
+# ---- all groups at a given time -----------------------------------------------------------------
 
 
 class StateStream(Protocol):
-    """Takes groups as they stood."""
+    """Takes the states of groups."""
 
     def feed(self, state: StateAt) -> None: ...
 
@@ -92,7 +94,7 @@ class StateStream(Protocol):
 
 
 def state_stream(log: str, at: Instant, view: View, console: Console) -> StateStream:
-    """The stream for a form."""
+    """Return the stream for a format."""
     match view.form:
         case Format.JSON:
             return JsonDocument({"log": log, "at": at}, "groups", console.file)
@@ -103,7 +105,7 @@ def state_stream(log: str, at: Instant, view: View, console: Console) -> StateSt
 
 
 class _StatePages:
-    """A page for each group, one below the other."""
+    """Writes one page for each group, one below the other."""
 
     def __init__(self, view: View, console: Console) -> None:
         self._view = view
@@ -121,4 +123,4 @@ class _StatePages:
             print_state(msgspec.structs.replace(told, asked_for=None), console)
 
     def end(self) -> None:
-        """Do nothing: nothing comes after the last one."""
+        """Do nothing: nothing follows the last group."""

@@ -1,4 +1,4 @@
-"""The tables of `groups`, `history` and `state`. Narrow first: they are read at 80 columns."""
+"""The tables of `groups`, `history` and `state`, designed for 80 columns."""
 
 from collections.abc import Iterable
 from datetime import UTC, tzinfo
@@ -40,11 +40,11 @@ _STATE_STYLES = {
 }
 
 WIDE = 120
-"""The terminal width from which on cells have room for sentences."""
+"""The terminal width from which cells have room for sentences."""
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """A table without frames; the last column takes what is left of the width."""
+    """Make a table without borders; the last column takes the remaining width."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
     numbers = set(right)
     for column in columns:
@@ -54,7 +54,7 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def grid(rows: Iterable[tuple[str, RenderableType]]) -> Table:
-    """Labels and what there is to say about each."""
+    """Make a grid of labels and their contents."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(style="bold cyan", no_wrap=True)
     made.add_column(overflow="fold")
@@ -68,7 +68,7 @@ def state_text(state: GroupState | None) -> Text:
 
 
 def moment_text(at: Instant | None, style: str = "", *, has_zone: bool = False) -> Text:
-    """Day and time to the second; with its zone, where no heading has it."""
+    """Format day and time to the second, with the zone unless a heading has it."""
     zone = f" {zone_of(at)}" if at and has_zone else ""
     return text(f"{day_of(at)} {clock_of(at)[:8]}{zone}" if at else None, style)
 
@@ -77,7 +77,7 @@ def moment_text(at: Instant | None, style: str = "", *, has_zone: bool = False) 
 
 
 def print_groups(groups: Groups, console: Console) -> None:
-    """A line for each group, then what could not be read."""
+    """Print a line for each group, then what was unreadable."""
     instants = [at for line in groups.groups if (at := line.last_at) is not None]
     zone = zone_of_all(instants)
     last = "Last incident" if zone is None else f"Last incident ({zone})"
@@ -128,7 +128,7 @@ def _members_text(line: GroupLine) -> str:
 
 
 def _last(line: GroupLine, *, wide: bool, has_zone: bool) -> Text:
-    """The last incident; the last rebalance, where that is all that can be told."""
+    """Return the last incident, or the last rebalance if only that is known."""
     cell = moment_text(line.last_at, has_zone=has_zone)
     incident = line.last_incident
     if incident is not None:
@@ -147,11 +147,13 @@ _TYPE_STYLES = {"RebalanceStarted": "bold yellow", "GroupStabilized": "green", "
 
 
 _PAGE: Final = 500
-"""Lines of which the widths of columns are worked out together."""
+"""The number of lines for which column widths are computed together."""
 
 
 class StoryTable:
-    """A line for each event; the day where it changes, the time once for what was decided at once. For eyes."""
+    """A table with a line for each event. The day is only shown where it changes, the time once for events decided
+    together.
+    """
 
     def __init__(self, group_id: GroupId, zone: tzinfo, console: Console) -> None:
         self._columns = (str(zone), "Seq", "Gen", f"What happened to {group_id}")
@@ -174,7 +176,7 @@ class StoryTable:
     def _print(self) -> None:
         made = table(*self._columns, right=("Seq", "Gen"))
         made.show_header = not self._has_printed
-        if self._has_printed or len(self._page) == _PAGE:  # as wide on each page
+        if self._has_printed or len(self._page) == _PAGE:  # the same widths on each page
             made.columns[0].min_width, made.columns[1].min_width, made.columns[2].min_width = 12, 8, 6
         for line in self._page:
             at = in_zone(line.at, self._zone)
@@ -202,7 +204,7 @@ def _generation(line: Line) -> Text:
 
 
 def print_state(state: StateAt, console: Console) -> None:
-    """The group, then its members."""
+    """Print the group, then its members."""
     protocol = " / ".join(filter(None, (state.protocol_type, state.protocol_name))) or None
     since = f"since {_moment(state.state_since, state.at)}"
     rows: list[tuple[str, RenderableType]] = [

@@ -1,4 +1,4 @@
-"""Moments and windows in words."""
+"""Times and windows as text."""
 
 from muster.replay.history.window import Bounds
 from muster.replay.results.groups import Groups
@@ -6,7 +6,7 @@ from muster.replay.text.times import moment_of
 
 
 def when_text(window: Bounds | None) -> str:
-    """The window of times in words, with a blank before them; nothing for the whole history."""
+    """Return the window as text, with a leading blank; empty for the whole history."""
     if window is None:
         return ""
     since = "" if window.since is None else f" since {moment_of(window.since)}"
@@ -14,7 +14,9 @@ def when_text(window: Bounds | None) -> str:
 
 
 def no_group_text(groups: Groups) -> str:
-    """That there is none, in the window if one was asked for; and how far the log goes, if that is another time."""
+    """Report that no group has an event, in the window if there is one; and the time span of the log, if it has
+    events.
+    """
     told = f"No group has an event in {groups.log}{when_text(groups.window)}"
     if groups.first_at is None or groups.last_at is None:
         return f"{told}."

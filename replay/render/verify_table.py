@@ -1,4 +1,4 @@
-"""The result of `verify`: what was read, then what was found, where, what was expected there, and what to do."""
+"""The result of `verify`: what was read, then each finding: where, what was expected, what was found, what to do."""
 
 from collections.abc import Iterator
 
@@ -13,11 +13,11 @@ from muster.replay.text.printable import printable, text
 from muster.replay.verify.finding import LogFinding, Verified
 
 COMPACTED_SHOWN = 10
-"""The table shows so many compacted groups; JSON has more."""
+"""The number of compacted groups in the table; JSON has more."""
 
 
 def print_verified(verified: Verified, console: Console) -> None:
-    """The verdict first."""
+    """Print the verdict, then the details."""
     console.print(text(_verdict(verified), "bold red" if verified.found or verified.unread else "bold green"))
     console.print(grid(_rows(verified)))
     if not verified.findings:
@@ -36,7 +36,7 @@ def print_verified(verified: Verified, console: Console) -> None:
 
 
 def verified_in_markdown(verified: Verified) -> str:
-    """A heading, what was read, and a row for each finding."""
+    """Return a heading, what was read, and a row for each finding."""
     told = f"## {markdown.escaped(_verdict(verified))}\n\n{markdown.facts(_rows(verified))}"
     if not verified.findings:
         return told
@@ -86,7 +86,7 @@ def _rows(verified: Verified) -> Iterator[tuple[str, RenderableType]]:
 
 
 def _part(verified: Verified) -> str:
-    """Which part of the log was checked, and on what it stands."""
+    """Describe the part of the log that was checked, and the events before it."""
     whose = "" if verified.pattern is None else f" that match '{verified.pattern}'"
     folded = f"; {plural(verified.folded, 'event')} before that checked, and not told of" if verified.folded else ""
     return f"{whose}{when_text(verified.window)}{folded}"

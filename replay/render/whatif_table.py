@@ -19,7 +19,7 @@ _HEAD = ("Seq", "Rebalance, and whether it would have happened")
 
 
 def print_whatif(result: WhatIf, console: Console) -> None:
-    """The answer first."""
+    """Print the answer, then the details."""
     is_dearer = result.played.partition_ms > result.recorded.partition_ms and bool(result.advice)
     console.print(text(_answer(result), "bold red" if is_dearer else "bold green" if result.would_not else "bold"))
     console.print(grid(_rows(result)))
@@ -37,7 +37,7 @@ def print_whatif(result: WhatIf, console: Console) -> None:
 
 
 def whatif_in_markdown(result: WhatIf) -> str:
-    """A heading, the settings and the counts, and a row for each rebalance."""
+    """Return a heading, the settings and the counts, and a row for each rebalance."""
     told = f"## {markdown.escaped(_answer(result))}\n\n{markdown.facts(_rows(result))}"
     if not (result.rebalances or result.additional):
         return told
@@ -125,7 +125,7 @@ def _reason(each: Replayed | Additional) -> str:
 
 
 def _cost(each: Line) -> str:
-    """The cost, where it is known, and another one than was recorded."""
+    """Return the cost if it is known and differs from the recorded one."""
     recorded = each.recorded if isinstance(each, Replayed) else None
     if each.played is None:
         return "" if recorded is None else f"; as recorded {recorded}"

@@ -1,4 +1,4 @@
-"""One rebalance for eyes: its sentence first; below it whatever somebody may want to know next."""
+"""One rebalance as text: its headline, then everything else that is known about it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -37,25 +37,25 @@ _OUTCOME_STYLES = {
     Outcome.UNKNOWN: "red",
 }
 FOLDED_SHOWN = 40
-"""A table shows so many of the causes that were folded in."""
+"""The number of folded causes in a table."""
 MOVES_SHOWN = 12
-"""A table shows so many moves; JSON has all."""
+"""The number of moves in a table; JSON has all."""
 
 
 def print_rebalance(rebalance: Rebalance, console: Console) -> None:
-    """One rebalance."""
+    """Print one rebalance."""
     console.print(text(headline(rebalance), f"bold {_OUTCOME_STYLES[rebalance.outcome]}"))
     console.print(grid(rows_of_rebalance(rebalance)))
 
 
 def rows_of_rebalance(rebalance: Rebalance) -> Iterator[Row]:
-    """All there is to say below the headline: labels, and texts."""
+    """Yield everything below the headline: labels, and texts."""
     yield "When", _when(rebalance)
     yield from _trigger(rebalance.trigger, rebalance.started_at)
     yield from _stacked("Folded in", _folded(rebalance))
     phase = rebalance.join_phase
     has_nobody = rebalance.outcome is Outcome.EMPTIED and phase.ended_by is Cause.ALL_JOINED
-    if phase.duration_ms or not has_nobody:  # when the last member goes, nobody is waited for
+    if phase.duration_ms or not has_nobody:  # when the last member leaves, there is no one to wait for
         yield "Join phase", _join_phase(phase, rebalance.started_at, is_initial=rebalance.initial)
     if rebalance.sync_phase is not None:
         yield "Sync phase", _sync_phase(rebalance.sync_phase)
@@ -108,7 +108,7 @@ def _requester(request: Requester) -> Text:
 
 
 def _planned(planned: Planned) -> Iterator[Text]:
-    """Every name: the sentence above names the first few."""
+    """Yield all names; the sentence above has only the first few."""
     told = {
         "came": _names(planned.came),
         "did not come": listed(planned.did_not_come),
@@ -146,7 +146,9 @@ def _join_phase(phase: JoinPhase, head: Instant, *, is_initial: bool) -> Text:
 
 
 def _join_duration(phase: JoinPhase, *, is_initial: bool) -> str:
-    """How long it took, and could take. Joins extend an initial delay, up to the rebalance timeout (KIP-134)."""
+    """Describe how long it took, and could have taken. Joins extend an initial delay up to the rebalance timeout
+    (KIP-134).
+    """
     allowed = setting(phase.timeout_ms)
     if is_initial and phase.ended_by != Cause.INITIAL_DELAY_ELAPSED:
         delay = f"the initial rebalance delay of {allowed}, which joins extend up to the rebalance timeout"
@@ -189,7 +191,7 @@ def _names(members: Sequence[MemberRef]) -> str:
 
 
 def movement_text(movement: Movement) -> Text:
-    """The moved partitions in numbers, then from member to member."""
+    """Show the numbers of moved partitions, then the moves between members."""
     counts = {
         "changed owner": movement.moved,
         "newly owned": movement.gained,

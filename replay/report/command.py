@@ -26,7 +26,7 @@ from muster.replay.text.times import in_zone
 def report(
     source: Source, group: str, out: Path, view: View, *, window: Window = WHOLE, page_zone: tzinfo = UTC
 ) -> None:
-    """The command. `view`: in whose zone errors tell times."""
+    """The command. `view`: its zone is used for times in errors."""
     check_folder(out)  # before a long log is read
 
     async def read() -> None:
@@ -70,8 +70,8 @@ def report(
 
 
 def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
-    """Say what was written, and what is not on the page."""
-    is_file = out.is_file()  # else it may be the page that goes to stdout
+    """Report what was written, and what is not on the page."""
+    is_file = out.is_file()  # otherwise the page itself may go to stdout
     told = f"{plural(page.incidents_told, 'incident')} with {plural(page.rebalances, 'rebalance')}"
     span = f"from {in_zone(page.begin, zone)} to {in_zone(page.end, zone)}"
     typer.echo(

@@ -1,7 +1,7 @@
-"""A group's items -> the values of its page. Pure; what is kept is bounded by `Limits`.
+"""A group's items -> the values of its page. Pure; memory is bounded by `Limits`.
 
-Of a window, what comes before it is folded and not shown. After it, only incidents go on to be followed, until they are
-over: half of one may be taken for another kind. Those that cross an edge of the window say so.
+Items before a window are folded, but not shown. After a window, only open incidents are followed until they end, since
+an incomplete one could be classified as another kind. Incidents that cross an edge of the window say so.
 """
 
 from collections import Counter
@@ -30,16 +30,16 @@ from muster.replay.text.times import duration, instant
 
 MISSING_MAX = 100
 WEIGHTIEST = 5
-"""The incidents with which a page begins."""
+"""The number of incidents at the top of a page."""
 
 
 class ReportFold:
-    """The fold: feed it all items, or until it `is_over`, end it, then ask for pages.
+    """The fold: feed it all items, or until it `is_over`, end it, then request pages.
 
-    `group`: as it stood before the first item, after a time of quiet, where that is not the first of its history; its
-    last event was at `at_ms` (wall clock), `missing` is what is missing since its last rebalance. `life`:
-    the last incarnation, for a window of numbers. `clock`: how it stood at that event; `times`: by which events are
-    found.
+    `group`: its state before the first item, after a quiet time, if that is not the first of its history; its last
+    event was at `at_ms` (wall clock), and `missing` is what is missing since its last rebalance. `life`: the last
+    incarnation, for a window of event numbers. `clock`: the reading at that last event. `times`: the corrected event
+    times to look events up by.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ReportFold:
         self.rebalances = 0
         self.has_begun = False
         self.is_over = False
-        """Whether anything was in the window; whether nothing that is left can be."""
+        """`has_begun`: there was anything in the window. `is_over`: nothing that follows can be in it."""
         self._has_ended = False
         self._begin_ms: int | None = None
         self._end_ms = 0
@@ -81,11 +81,11 @@ class ReportFold:
 
     @property
     def incidents(self) -> int:
-        """How many were told."""
+        """The number of incidents so far."""
         return self._briefs.left_out(0)
 
     def feed(self, item: Item) -> None:
-        """Take in the next item."""
+        """Process the next item."""
         place = self._cut.place(item)
         step = self._transitions.feed(item)
         if isinstance(step, Transition) and isinstance(item, Happened):
@@ -107,7 +107,7 @@ class ReportFold:
                 self._note_jump(step, back_ms)
 
     def end(self) -> None:
-        """The log ends, or the window; an incident that goes on may be all that is in it."""
+        """Finish at the end of the log, or of the window. An open incident may be all that the window has."""
         for each in self._teller.end():
             if not self.has_begun and isinstance(self._window.since, AtTime) and self._edges.within(each):
                 self._begin()
@@ -115,7 +115,9 @@ class ReportFold:
         self._lives.end(self._last_ms)
 
     def page(self, log: str, *, made_ms: int, limits: Limits = LIMITS, damage: Sequence[str] = ()) -> Page:
-        """The page, with so much detail. `damage`: what cannot be read of the log, in words."""
+        """Return the page, with as much detail as `limits` allows. `damage`: what was unreadable in the log, as
+        text.
+        """
         begin_ms, end_ms = self._extent()
         lives, group = self._lives, self._lives.group
         lanes = Lanes(lives, limits)
@@ -151,7 +153,7 @@ class ReportFold:
     # ---- the window -------------------------------------------------------------------------------------------------
 
     def _note(self, item: Item, step: Step | None) -> None:
-        """Note the next item of the window."""
+        """Record the next item of the window."""
         if isinstance(item, Happened):
             self._events += 1
         if not self.has_begun:
@@ -166,14 +168,14 @@ class ReportFold:
             self._note_time(step.at_ms)
 
     def _begin(self) -> None:
-        """The window begins: what was over before is not shown, and who was there is drawn from its beginning on."""
+        """Start the window: drop what ended before it, and draw present members from its beginning."""
         self.has_begun = True
         self._lives.forget()
         if self._lives.group is not None and isinstance(self._window.since, AtTime):
             self._begin_ms = self._end_ms = self._last_ms = self._window.since.wall_ms
 
     def _go_on(self, step: Step | None) -> None:
-        """Follow the incidents over the end of the window."""
+        """Follow open incidents beyond the end of the window."""
         if not self._has_ended:
             self._has_ended = True
             if isinstance(self._window.until, AtTime):
@@ -185,7 +187,8 @@ class ReportFold:
             for each in self._teller.feed(step):
                 self._tell(each)
 
-    # ---- what is told -----------------------------------------------------------------------------------------------
+    # ---- incidents
+    # ------------------------------------------------------------------------------------------------------
 
     def _tell(self, incident: Incident) -> None:
         within = self._edges.within(incident) if self.has_begun else None
@@ -229,7 +232,7 @@ class ReportFold:
         return begin_ms, max(begin_ms + 1, self._end_ms)
 
     def _chosen(self, limits: Limits) -> list[Brief]:
-        """The incidents that are told: the latest, and those that cost most."""
+        """Return the incidents to show: the latest, and those with the highest cost."""
         latest = self._briefs.last(limits.incidents)
         ids = {each.incident_id for each in latest}
         earlier = (each for each in self._weightiest if each.incident_id not in ids)

@@ -1,4 +1,4 @@
-"""The page's values -> one HTML document of at most `PAGE_BYTES_MAX`."""
+"""Renders the page's values as one HTML document of at most `PAGE_BYTES_MAX`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from muster.replay.report.page import LIMITS, Page
 INCIDENTS_ON_PAPER: Final = 12
 ROWS_ON_PAPER: Final = 20
 LANES_ON_PAPER: Final = 15
-"""The incidents, the rows of a table and the lanes of the chart that are printed, for ten pages of paper at most."""
+"""The number of incidents, table rows and chart lanes that are printed, for at most ten pages of paper."""
 
 
 def document(page: Page, zone: tzinfo = UTC) -> str:
-    """The document, however long. `zone`: in which it tells times at first; in UTC if the zone has no name."""
+    """Return the document, however long. `zone`: the initial zone of its times; UTC if the zone has no name."""
     drawing = Drawing(
         begin=page.begin_ms,
         end=page.end_ms,
@@ -47,7 +47,7 @@ def document(page: Page, zone: tzinfo = UTC) -> str:
 
 
 def _on_paper(page: Page) -> frozenset[int]:
-    """The numbers of the incidents that are printed: those that cost most."""
+    """Return the numbers of the incidents to print: those with the highest cost."""
     weights = sorted(range(len(page.stories)), key=lambda n: page.stories[n].weight, reverse=True)
     return frozenset(weights[:INCIDENTS_ON_PAPER])
 
@@ -55,7 +55,7 @@ def _on_paper(page: Page) -> frozenset[int]:
 def fitting(
     fold: ReportFold, log: str, *, made_ms: int, zone: tzinfo = UTC, damage: Sequence[str] = ()
 ) -> tuple[str, Page]:
-    """The document of what was folded, with as much detail as there is room for; and the values that are on it."""
+    """Return the document with as much detail as fits, and the values on it."""
     limits = LIMITS
     while True:
         page = fold.page(log, made_ms=made_ms, limits=limits, damage=damage)

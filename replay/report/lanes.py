@@ -1,4 +1,4 @@
-"""Lives -> a lane for each process: by instance id, else by client id and host, and unknown ones by member id."""
+"""Lifetimes -> one lane for each process, identified by instance id, else by client id and host, else by member id."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,13 +16,13 @@ from muster.replay.report.page import Lane, Limits
 
 NAME_MAX = 120
 SILENCE_MIN_MS = 1_000
-"""A shorter silence is not drawn."""
+"""The minimum length of a silence that is drawn."""
 
 T = TypeVar("T")
 
 
 class Lanes:
-    """The lanes of the lives that were told, in order of their beginnings."""
+    """The lanes of all known lifetimes, ordered by their start."""
 
     def __init__(self, lives: Lives, limits: Limits) -> None:
         ended = {each.life.member.member_id: each for each in lives.ended.kept}
@@ -42,7 +42,7 @@ class Lanes:
         self._number = {life.member.member_id: n for n, (_, each) in enumerate(chosen) for life in each}
 
     def number_of(self, member_id: MemberId) -> int | None:
-        """The lane of a member; None if it is not drawn."""
+        """Return the lane of a member; None if it is not drawn."""
         return self._number.get(member_id)
 
     def _last_ms(self, lives: list[Life]) -> float:
@@ -69,7 +69,7 @@ class Lanes:
 
 
 def _place(told: tuple[ProcessIdentity, list[Life]]) -> tuple[float, int, str]:
-    """The place of a lane: by when its process came, then by name, app-2 before app-10."""
+    """Return the sort key of a lane: the start of its process, then its name, app-2 before app-10."""
     process, lives = told
     name = _name(process, lives[-1].member)
     return lives[0].begin_ms, len(name), name

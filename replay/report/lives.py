@@ -1,7 +1,7 @@
-"""A group's steps -> the lives of its members, what they were assigned, and how they went.
+"""A group's steps -> the lifetimes of its members, what they were assigned, and how they left.
 
-Who is there is read from the group as it stands, not from single events, so that a gap ends what it has to.
-Everything that is kept is bounded; the oldest goes first, and is counted.
+Membership is read from the group's state, not from single events, so that lifetimes end correctly at a gap. Everything
+that is kept is bounded; the oldest entries are dropped first, and counted.
 """
 
 from collections import deque
@@ -25,14 +25,14 @@ from muster.replay.report.page import LIMITS
 T = TypeVar("T")
 
 JUMP_MIN_MS = 1_000
-"""A wall clock that went back by less stood still."""
+"""A wall clock that went back by less than this is treated as not having moved."""
 
 UNSEEN = "not recorded"
-"""How a member went whose going is not in the log."""
+"""How a member left if its removal is not in the log."""
 
 
 class Latest(Generic[T]):
-    """The latest of something, up to a number; `dropped` counts the others."""
+    """The latest entries, up to a maximum number; `dropped` counts the others."""
 
     def __init__(self, most: int) -> None:
         self.kept: deque[T] = deque(maxlen=most)
@@ -43,21 +43,21 @@ class Latest(Generic[T]):
         self.kept.append(each)
 
     def clear(self) -> None:
-        """Forget all, and count nothing of it."""
+        """Drop all entries, and reset the count."""
         self.kept.clear()
         self.dropped = 0
 
     def last(self, most: int) -> tuple[T, ...]:
-        """Return the latest, at most so many."""
+        """Return the latest entries, at most `most`."""
         return tuple(self.kept)[-most:]
 
     def left_out(self, most: int) -> int:
-        """How many there were before them."""
+        """Return how many entries came before the last `most`."""
         return self.dropped + max(0, len(self.kept) - most)
 
 
 class EndedLife(msgspec.Struct, frozen=True, kw_only=True):
-    """A life that is over, and how. Of a silent member the life ended with its last sign of life, before `at_ms`."""
+    """A lifetime that has ended, and how. That of a silent member ended when it was last seen, before `at_ms`."""
 
     life: Life
     how: str
@@ -66,7 +66,7 @@ class EndedLife(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lives:
-    """The fold. `group`: as it stood before the first step, at `at_ms`, where that is not the first of its history."""
+    """The fold. `group`: its state before the first step, at `at_ms`, if that is not the first of its history."""
 
     def __init__(self, group: Group | None = None, *, at_ms: int = 0) -> None:
         self.ended: Latest[EndedLife] = Latest(LIMITS.stretches)
@@ -76,18 +76,18 @@ class Lives:
         self.unstable: Latest[SpanOnPage] = Latest(LIMITS.bands)
         self.living: dict[MemberId, Life] = {}
         self.group: Group | None = None
-        self._open: dict[MemberId, tuple[int, int | None]] = {}  # since when, how many partitions
+        self._open: dict[MemberId, tuple[int, int | None]] = {}  # start, number of partitions
         self._assignments: dict[MemberId, tuple[bytes, int | None]] = {}  # decoded
-        self._band: tuple[int, int] | None = None  # since when, which generation
+        self._band: tuple[int, int] | None = None  # start, generation
         self._unstable_since: int | None = None
         self._last_ms: int | None = None
-        self._is_uncertain = False  # something is missing, and who has what was not told anew since then
-        self._is_cut = False  # something is missing of the transition that is being read
+        self._is_uncertain = False  # something is missing, and there was no new assignment since
+        self._is_cut = False  # a part of the transition being read is missing
         if group is not None:
             self._find(group, at_ms)
 
     def _find(self, group: Group, at_ms: int) -> None:
-        """Take in the group as it stands."""
+        """Start with the group's current state."""
         self.group, self._last_ms = group, at_ms
         for member in group.members.values():
             self.living[member.member_id] = Life(member=member, begin_ms=min(at_ms, member.joined_ms))
@@ -96,12 +96,12 @@ class Lives:
         self._note_generation(at_ms, group)
 
     def forget(self) -> None:
-        """Forget what is over: it came before what is shown. What goes on is drawn from its beginning."""
+        """Drop what has ended: it was before the window. What continues is drawn from its beginning."""
         for kept in (self.ended, self.stretches, self.marks, self.bands, self.unstable):
             kept.clear()
 
     def feed(self, step: Transition) -> int:
-        """Take in the next transition; returns by how many ms the wall clock jumped back before it."""
+        """Process the next transition; return by how many ms the wall clock went back before it."""
         at_ms = step.at_ms if self._last_ms is None else max(step.at_ms, self._last_ms)
         back_ms = at_ms - step.at_ms
         if back_ms >= JUMP_MIN_MS:
@@ -123,7 +123,7 @@ class Lives:
         return back_ms
 
     def miss(self) -> None:
-        """Note a gap: who has which partitions is not known, until all of them are told again."""
+        """Record a gap: the owners of partitions are unknown until there is a new assignment."""
         self._is_uncertain = self._is_cut = True
         if self._last_ms is None:
             return
@@ -133,11 +133,11 @@ class Lives:
                 self._open[member_id] = (self._last_ms, None)
 
     def end(self, at_ms: int) -> None:
-        """The log ends: what goes on is drawn until then."""
+        """Finish at the end of the log: draw everything that continues up to it."""
         self._begin_again(at_ms, at_ms)
 
     def _begin_again(self, until_ms: int, at_ms: int) -> None:
-        """Draw what goes on until one moment, and from another one on: the wall clock jumped."""
+        """End what is being drawn at one time, and start it again at another: the wall clock jumped."""
         for member_id, (_, partitions) in list(self._open.items()):
             self._close(member_id, until_ms)
             self._open[member_id] = (at_ms, partitions)
@@ -151,7 +151,7 @@ class Lives:
     # ---- members ------------------------------------------------------------------------------------------------
 
     def _meet(self, at_ms: int, step: Transition, touched: set[MemberId]) -> None:
-        """Begin and end lives: of those that the events are about, and if that is not all, of everybody."""
+        """Begin and end lifetimes: of the members in the events, and if that does not cover all, of every member."""
         acts, members = list(acts_of(step)), step.after.members
         went = {act.member.member_id: act for act in acts if isinstance(act, Went)}
         back = {act.replaced_member_id: act for act in acts if isinstance(act, CameBack)}

@@ -1,4 +1,4 @@
-"""The values that a report shows. All are plain, all texts are safe to show, instants are wall clock ms."""
+"""The values that a report shows. All are plain values, all texts are safe to show, times are wall clock ms."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from muster.replay.text.times import Instant
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of each a page has at most; the latest are kept."""
+    """The maximum numbers of entries on a page; the latest are kept."""
 
     lanes: int = 200
     stretches: int = 20_000
@@ -31,7 +31,7 @@ LIMITS: Final = Limits()
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """A process. `where`: host and client id. `silences`: from the last sign of life until it was given up."""
+    """A process. `where`: host and client id. `silences`: from when it was last seen until it was removed."""
 
     name: str
     where: str
@@ -56,9 +56,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncidentOnPage(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident. `lanes` are those of its culprits; `parent`: the number of the one within which it happened.
+    """An incident. `lanes` are those of its culprits; `parent`: the number of the incident in which it happened.
 
-    `crosses`: which edges of the window. `weight` compares it with others: whether it goes on, then what it cost.
+    `crosses`: the edges of the window that it crosses. `weight` ranks incidents: open ones first, then by cost.
     """
 
     key: str
@@ -84,7 +84,7 @@ class IncidentOnPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shift(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance, and what it changed of the assignment; None: not known."""
+    """A rebalance, and its changes of the assignment; None: not known."""
 
     at: Instant
     generations: str
@@ -108,10 +108,10 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A report. `left_out`: sentences about what there was no room for; `damage`: about what cannot be read of the log.
+    """A report. `left_out`: sentences about what did not fit; `damage`: about what was unreadable in the log.
 
     `begin_ms` and `end_ms` are the ends of the chart. `cost` and `kinds`: of all incidents together; `weightiest`: the
-    numbers of the stories that cost most.
+    numbers of the stories with the highest cost.
     """
 
     group_id: str

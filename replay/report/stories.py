@@ -1,4 +1,4 @@
-"""Incidents and their rebalances, as the page tells them: texts that are safe to show, and of bounded length."""
+"""Incidents and their rebalances, as the page shows them: texts that are safe to show, and of bounded length."""
 
 import msgspec
 
@@ -20,24 +20,24 @@ SEQS_MAX = 8
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident as it is kept while the history is read: without its rebalances whole."""
+    """An incident as it is kept while the history is read, without the complete rebalances."""
 
     story: IncidentOnPage
     incident_id: str
     parent_id: str | None
     processes: tuple[MemberRef, ...]
-    """Those to blame, and those that it befell."""
+    """The culprits, and the affected processes."""
 
 
 class Total:
-    """The cost of all incidents together."""
+    """The total cost of all incidents."""
 
     def __init__(self) -> None:
         self._cost = Cost(rebalances=0, rebalancing_ms=0, partition_ms=0, partitions_moved=0, partitions_moved_back=0)
         self._is_least = False
 
     def add(self, cost: Cost) -> None:
-        """Add that of the next one; what is not known of it is left out."""
+        """Add the cost of an incident; unknown parts are left out."""
         known = {name: getattr(cost, name) for name in cost.__struct_fields__ if getattr(cost, name) is not None}
         self._is_least = self._is_least or len(known) < len(cost.__struct_fields__)
         self._cost = Cost(**{name: getattr(self._cost, name) + known.get(name, 0) for name in cost.__struct_fields__})
@@ -48,7 +48,7 @@ class Total:
 
 
 def brief(incident: Incident) -> Brief:
-    """An incident as the page tells it, but for what is known only in the end."""
+    """Return an incident as the page shows it, except for what is known only at the end."""
     begin_ms = wall_ms_of(incident.started_at)
     end_ms = None if incident.ended_at is None else max(begin_ms, wall_ms_of(incident.ended_at))
     story = IncidentOnPage(
@@ -82,7 +82,7 @@ def brief(incident: Incident) -> Brief:
 
 
 def story(brief: Brief, number: int, numbers: dict[str, int], lanes: Lanes) -> IncidentOnPage:
-    """The incident on the page. `numbers`: of those on the page that may be its parent, by id."""
+    """Return the incident for the page. `numbers`: of the incidents on the page that may be its parent, by id."""
     found = {lanes.number_of(each.member_id) for each in brief.processes} - {None}
     return msgspec.structs.replace(
         brief.story,
@@ -93,7 +93,7 @@ def story(brief: Brief, number: int, numbers: dict[str, int], lanes: Lanes) -> I
 
 
 def shift(rebalance: Rebalance) -> Shift:
-    """A rebalance, and what it changed of the assignment."""
+    """Return a rebalance, and its changes of the assignment."""
     movement = rebalance.movement
     moves = () if movement is None else movement.moves
     return Shift(
