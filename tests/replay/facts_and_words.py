@@ -1,6 +1,6 @@
-"""Checksums over a result: one over the facts that a program reads, and one over the words.
+"""Checksums over a result: one over the facts that programs read, and one over the text.
 
-So a sentence that is said better changes the second alone.
+A reworded sentence changes only the second one.
 """
 
 import zlib
@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 WORDS: Final = frozenset({"text", "headline", "advice", "notes", "reason"})
-"""The names of fields that are for people."""
+"""The fields with text for users."""
 
 
 def checksums(value: object) -> str:
-    """Both, in hex."""
+    """Return both checksums, in hex."""
     built = msgspec.to_builtins(value)
     facts, words = msgspec.json.encode(_facts(built)), msgspec.json.encode(list(_words(built)))
     return f"[{zlib.crc32(facts):08x}, in words {zlib.crc32(words):08x}]"

@@ -1,4 +1,4 @@
-"""Outputs that are compared whole with files. MUSTER_UPDATE_GOLDEN=1 writes them anew; read the difference then."""
+"""Compares whole outputs with files. MUSTER_UPDATE_GOLDEN=1 writes them again; review the difference then."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ FOLDER = Path(__file__).parent / "golden"
 
 
 def assert_golden(name: str, output: str) -> None:
-    """The output is that of the file, trailing blanks aside."""
+    """Check that the output equals the file, except for trailing blanks."""
     output = "".join(line.rstrip() + "\n" for line in output.splitlines())
     path = FOLDER / name
     if os.environ.get("MUSTER_UPDATE_GOLDEN") == "1":

@@ -1,7 +1,7 @@
-"""Histories written by hand: a small builder that makes the typed events of a group, one transition at a time.
+"""Histories written by hand: a builder for the typed events of a group, one transition at a time.
 
-It knows the shape of transitions (member events, then an event on the group's own key) and nothing of the rules, so
-that a test can also tell histories that the rules of today would not make.
+It knows the form of transitions (member events, then an event on the group's own key) but not the rules, so that tests
+can also use histories that the current rules would not produce.
 """
 
 import struct
@@ -49,7 +49,7 @@ Assignment = Mapping[str, Sequence[int]]
 
 
 def assignment_bytes(assignment: Assignment) -> bytes:
-    """A ConsumerProtocolAssignment, version 0."""
+    """Return a ConsumerProtocolAssignment, version 0."""
     encoded = struct.pack(">hi", 0, len(assignment))
     for topic, partitions in assignment.items():
         name = topic.encode()
@@ -59,7 +59,7 @@ def assignment_bytes(assignment: Assignment) -> bytes:
 
 
 class Script(MemberEvents):
-    """A group's history in the making. Times move by `wait`; everything else happens at once."""
+    """A group's history under construction. `wait` advances the time; all else happens at the same time."""
 
     def __init__(self, group_id: str = "orders", *, partition: int = 3, begin_ms: int = BEGIN_MS) -> None:
         super().__init__(group_id, begin_ms=begin_ms)
@@ -74,7 +74,7 @@ class Script(MemberEvents):
         return self
 
     def coordinator(self, owner: str, *, took_ms: int = 800, end: OwnershipEnd | None = None) -> "Script":
-        """A process takes the partition over; `end`: why the one before owned it no more, if the log says so."""
+        """A process takes the partition over; `end`: why the former owner lost it, if the log has that."""
         owner_before, self.owner = self.owner, owner
         self.epoch += 1
         self._append(
@@ -141,7 +141,7 @@ class Script(MemberEvents):
         leader: Member | None = None,
         absent: Sequence[Member] = (),
     ) -> "Script":
-        """The join phase ends; the leader is the given one, or the one before, or the first of those who are there."""
+        """End the join phase; the leader is the given one, or the previous one, or the first member."""
         after = evolve(self.group, members)
         leader_id = leader.member_id if leader else self.group.leader_id
         if leader_id not in after.members:
@@ -162,7 +162,7 @@ class Script(MemberEvents):
         )
 
     def stabilize(self, assignments: Mapping[str, Assignment | bytes]) -> "Script":
-        """The leader's assignment arrives; by instance id or member id."""
+        """The leader's assignment arrives, by instance id or member id."""
         leader = self.group.members[self.group.leader_id or MemberId("")]
         generation_id = self.group.generation_id
         why = self.why(Cause.ASSIGNMENT_RECEIVED, leader)
@@ -195,7 +195,7 @@ class Script(MemberEvents):
         return self.transition(self._of_group(GroupDeleted, why=self.why(cause), enter=GroupState.DEAD))
 
     def made_anew(self) -> "Script":
-        """The next event belongs to a new life of the group id."""
+        """Let the next event belong to a new incarnation of the group."""
         self.group = new_group(self.group_id, incarnation=self.now_ms, wall_ms=self.now_ms)
         return self
 
@@ -217,7 +217,7 @@ class Script(MemberEvents):
         )
 
     def transition(self, *events: AnyEvent) -> "Script":
-        """Number the events, apply them, keep them."""
+        """Number, apply and keep the events."""
         first = self.group.seq + 1
         numbered = tuple(msgspec.structs.replace(event, seq=first + position) for position, event in enumerate(events))
         self.group = evolve(self.group, numbered)
@@ -238,7 +238,7 @@ class Script(MemberEvents):
     # ---- what comes of it -----------------------------------------------------------------------
 
     def of(self, name: str) -> Member:
-        """A member by instance id, or by the beginning of its member id."""
+        """Return a member by its instance id, or by the beginning of its member id."""
         for member in self.group.members.values():
             if member.group_instance_id == name or member.member_id.startswith(name):
                 return member
@@ -246,7 +246,7 @@ class Script(MemberEvents):
 
     @property
     def reads(self) -> list[Told]:
-        """The events as a log yields them, one offset each."""
+        """Return the events as a log yields them, one offset each."""
         reads: list[Told] = []
         for timestamp_ms, events in self.transitions:
             for event in events:
@@ -262,11 +262,11 @@ class Script(MemberEvents):
         return History(group_id=self.group_id, log="memory", items=tuple(items))
 
     def stored_transitions(self) -> list[Transition]:
-        """As a coordinator appends them."""
+        """Return the transitions as a coordinator appends them."""
         return [records_of(events, FORMAT_LEVEL) for _, events in self.transitions]
 
     def stored_records(self) -> list[StoredRecord]:
-        """As a log keeps them."""
+        """Return the records as a log keeps them."""
         flat: list[tuple[int, Record]] = [
             (timestamp_ms, record)
             for timestamp_ms, events in self.transitions

@@ -1,6 +1,6 @@
-"""Processes around the rules, which do what a script says and otherwise behave: one story, lived with any settings.
+"""Processes around the rules that follow a script and otherwise behave well: one story, lived with any settings.
 
-A second is a turn: everybody who is alive heartbeats, rejoins when it is told to, and syncs.
+In each turn, a second long, every live process heartbeats, rejoins when it is notified, and syncs.
 """
 
 import math
@@ -25,21 +25,24 @@ from tests.replay.played import elected, history_of, ready, share
 from tests.replay.whole import History
 
 Deed = tuple[int, str, str]
-"""The second at which it is done, what, and to whom: 'start', 'crash', 'stop' (it leaves), 'stall' (it stands still),
-'resume' (it goes on), 'beat' (it sends one heartbeat meanwhile), 'takeover' (nobody).
+"""The second, the action and the process.
+
+Actions: 'start', 'crash', 'stop' (it leaves), 'stall' (it is paused), 'resume', 'beat' (it sends one heartbeat while
+paused), 'takeover' (no process).
 """
 
 SETTLED_S = 20
 APART_MS = 7
-"""Between the turns of two processes, so that nothing happens at one moment."""
+"""The time between the turns of two processes, so that no two act at the same time."""
 LATE_MIN_MS, LATE_STEPS_MS = 2, 4
-"""A timer fires 2 to 5 ms late: less than what is between two turns."""
+"""A timer fires 2 to 5 ms late: less than the time between two turns."""
 
 
 class Unchecked(Harness):
-    """A harness that checks nothing: the rules' own tests do, and a story is long. Its timers are late, as real ones.
+    """A harness without checks: the rules' own tests have them, and a story is long.
 
-    `takeovers`: of each the number of events before it, and when it was (wall clock, ms).
+    Its timers are late, as real ones are. `takeovers`: for each the number of events before it, and its time (wall
+    clock, ms).
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -85,7 +88,7 @@ class Unchecked(Harness):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """With which the story is lived."""
+    """The settings with which the story is lived."""
 
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
@@ -95,7 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Process:
-    """One process, alive or not."""
+    """A process, alive or not."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -104,7 +107,7 @@ class Process:
         self.is_stalled = False
 
     def act(self) -> None:
-        """One turn."""
+        """Take a turn."""
         client = self.client
         if self.is_stalled:
             return
@@ -143,7 +146,10 @@ class Process:
 
 
 def live(script: Sequence[Deed], settings: Settings, *, until_s: int, begins: Sequence[str] = "abc") -> Unchecked:
-    """The harness, after the story: `begins` form the group, the script begins when it has been stable for a while."""
+    """Return the harness after the story.
+
+    `begins` form the group, and the script begins after it has been stable for a while.
+    """
     h = Unchecked(initial_rebalance_delay_ms=settings.initial_rebalance_delay_ms)
     processes: dict[str, Process] = {name: _process(h, name, settings) for name in begins}
     _turns(h, processes, SETTLED_S)
@@ -158,9 +164,9 @@ def live(script: Sequence[Deed], settings: Settings, *, until_s: int, begins: Se
 
 
 def history_lived(h: Unchecked, *, is_seen: bool = True) -> History:
-    """Its history, with each takeover where it was, also where nothing came after it.
+    """Return the history with each takeover in its place, even if no event follows.
 
-    `is_seen`: whether the former owner has left a sign of life until then.
+    `is_seen`: whether the former owner recorded that it was alive until then.
     """
     told = [item for item in history_of(h).items if isinstance(item, Happened)]
     items: list[Item] = [elected(0, h.settings)]
@@ -176,7 +182,7 @@ def history_lived(h: Unchecked, *, is_seen: bool = True) -> History:
 
 
 def started(h: Harness) -> int:
-    """The rebalances that there were."""
+    """Return the number of rebalances."""
     return sum(isinstance(event, RebalanceStarted) for event in h.events)
 
 

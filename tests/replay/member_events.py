@@ -1,4 +1,4 @@
-"""Members written by hand, the events on their keys, and the reasons for them; histories.py makes transitions of it."""
+"""Members written by hand, the events on their keys, and their causes; histories.py turns them into transitions."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def uuid_of(number: int) -> str:
 
 
 class MemberEvents:
-    """The group as it stands, and what may happen to a member of it. Nothing is applied here."""
+    """The current group, and what may happen to its members. Nothing is applied here."""
 
     def __init__(self, group_id: str, *, begin_ms: int) -> None:
         self.group_id = GroupId(group_id)
@@ -39,7 +39,7 @@ class MemberEvents:
         host: str = "/10.0.0.7",
         client_id: str = "rdkafka",
     ) -> Member:
-        """A member that is not in the group yet."""
+        """Return a member that is not in the group yet."""
         self._ids += 1
         stem = name if static else client_id
         return Member(
@@ -64,7 +64,7 @@ class MemberEvents:
         return MemberRejoined(**self._member(member), why=self.why(cause, member, reason=reason))
 
     def replaced(self, name: str, cause: Cause, *, host: str = "/10.0.0.7") -> AnyMemberEvent:
-        """A new process with the instance id of a member."""
+        """A new process joins with the instance id of a member."""
         old = self.group.members[self.group.instances[GroupInstanceId(name)]]
         fresh = self.member(name, host=host)
         new = msgspec.structs.replace(old, member_id=fresh.member_id, client_host=host)
@@ -96,7 +96,7 @@ class MemberEvents:
         }
 
     def why(self, cause: Cause, member: Member | None = None, *, reason: str | None = None) -> Why:
-        """The `Why` of a request."""
+        """Return the `Why` of a request."""
         return Why(
             cause=cause,
             member_id=member.member_id if member else None,

@@ -1,6 +1,6 @@
-"""Stories of the membership beyond Kafka, made by the rules: each is a harness that was played to its end.
+"""Stories with planned membership, made by the rules: each is a harness that was played to its end.
 
-`a` and `b` are there from the beginning, with six partitions each; what else happens stands in the docstring.
+`a` and `b` are members from the beginning, with six partitions each; each docstring has the rest.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 def two(names: str = "ab", *, group_id: str = GROUP_ID, **given: Any) -> tuple[Harness, list[Client]]:
-    """The beginning."""
+    """The group at the beginning."""
     h = Harness(group_id=group_id)
     clients = [h.static(name, host=f"/10.0.0.{position}", **given) for position, name in enumerate(names, start=1)]
     stable(*clients)
@@ -34,7 +34,7 @@ def two(names: str = "ab", *, group_id: str = GROUP_ID, **given: Any) -> tuple[H
 
 
 def registration(group_id: str = GROUP_ID) -> Harness:
-    """Three instances are registered and come one after another; then the group rebalances once."""
+    """Three instances are registered and join one after another; then the group rebalances once."""
     h, (a, b) = two(group_id=group_id)
     h.alter((REGISTERED, SET, "c,d,e"), (REGISTRATION_TIMEOUT, SET, "60000"))
     arrived = [h.static("c"), h.static("d"), h.static("e")]
@@ -58,7 +58,7 @@ def registration_late(group_id: str = GROUP_ID) -> Harness:
 
 
 def registration_interrupted(group_id: str = GROUP_ID) -> Harness:
-    """While one of two registered instances waits, `b` leaves; the other is withdrawn later."""
+    """While one of two registered instances waits, `b` leaves; the other registration is withdrawn later."""
     h, (a, b) = two(group_id=group_id)
     h.alter((REGISTERED, SET, "c,d"))
     c = h.static("c")
@@ -71,7 +71,7 @@ def registration_interrupted(group_id: str = GROUP_ID) -> Harness:
 
 
 def expansion(group_id: str = GROUP_ID) -> Harness:
-    """Joins of a static and a dynamic newcomer are gathered."""
+    """The joins of a static and a dynamic new member are gathered."""
     h, (a, b) = two(group_id=group_id)
     h.set(members_expansion_delay_ms="9000")
     newcomers = [h.static("c"), h.dynamic("d")]
@@ -95,7 +95,7 @@ def retirement(group_id: str = GROUP_ID) -> Harness:
 
 
 def retirement_late(group_id: str = GROUP_ID) -> Harness:
-    """`c`, `d` and `e` are retired; `e` is kept after all, `c` leaves, `d` is removed when the time is up."""
+    """`c`, `d` and `e` are retired; the retirement of `e` is withdrawn, `c` leaves, `d` is removed at the timeout."""
     h, (a, b, c, d, e) = two("abcde", group_id=group_id)
     h.alter((RETIRED, APPEND, "c,d,e"), (RETIREMENT_TIMEOUT, SET, "9000"))
     h.alter((RETIRED, SUBTRACT, "e"))
@@ -107,7 +107,7 @@ def retirement_late(group_id: str = GROUP_ID) -> Harness:
 
 
 def retirement_withdrawn(group_id: str = GROUP_ID) -> Harness:
-    """`c` has gone when `d` is told to stay."""
+    """`c` has left when the retirement of `d` is withdrawn."""
     h, (a, b, c, d) = two("abcd", group_id=group_id)
     h.alter((RETIRED, APPEND, "c,d"))
     c.leave()
@@ -117,7 +117,7 @@ def retirement_withdrawn(group_id: str = GROUP_ID) -> Harness:
 
 
 def learners_promoted(group_id: str = GROUP_ID) -> Harness:
-    """Two learners come; one is promoted."""
+    """Two learners join; one is promoted."""
     h, (a, b) = two(group_id=group_id)
     h.set(members_learner_timeout_ms="30000")
     newcomers = [h.static("c"), h.dynamic("d")]
@@ -130,7 +130,7 @@ def learners_promoted(group_id: str = GROUP_ID) -> Harness:
 
 
 def learners_done(group_id: str = GROUP_ID) -> Harness:
-    """The time of a learner is up."""
+    """A learner's time has passed."""
     h, (a, b) = two(group_id=group_id)
     h.set(members_learner_timeout_ms="6000")
     c = h.static("c")
@@ -142,7 +142,7 @@ def learners_done(group_id: str = GROUP_ID) -> Harness:
 
 
 def standby(group_id: str = GROUP_ID) -> Harness:
-    """`b` falls silent, `c` takes over, `b` returns and stands by, `d` stood by and leaves; then a rebalance."""
+    """`b` falls silent, `c` takes over, `b` comes back as a standby, the standby `d` leaves; then a rebalance."""
     h, (a, b) = two(group_id=group_id)
     h.set(target_group_size="2")
     c, d = h.static("c"), h.static("d")
@@ -162,7 +162,7 @@ def standby(group_id: str = GROUP_ID) -> Harness:
 
 
 def standby_for_the_leader(group_id: str = GROUP_ID) -> Harness:
-    """The leader `a` leaves, `c` takes its place, and the lead; then `b` is lost, and nobody is left to stand by."""
+    """The leader `a` leaves, `c` takes over its partitions and the lead; then `b` is lost, and there is no standby."""
     h, (a, _b) = two(group_id=group_id)
     h.set(target_group_size="2")
     c = h.static("c", host="/10.0.0.3")
@@ -175,7 +175,7 @@ def standby_for_the_leader(group_id: str = GROUP_ID) -> Harness:
 
 
 def take_over(called: Client) -> None:
-    """The called one hears of it with its next heartbeat."""
+    """The called standby is notified with its next heartbeat."""
     called.harness.sleep(700)
     called.heartbeat()
     called.join()
@@ -184,7 +184,7 @@ def take_over(called: Client) -> None:
 
 
 def configured(group_id: str = GROUP_ID) -> Harness:
-    """The group is to have one active member fewer, and learners no more."""
+    """The target size is reduced by one active member, and learners are turned off."""
     h, (a, b) = two(group_id=group_id)
     h.set(target_group_size="2", members_learner_timeout_ms="60000")
     h.alter((TARGET_GROUP_SIZE, SET, "1"), (LEARNER_TIMEOUT, DELETE, None))
@@ -199,7 +199,7 @@ def duel(group_id: str = GROUP_ID) -> Harness:
 
 
 def duel_after_restart() -> Harness:
-    """The same, five minutes after `b` was restarted."""
+    """The same, five minutes after a restart of `b`."""
     h, (a, b) = two()
     b = b.restarted(host="/10.0.0.2")
     b.join()
@@ -226,7 +226,7 @@ def fight(h: Harness, a: Client, b: Client) -> Harness:
 
 
 def take_turns(h: Harness, a: Client, b: Client) -> Client:
-    """The instance id of `b` changes hands four times. Returns who has it."""
+    """The instance id of `b` changes hands four times. Returns its holder."""
     for number in range(4):
         rival = b.restarted(host="/10.0.0.2" if number % 2 else "/10.0.0.7")
         rival.join()
@@ -254,7 +254,7 @@ STORIES: tuple[Callable[[], Harness], ...] = (
 
 
 def unfinished(group_id: str = GROUP_ID) -> Harness:
-    """All at once: settings, registrations, a retiring member, a learner, a standby, one that is called."""
+    """Everything pending at once: settings, registrations, a retiring member, a learner, a standby, a called one."""
     h, (_a, b) = two(group_id=group_id)
     h.set(target_group_size="2", members_expansion_delay_ms="30000")
     c, d = h.static("c"), h.static("d")

@@ -1,4 +1,4 @@
-"""Random requests to a group, from a seed: what clients may send, what administrators may ask for, time, takeovers."""
+"""Random requests to a group, from a seed: possible requests of clients and administrators, time, takeovers."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from tests.replay.played import share
 
 
 class Play:
-    """A group under random commands; each is one that some client could send."""
+    """A group under random commands, each of which a client could send."""
 
     def __init__(self, chance: random.Random) -> None:
         self.harness = Harness(initial_rebalance_delay_ms=chance.choice([0, DELAY_MS]))
@@ -99,14 +99,14 @@ class Play:
 
 
 class MembershipPlay(Play):
-    """With administrators, whose requests may be refused; assignments are real ones, so that standbys can be called."""
+    """Adds administrators, whose requests may be refused; assignments are real, so that standbys can be called."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self._moves += [*[self._alter] * 8, *[self._settle] * 4, *[self._expected_one_comes] * 3]
 
     def _settle(self) -> None:
-        """Whoever is a member does what a client does, until nobody has anything to do."""
+        """Let all members behave like clients until there is nothing left to do."""
         for _ in range(2):
             group = self.harness.group
             members = {} if group is None else group.members

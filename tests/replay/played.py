@@ -1,4 +1,4 @@
-"""Histories that the rules made: a harness that was played, as the history that a log tells of it."""
+"""The histories of harnesses that were played by the rules, as a log has them."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ PARTITIONS = 12
 
 
 def history_of(harness: Harness, *given: GroupSettings) -> History:
-    """The history that the harness has recorded, with its coordinators and the settings of each."""
+    """Return the harness's recorded history, with its coordinators and their settings."""
     by_epoch = given or (harness.settings,)
     reads: list[Told] = [elected(0, by_epoch[0])]
     epoch = 0
@@ -30,7 +30,7 @@ def history_of(harness: Harness, *given: GroupSettings) -> History:
 
 
 def elected(epoch: int, given: GroupSettings) -> Coordinated:
-    """Its election, with the settings that it has."""
+    """Return the owner's election, with its settings."""
     event = CoordinatorElected(
         partition=0,
         owner_epoch=epoch,
@@ -49,7 +49,7 @@ def elected(epoch: int, given: GroupSettings) -> Coordinated:
 
 
 def ready(epoch: int, ready_ms: int, *, seen_ms: int | None = None) -> Coordinated:
-    """The end of its takeover; `seen_ms`: the last sign of life of the one before it."""
+    """Return the end of its takeover; `seen_ms`: when the former owner last recorded that it was alive."""
     event = CoordinatorReady(
         partition=0,
         owner_epoch=epoch,
@@ -69,7 +69,7 @@ def ready(epoch: int, ready_ms: int, *, seen_ms: int | None = None) -> Coordinat
 
 
 def share(members: Sequence[MemberId]) -> dict[MemberId, bytes]:
-    """Partitions 0 to 11 of `orders`, in ranges, by the order of the member ids."""
+    """Return partitions 0 to 11 of `orders`, in ranges, by the order of the member ids."""
     shared = sorted(members)
     parts = [PARTITIONS * position // len(shared) for position in range(len(shared) + 1)]
     return {
@@ -79,21 +79,21 @@ def share(members: Sequence[MemberId]) -> dict[MemberId, bytes]:
 
 
 def sync(*clients: Client) -> None:
-    """All of them sync; the leader last, with a share for everybody whom it was shown."""
+    """Let all members sync, the leader last, with an assignment for all members that it was shown."""
     for client in sorted(clients, key=lambda client: client.is_leader):
         assert client.joined is not None
         client.sync(share([member.member_id for member in client.joined.members]) if client.is_leader else None)
 
 
 def stable(*clients: Client) -> tuple[Client, ...]:
-    """They form a group."""
+    """Let them form a group."""
     clients[0].harness.form(*clients)
     sync(*clients)
     return clients
 
 
 def rejoin(*clients: Client, after_ms: int = 400, with_them: Sequence[Client] = ()) -> None:
-    """They hear of the rebalance and rejoin one after another, as the others have; then all sync."""
+    """Let them notice the rebalance and rejoin one after another, as others have; then all sync."""
     for client in clients:
         client.harness.sleep(after_ms)
         client.join()
@@ -101,7 +101,7 @@ def rejoin(*clients: Client, after_ms: int = 400, with_them: Sequence[Client] = 
 
 
 def alive(harness: Harness, duration_ms: int, *clients: Client) -> None:
-    """Time passes, and these heartbeat."""
+    """Let time pass, while these members heartbeat."""
     while duration_ms > 0:
         step = min(duration_ms, 3_000)
         harness.sleep(step)

@@ -1,11 +1,11 @@
 """Records histories of real clients for the tests: `python -m tests.replay.record_clients [SESSION ...]`.
 
-Each session has a Muster of its own, on a log in a file, consumer processes of some client families, and something that
-is done to them. What is kept in `data/` is the group's history, exported (`SESSION.jsonl`), and beside it the truth
-(`SESSION.truth.json`), which the session writes down as it does it, never from events. Some are cases of the judge with
-real clients (`tests/judge/real`), which found something in them. It takes four minutes, and is run by hand, where a
-client or the log has changed. Five that were played by hand behind a sidecar, and cannot be recorded here, stay as they
-are: `duel`, `rolling-dynamic`, `net-cut`, `slow-leader-timeout` and `java-static-poll`.
+Each session has a Muster of its own with a log in a file, consumer processes of some client families, and something
+that is done to them. `data/` has the group's exported history (`SESSION.jsonl`) and the truth (`SESSION.truth.json`),
+which the session writes while it acts, never from events. Some are cases of the judge with real clients
+(`tests/judge/real`) in which it found something. Recording takes four minutes, and is done by hand when a client or the
+log has changed. Five sessions that were played by hand behind a sidecar cannot be recorded here and stay as they are:
+`duel`, `rolling-dynamic`, `net-cut`, `slow-leader-timeout` and `java-static-poll`.
 """
 
 import signal
@@ -39,7 +39,7 @@ JAVA: Final = "java"
 
 
 class Session:
-    """A group of real clients, while it is being recorded."""
+    """A group of real clients while it is recorded."""
 
     def __init__(self, name: str, muster: MusterProcess, stack: ExitStack) -> None:
         self.group = name
@@ -53,7 +53,7 @@ class Session:
         self.done.append(Done(what=what, kinds=kinds, processes=processes, at=at))
 
     def start(self, *names: str) -> None:
-        """Processes, by their client ids, which begin with their library's name; until all are members."""
+        """Start processes by client ids that begin with the library's name, and wait until all are members."""
         for name in names:
             library = name.rpartition("-")[0]
             self._children[name] = self._java(name) if library == JAVA else self._python(library, name)
@@ -64,13 +64,13 @@ class Session:
         time.sleep(QUIET_S)
 
     def stop(self, name: str) -> None:
-        """Close it in good order."""
+        """Stop it with a signal that closes its consumer."""
         child = self._children.pop(name)
         self._signal(child, signal.SIGTERM)
         child.wait()
 
     def kill(self, name: str) -> None:
-        """As kill -9 does."""
+        """Kill it with kill -9."""
         child = self._children.pop(name)
         if isinstance(child, RunningTool):
             child.kill()
@@ -109,7 +109,7 @@ class Session:
 
 
 def crash(session: Session) -> None:
-    """One of each family; aiokafka's is killed, for good."""
+    """One process of each family; aiokafka's is killed for good."""
     four = ("librdkafka-1", "kafka-python-1", "aiokafka-1", "java-1")
     session.did("all four start", ("start",), *four)
     session.start(*four)
@@ -166,9 +166,11 @@ JUDGED: Final = {
     "static-pause": ("coordinator-stopped", Family.LIBRDKAFKA, 156),
     "leader-asks-again": ("subscription-change", Family.KAFKA_PYTHON, 0),
 }
-"""Scenario, family and seed. Static members that came back a moment after the coordinator, which had been killed or
-stopped, were taken for a deployment, and a leader that learnt of a topic's partitions after it had assigned, for
-somebody who had added them."""
+"""Scenario, family and seed.
+
+Static members that came back just after the coordinator had been killed or stopped used to be reported as a deployment,
+and a leader that learned about a topic's partitions after it had assigned, as added partitions.
+"""
 
 
 DEMO: Final = (
@@ -187,7 +189,7 @@ DEMO: Final = (
     Done(what="a second billing-1 is started by mistake", kinds=("restart",), processes=("billing-1",)),
     Done(what="kill -9 of the coordinator, which is started again", kinds=("coordinator-change",), processes=()),
 )
-"""The steps of `make demo`, which checks itself that they were done."""
+"""The steps of `make demo`, which checks that they were done."""
 
 
 def record_demo() -> None:

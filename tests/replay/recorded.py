@@ -1,4 +1,4 @@
-"""Histories of real clients, in `data/`: an export each, and the truth of what was done (`record_clients.py`)."""
+"""The histories of real clients in `data/`: an export each, and the truth of what was done (`record_clients.py`)."""
 
 from pathlib import Path
 from typing import Final
@@ -12,9 +12,9 @@ TRUTH: Final = ".truth.json"
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was done: the kinds that are right, the client ids of the processes, and when it began.
+    """An action: the correct kinds, the client ids of the processes, and when it began.
 
-    `at` in UTC; None: not written down.
+    `at` is in UTC; None: not recorded.
     """
 
     what: str
@@ -24,14 +24,14 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was done in a session, in order."""
+    """All actions of a session, in order."""
 
     group: str
     done: tuple[Done, ...]
 
 
 def sessions() -> list[str]:
-    """The names of all that were recorded."""
+    """Return the names of all recorded sessions."""
     return sorted(path.name.removesuffix(TRUTH) for path in DATA.glob(f"*{TRUTH}"))
 
 

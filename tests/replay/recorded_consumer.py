@@ -1,7 +1,7 @@
 """A consumer process for `record_clients.py`: `python -m tests.replay.recorded_consumer LIBRARY BOOTSTRAP GROUP NAME`.
 
-It polls until SIGTERM, at which it closes its consumer in good order. SIGUSR1 has it not poll for `STALL_S`, which is
-longer than its max.poll.interval.ms. `NAME` is its client id.
+It polls until SIGTERM and then closes its consumer. After SIGUSR1 it does not poll for `STALL_S`, which is longer than
+its max.poll.interval.ms. `NAME` is its client id.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ POLL_S: Final = 0.1
 
 
 class Signals:
-    """The signals that it got."""
+    """The signals that it received."""
 
     def __init__(self) -> None:
         self.ends = False
@@ -40,7 +40,7 @@ class Signals:
         self.stalls = True
 
     def stall(self) -> bool:
-        """Whether it is to stand still, once."""
+        """Return whether it should stall, once."""
         stalls, self.stalls = self.stalls, False
         return stalls
 

@@ -1,12 +1,13 @@
-"""The story that most tests here tell: one night in the life of the group `orders`."""
+"""The story of most tests here: one night of the group `orders`."""
 
 from muster.events.causes import Cause
 from tests.replay.histories import Script
 
 
 def a_night() -> Script:
-    """Three static members and a dynamic one; a restart, a crash of the coordinator, a fence, an expiry, a superseded
-    rebalance, and everything quiet in the end. Generations 1 to 4.
+    """Return a night of three static members and a dynamic one, with generations 1 to 4.
+
+    It has a restart, a crash of the coordinator, a fence, an expiry, a superseded rebalance, and a quiet end.
     """
     script = Script().coordinator("coordinator-a:100")
     _begin(script)

@@ -1,4 +1,4 @@
-"""The membership beyond Kafka, as `why`, `history` and `state` tell it."""
+"""Planned membership in `why`, `history` and `state`."""
 
 from collections.abc import Callable
 
@@ -32,13 +32,13 @@ from tests.replay.whole import lines, rerun
 
 @pytest.mark.parametrize("play", memberships.STORIES, ids=lambda play: play.__name__)
 def test_each_story_is_told_as_it_was(play: Callable[[], Harness]) -> None:
-    """The last rebalance, what was planned, and what started none."""
+    """The last rebalance, the plans, and the happenings that started none."""
     assert_golden(f"why-{play.__name__}.txt", printed_rebalances([told(play())]))
 
 
 @pytest.mark.parametrize("play", [*memberships.STORIES, memberships.unfinished], ids=lambda play: play.__name__)
 def test_each_story_can_be_decided_again(play: Callable[[], Harness]) -> None:
-    """The log holds all that the rules were given."""
+    """The log has all inputs of the rules."""
     again = rerun(history_of(play()))
     assert again.differences == []
     assert again.skipped == 0
@@ -74,7 +74,7 @@ def test_the_state_shows_roles_registrations_and_settings() -> None:
 
 
 def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
-    """Three joins, one rebalance: they are counted, and not folded in."""
+    """Three joins make one rebalance: they are counted, and not folded in."""
     rebalance = told(memberships.registration())
     assert rebalance.trigger.cause is Cause.REGISTRATION_COMPLETE
     assert rebalance.trigger.planned is not None
@@ -85,14 +85,13 @@ def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
 
 
 def test_who_came_in_time_and_who_did_not() -> None:
-    """They are named."""
     planned = told(memberships.registration_late()).trigger.planned
     assert planned is not None
     assert (names(planned.came), planned.did_not_come) == (["c"], ("d", "e"))
 
 
 def test_a_newcomer_within_a_join_phase_waited_for_nothing() -> None:
-    """Its instance was registered, but it came to a rebalance that was running."""
+    """Its instance was registered, but it joined while a rebalance was running."""
     h, (a, b) = two()
     h.alter((REGISTERED, SET, "c"))
     b.leave()
@@ -106,7 +105,7 @@ def test_a_newcomer_within_a_join_phase_waited_for_nothing() -> None:
 
 
 def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
-    """No rebalance comes of it."""
+    """It causes no rebalance."""
     h, (a, b) = two()
     h.alter((REGISTERED, SET, "c,d"))
     alive(h, 300_000, a, b)
@@ -119,7 +118,7 @@ def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
 
 
 def test_who_went_and_who_was_removed() -> None:
-    """Partitions of those who went before belonged to them until the rebalance."""
+    """Partitions of members that left before belonged to them until the rebalance."""
     rebalance = told(memberships.retirement_late())
     planned = rebalance.trigger.planned
     assert planned is not None
@@ -129,7 +128,7 @@ def test_who_went_and_who_was_removed() -> None:
 
 
 def test_a_rebalance_for_another_reason_settles_what_the_retired_left() -> None:
-    """Those who went are not told again by the next one, whose partitions they no longer had."""
+    """The next rebalance does not report the members that left again, since they had no partitions any more."""
     h, (a, b, c, d) = two("abcd")
     h.alter((RETIRED, SET, "c,d"))
     c.leave()
@@ -143,7 +142,7 @@ def test_a_rebalance_for_another_reason_settles_what_the_retired_left() -> None:
 
 
 def test_settings_changed_are_told_with_what_they_were() -> None:
-    """In the trigger, and in the history, where it is known."""
+    """In the trigger, and in the history if it is known."""
     h = memberships.configured()
     planned = told(h).trigger.planned
     assert planned is not None
@@ -161,7 +160,7 @@ def test_settings_changed_are_told_with_what_they_were() -> None:
 
 
 def test_the_last_two_go_in_one_request() -> None:
-    """Both are who."""
+    """The trigger has both."""
     h, (a, b, _c, _d) = two("abcd")
     h.alter((RETIRED, SET, "c,d"))
     h.leave_instance("c", "d")
@@ -175,7 +174,7 @@ def test_the_last_two_go_in_one_request() -> None:
 
 
 def test_a_duel_is_one_incident_with_both_hosts_and_how_often() -> None:
-    """However long it lasts; the restarts in it are not counted as absorbed ones."""
+    """However long it lasts; its restarts are not counted as absorbed ones."""
     h = memberships.duel()
     (happening,) = happenings(h, HappeningKind.INSTANCE_DUEL)
     assert "10.0.0.2" in happening.text
@@ -187,7 +186,7 @@ def test_a_duel_is_one_incident_with_both_hosts_and_how_often() -> None:
 
 
 def test_a_long_duel_is_counted_though_not_all_of_it_is_written() -> None:
-    """Fences are limited in rate, restarts are not."""
+    """Fences are rate-limited in the log, restarts are not."""
     h, (_a, b) = two()
     for number in range(30):
         rival = b.restarted(host="/10.0.0.2" if number % 2 else "/10.0.0.7")
@@ -200,7 +199,7 @@ def test_a_long_duel_is_counted_though_not_all_of_it_is_written() -> None:
 
 
 def test_a_withdrawn_registration_lets_those_in_who_waited() -> None:
-    """The trigger says whose registration it was, and who came."""
+    """The trigger has the registration's instance, and the members that joined."""
     h, (_a, _b) = two()
     h.alter((REGISTERED, SET, "c,d"))
     c = h.static("c")

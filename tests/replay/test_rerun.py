@@ -1,4 +1,4 @@
-"""A recorded history through the rules again gives the same events. The histories here are made by the rules."""
+"""A recorded history gives the same events when the rules decide it again. The rules made these histories."""
 
 import random
 
@@ -41,7 +41,7 @@ def assert_same(harness: Harness, *given: GroupSettings) -> Rerunner:
 
 
 def test_a_life_from_the_first_join_to_the_deletion() -> None:
-    """Joins of all kinds, syncs, a restart, an expiry, leaves, deletion: each is derived and decided alike."""
+    """Joins of all kinds, syncs, a restart, an expiry, leaves, a deletion: each is derived and decided the same."""
     h = Harness()
     a, b, c = h.stable_group(h.static("a"), h.dynamic("b"), h.dynamic("c", version=3))
     a = a.restarted()
@@ -63,7 +63,7 @@ def test_a_life_from_the_first_join_to_the_deletion() -> None:
 
 
 def test_the_expiry_of_a_group_is_derived() -> None:
-    """Whatever ids were handed out before, and never used."""
+    """No matter which ids were handed out before and never used."""
     h = Harness()
     h.dynamic("a").join()
     h.sleep(120_000)
@@ -73,7 +73,7 @@ def test_the_expiry_of_a_group_is_derived() -> None:
 
 
 def test_the_release_of_a_group_is_derived() -> None:
-    """From a stable group, and from a join phase that nothing else would have ended."""
+    """From a stable group, and from a join phase that would not have ended otherwise."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     h.release()
@@ -121,7 +121,7 @@ def test_refusals_are_derived_too() -> None:
 
 
 def test_a_refusal_before_the_group_is_looked_up_is_derived() -> None:
-    """For the session timeout, or the size of the metadata, which is not recorded; with a group, and without one."""
+    """For the session timeout, or the size of the metadata, which is not recorded; with and without a group."""
     h = Harness(member_metadata_max_bytes=200)
     h.dynamic("hasty").join(session_timeout_ms=1)
     h.stable_group(h.static("a"))
@@ -133,7 +133,7 @@ def test_a_refusal_before_the_group_is_looked_up_is_derived() -> None:
 
 
 def test_a_refusal_is_derived_whatever_assignor_the_group_has() -> None:
-    """The log does not have what the client offered; it was not refused for that."""
+    """The log does not have the client's protocols; they were not the reason."""
     h = Harness()
     h.form(h.static("a", protocols=protocols("other")))
     h.dynamic("stranger", member_id="nobody", protocols=protocols("other")).join()
@@ -142,7 +142,7 @@ def test_a_refusal_is_derived_whatever_assignor_the_group_has() -> None:
 
 
 def test_the_ends_of_phases_are_derived() -> None:
-    """A join phase that ran out of time, a sync phase that did, an assignment that could not be stored."""
+    """A join phase and a sync phase that timed out, and an assignment that could not be stored."""
     h = Harness()
     patient = {"session_timeout_ms": 200_000, "rebalance_timeout_ms": 20_000}
     a, b = h.stable_group(h.static("a", **patient), h.dynamic("b", **patient))
@@ -159,7 +159,7 @@ def test_the_ends_of_phases_are_derived() -> None:
 
 
 def test_a_rejected_assignment_and_an_overfull_group() -> None:
-    """Rebalances that no member's event begins."""
+    """No member event begins these rebalances."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
     leader = a if a.is_leader else b
@@ -172,7 +172,7 @@ def test_a_rejected_assignment_and_an_overfull_group() -> None:
 
 
 def test_ids_that_were_handed_out_and_never_used() -> None:
-    """They hold up a join phase; the log does not have them, the re-run finds that there must have been one."""
+    """They delay a join phase; the log does not have them, but the re-run concludes that there was one."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.dynamic("pending").join()
@@ -198,7 +198,7 @@ def test_a_rebalance_in_flight_goes_on_after_a_takeover() -> None:
 
 
 def test_whoever_takes_over_may_have_the_members_in_another_order() -> None:
-    """It has read the last record of each alone; so what is written of all of them has the order of those."""
+    """The new owner has only read each last record, so events about all members have their order."""
     h = Harness()
     a, b, c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
     leader = next(each for each in (a, b, c) if each.is_leader)
@@ -216,7 +216,7 @@ def test_whoever_takes_over_may_have_the_members_in_another_order() -> None:
 
 
 def test_an_initial_delay_that_ended_without_a_trace() -> None:
-    """After a takeover the static members come back late: the delay is over, which wrote nothing."""
+    """After a takeover the static members come back late: the delay is over, which left no event."""
     h = Harness()
     a, b = h.static("a"), h.static("b")
     a.enter()
@@ -230,7 +230,7 @@ def test_an_initial_delay_that_ended_without_a_trace() -> None:
 
 
 def test_a_registration_that_was_complete_while_one_had_been_sent_back() -> None:
-    """A join sent again within ten seconds has arrived; the log does not tell of it until it is a member's."""
+    """A join that is sent again within ten seconds has arrived; the log does not have it until the member joins."""
     h = Harness()
     a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.static("b", session_timeout_ms=60_000))
     h.alter(("members.registered", ConfigOperation.SET, "c,d"))
@@ -255,7 +255,7 @@ def test_requests_of_one_moment_are_told_apart() -> None:
 
 
 def test_a_release_by_setting_is_decided_alike_again() -> None:
-    """One request, in one transition; and back."""
+    """It is one request in one transition; so is the way back."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     h.set(members_coordinator="upstream")
@@ -266,7 +266,7 @@ def test_a_release_by_setting_is_decided_alike_again() -> None:
 
 
 def test_a_history_that_was_changed_is_found_out() -> None:
-    """One assignment forged, and the difference names what was recorded and what the rules decide."""
+    """With one forged assignment, the difference has the recorded decision and that of the rules."""
     h = Harness()
     h.stable_group(h.static("a"), h.static("b"))
     position = next(i for i, event in enumerate(h.events) if isinstance(event, MemberAssigned))
@@ -281,7 +281,7 @@ def test_a_history_that_was_changed_is_found_out() -> None:
 
 
 def test_after_a_gap_nothing_is_claimed_until_the_group_is_made_anew() -> None:
-    """Events behind it are counted as skipped."""
+    """Events after the gap are counted as skipped."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     a.leave()
@@ -318,7 +318,7 @@ def test_whatever_administrators_ask_for_is_decided_alike_again(seed: int, steps
 
 
 def test_the_random_play_of_memberships_reaches_what_it_is_for() -> None:
-    """Over a few seeds, rebalances begin for the reasons that an administrator can bring about."""
+    """Over a few seeds, rebalances begin for the causes that an administrator can bring about."""
     causes: set[Cause] = set()
     for seed in range(120):
         play = MembershipPlay(random.Random(seed))
@@ -339,7 +339,7 @@ def test_the_random_play_of_memberships_reaches_what_it_is_for() -> None:
 
 
 def test_the_random_play_reaches_what_it_is_for() -> None:
-    """Over a few seeds, all sorts of removals happen."""
+    """Over a few seeds, all kinds of removals happen."""
     causes: set[Cause] = set()
     for seed in range(30):
         play = Play(random.Random(seed))

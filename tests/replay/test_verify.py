@@ -1,4 +1,4 @@
-"""`verify` finds what does not hold together, names where it stands, and finds nothing in what the rules made."""
+"""`verify` reports inconsistencies with their position, and none in histories that the rules made."""
 
 import gc
 import random
@@ -45,10 +45,10 @@ from tests.replay.written import BROKEN_KEY, PARTITIONS, broken_value
 
 
 def events_of(harness: Harness) -> list[AnyRecordedEvent]:
-    """The harness's events, with its coordinators', each with the epoch of what it did."""
+    """Return the harness's events and its coordinators', each with the epoch of its decision."""
     items = [item for item in history_of(harness).items if isinstance(item, Happened | Coordinated)]
     if len(items) > 1 and isinstance(items[1], Coordinated):
-        del items[0]  # an owner that wrote nothing
+        del items[0]  # an owner without any event
     epochs: list[AnyRecordedEvent] = []
     for position, item in enumerate(items):
         event = item.event
@@ -60,7 +60,7 @@ def events_of(harness: Harness) -> list[AnyRecordedEvent]:
 
 
 def stored(events: list[AnyRecordedEvent], level: int = FORMAT_LEVEL) -> list[StoredRecord]:
-    """As a log keeps them, at one offset each, tombstones too."""
+    """Return the records as a log keeps them, at one offset each, with tombstones."""
     records = [record for event in events for record in records_of([event], level)]
     return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
 
@@ -84,7 +84,7 @@ def checks(result: Verified) -> list[tuple[Check, int | None]]:
 
 
 def played() -> Harness:
-    """A group that forms, loses a member, and goes on under another owner."""
+    """A group that forms, loses a member, and continues under another owner."""
     h = Harness()
     a, _ = h.stable_group(h.static("a"), h.static("b"))
     h.leave_instance("b")
@@ -97,7 +97,7 @@ def played() -> Harness:
 
 
 def test_what_the_rules_made_is_well() -> None:
-    """Every event is decided again as it was recorded."""
+    """Each event is decided again as recorded."""
     h = played()
     result = verified(stored(events_of(h)))
     assert result.findings == ()
@@ -119,7 +119,7 @@ def test_whatever_the_rules_make_is_well(seed: int, steps: int, planned: bool) -
 
 
 def test_an_event_that_is_lost_is_found_and_one_that_was_compacted_is_said() -> None:
-    """A missing number whose offset is missing, too, is compaction's; else an event was lost."""
+    """A missing seq whose offset is missing too was compacted; otherwise an event was lost."""
     records = stored(events_of(played()))
     position = next(i for i, record in enumerate(records) if record.value is not None and i > 6)
     without = records[:position] + records[position + 1 :]
@@ -136,7 +136,7 @@ def test_an_event_that_is_lost_is_found_and_one_that_was_compacted_is_said() -> 
 
 
 def test_a_forged_event_is_found_by_the_rules() -> None:
-    """The finding names the field, what the rules decide, and what was recorded."""
+    """The finding has the field, the decision of the rules, and the recorded value."""
     events = events_of(played())
     position = next(i for i, event in enumerate(events) if isinstance(event, MemberAssigned))
     event = events[position]
@@ -152,7 +152,7 @@ def test_a_forged_event_is_found_by_the_rules() -> None:
 
 
 def test_a_broken_invariant_is_found() -> None:
-    """A generation that falls, and two members of one instance id cannot come from rules."""
+    """The rules never decrease a generation, nor make two members with one instance id."""
     events = events_of(played())
     position = max(i for i, event in enumerate(events) if isinstance(event, MemberEvent))
     event = events[position + 1]
@@ -164,7 +164,7 @@ def test_a_broken_invariant_is_found() -> None:
 
 
 def test_an_owner_that_writes_after_its_successor_is_found() -> None:
-    """Epochs only grow; and who is ready was elected."""
+    """Epochs only grow; and an owner that is ready was elected before."""
     h = played()
     events = events_of(h)
     late = msgspec.structs.replace(h.events[-1], owner_epoch=0, seq=h.events[-1].seq + 1)
@@ -183,7 +183,7 @@ def test_an_owner_that_writes_after_its_successor_is_found() -> None:
 
 
 def test_what_cannot_be_read_is_found_until_it_is_repaired() -> None:
-    """A broken value names its group; a key that cannot be read is passed over once `muster log repair` was there."""
+    """A broken value names its group; an unreadable key is skipped after `muster log repair`."""
     h = played()
     records = stored(events_of(h))
     broken = verified(appended(records, broken_value(h.group_id)))
@@ -195,7 +195,7 @@ def test_what_cannot_be_read_is_found_until_it_is_repaired() -> None:
 
 
 def test_strangers_are_counted_and_take_their_offsets() -> None:
-    """They are no findings: readers skip them, and owners write again what they overwrote."""
+    """They are no findings: readers skip them, and owners rewrite the records that they overwrote."""
     h = played()
     records = stored(events_of(h))
     middle = len(records) // 2
@@ -206,7 +206,7 @@ def test_strangers_are_counted_and_take_their_offsets() -> None:
 
 
 def test_a_log_that_ends_within_a_transition() -> None:
-    """A truncated one."""
+    """As in a truncated log."""
     h = Harness()
     h.stable_group(h.static("a"))
     events = events_of(h)
@@ -215,13 +215,13 @@ def test_a_log_that_ends_within_a_transition() -> None:
 
 
 def test_a_night_written_by_hand_holds_together_but_for_the_rules() -> None:
-    """The script of the other tests is made without rules: what differs is theirs alone."""
+    """The script of the other tests was made without the rules, so only these differ."""
     found = {finding.check for finding in verified(a_night().stored_records(), PARTITIONS).findings}
     assert found <= {Check.RULES, Check.INVARIANT, Check.TRANSITION}
 
 
 def test_a_decision_of_which_half_could_not_be_read_is_no_finding() -> None:
-    """It is said what was not read; where the log really ends there, it is one."""
+    """The unread record is reported; if the log really ends there, it is a finding."""
     h = Harness()
     h.stable_group(h.static("a"))
     events = events_of(h)
@@ -247,7 +247,7 @@ def test_a_decision_of_which_half_could_not_be_read_is_no_finding() -> None:
 def test_each_invariant_that_does_not_hold_is_named_by_its_number(
     wrong: Callable[[Group], dict[str, Any]], broken: str
 ) -> None:
-    """In a group that is Stable otherwise."""
+    """The group is Stable otherwise."""
     h = Harness()
     h.stable_group(h.static("a"), h.static("b"))
     group = h.group
@@ -259,7 +259,7 @@ def test_each_invariant_that_does_not_hold_is_named_by_its_number(
 
 
 def test_an_instance_is_a_member_or_registered() -> None:
-    """Not both."""
+    """Never both."""
     h = Harness()
     h.stable_group(h.static("a"))
     group = h.group
@@ -271,7 +271,7 @@ def test_an_instance_is_a_member_or_registered() -> None:
 
 
 def test_an_election_that_was_compacted_is_no_finding() -> None:
-    """Its offset is missing, and nothing is known of who was elected; with its offset there it is one."""
+    """Its offset is missing, so it is not known who was elected; if its offset exists, it is a finding."""
     events = events_of(played())
     records = stored(events)
     elected = [
@@ -286,7 +286,7 @@ def test_an_election_that_was_compacted_is_no_finding() -> None:
 
 
 def test_a_record_that_cannot_be_read_explains_the_number_that_is_missing() -> None:
-    """One finding, not two."""
+    """There is one finding, not two."""
     h = played()
     records = stored(events_of(h))
     position = max(i for i, record in enumerate(records) if record.value is not None and i < len(records) - 2)
@@ -296,7 +296,7 @@ def test_a_record_that_cannot_be_read_explains_the_number_that_is_missing() -> N
 
 
 def test_a_member_that_stands_under_anothers_id_is_found_among_the_changed_ones() -> None:
-    """The finding has the number of the invariant, as among all."""
+    """The finding has the number of the invariant, as if all members were checked."""
     h = Harness()
     h.stable_group(h.static("a"), h.static("b"))
     before = h.live
@@ -313,7 +313,7 @@ def test_a_member_that_stands_under_anothers_id_is_found_among_the_changed_ones(
 
 
 def left_alone() -> tuple[Harness, Client]:
-    """A group of two, one of which has left, and the other."""
+    """Return a group of two members, one of which has left, and the other."""
     h = Harness()
     a, _ = h.stable_group(h.static("a"), h.static("b"))
     h.sleep(5_000)
@@ -324,7 +324,7 @@ def left_alone() -> tuple[Harness, Client]:
 
 
 def forged_twice() -> tuple[list[StoredRecord], list[int], list[int]]:
-    """A history with two assignments that the rules did not decide; all times, and the seq of these."""
+    """Return a history with two assignments that the rules did not decide, all times, and the seqs of these two."""
     h, _ = left_alone()
     events = events_of(h)
     at = [i for i, event in enumerate(events) if isinstance(event, MemberAssigned)]
@@ -340,7 +340,7 @@ def forged_twice() -> tuple[list[StoredRecord], list[int], list[int]]:
 
 
 def test_of_a_window_what_came_before_is_folded_and_not_told_of() -> None:
-    """It counts its own events, says how many it stands on, and gives the findings that lie in it alone."""
+    """It counts its own events, says how many earlier ones it depends on, and has only the findings in it."""
     records, times, forged = forged_twice()
     assert [seq for check, seq in checks(verified(records)) if check is Check.RULES] == forged
     since = verified(records, window=Window(since=AtTime(times[-1])))
@@ -356,7 +356,7 @@ def test_of_a_window_what_came_before_is_folded_and_not_told_of() -> None:
 
 
 def test_a_window_that_ends_within_a_history_has_no_unfinished_decision() -> None:
-    """Nothing that comes behind it is looked at."""
+    """Later events are not read."""
     records, times, _ = forged_twice()
     for until_ms in sorted(set(times)):
         found = verified(records, window=Window(until=AtTime(until_ms)))
@@ -364,7 +364,7 @@ def test_a_window_that_ends_within_a_history_has_no_unfinished_decision() -> Non
 
 
 def test_of_groups_that_are_asked_for_the_owners_of_their_partitions_are_checked_too() -> None:
-    """A fault of a partition in which none of them lives is not told of."""
+    """A fault of a partition without one of these groups is not reported."""
     records, _, forged = forged_twice()
     records = appended(records, BROKEN_KEY)
     assert [check for check, _ in checks(verified(records, wanted="ord*"))].count(Check.READABLE) == 1
@@ -379,7 +379,7 @@ SIDE_BY_SIDE: Final = 5
 
 
 def two_owners() -> list[AnyRecordedEvent]:
-    """The story of each group: it forms, loses a member, and goes on under another owner."""
+    """Return each group's story: it forms, loses a member, and continues under another owner."""
     h, a = left_alone()
     h.takeover()
     h.sleep(5_000)
@@ -389,9 +389,9 @@ def two_owners() -> list[AnyRecordedEvent]:
 
 
 def side_by_side() -> list[StoredRecord]:
-    """Groups to which the same happens, event by event, under two owners; each but the first has a fault of its own.
+    """Return groups with the same events, one by one, under two owners; each but the first has a fault of its own.
 
-    Before the second owner, and at the end, there is a record of which nobody knows whose it is.
+    Before the second owner, and at the end, there is a record whose group is not known.
     """
     events = two_owners()
     forged = next(i for i, event in enumerate(events) if isinstance(event, MemberAssigned))
@@ -421,7 +421,7 @@ def side_by_side() -> list[StoredRecord]:
 def test_groups_that_are_packed_are_checked_as_those_that_are_whole(
     monkeypatch: pytest.MonkeyPatch, groups_max: int, members_max: int, told_max: int
 ) -> None:
-    """The findings are the same, and the counts; of a window, too."""
+    """The findings and the counts are the same, also for a window."""
     records = side_by_side()
     times = sorted(event.why.decided_ms for event in two_owners() if not isinstance(event, PartitionEvent))
     middle = AtTime(times[len(times) // 2])
@@ -438,7 +438,7 @@ def test_groups_that_are_packed_are_checked_as_those_that_are_whole(
 def test_few_groups_are_whole_in_memory(
     monkeypatch: pytest.MonkeyPatch, groups_max: int, members_max: int, whole: int
 ) -> None:
-    """However many a partition has: as many as may be, or fewer where they have many members."""
+    """However many groups a partition has: up to the maximum, or fewer if they have many members."""
     monkeypatch.setattr(group_checks, "GROUPS_MAX", groups_max)
     monkeypatch.setattr(group_checks, "MEMBERS_MAX", members_max)
     verification = Verification(1)
@@ -450,7 +450,7 @@ def test_few_groups_are_whole_in_memory(
 
 
 def test_the_first_findings_are_listed_whenever_they_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some are found late: by the rules, when the moment is over; a record that nobody repairs, at the end."""
+    """Some are found late: by the rules at the end of a decision time; for an unrepaired record at the very end."""
     everything = verified(side_by_side())
     assert everything.found == len(everything.findings) > 6
     for listed in (1, 2, 3):
@@ -479,7 +479,7 @@ def _forged(event: MemberEvent, how: int) -> MemberEvent:
 def test_looking_at_the_changed_members_finds_what_looking_at_all_of_them_does(
     seed: int, planned: bool, how: int, which: int
 ) -> None:
-    """Random histories in which one event is forged, up to the first decision after which something does not hold."""
+    """Random histories with one forged event, up to the first decision after which an invariant fails."""
     play = (MembershipPlay if planned else Play)(random.Random(seed))
     for _ in range(30):
         play.step()
@@ -503,7 +503,7 @@ def test_looking_at_the_changed_members_finds_what_looking_at_all_of_them_does(
 
 
 def work_of(size: int) -> float:
-    """The work that one replaced process is for `verify`, in a group of so many static members."""
+    """Return the work that one replaced process causes in `verify`, in a group of this many static members."""
     h, ends = Unchecked(), []
     stable(*(h.static(f"i{number}") for number in range(size)))
     for number in range(12):
@@ -512,7 +512,7 @@ def work_of(size: int) -> float:
         ends.append(len(stored(list(h.events))))
     records = stored(list(h.events))
     verification, work = Verification(1), Work()
-    for record in records[: ends[1]]:  # the first one has the formation of the group decided
+    for record in records[: ends[1]]:  # the first one includes the formation of the group
         verification.feed(record)
     with work.counted():
         for record in records[ends[1] :]:
@@ -523,6 +523,6 @@ def work_of(size: int) -> float:
 
 
 def test_a_decision_costs_the_same_in_a_group_of_any_size() -> None:
-    """Neither the rules' sessions nor the invariants are gone through for each of them."""
-    work_of(10)  # what is made once is made
+    """Neither the rules' sessions nor the invariants of all members are checked for each decision."""
+    work_of(10)  # warm up caches
     assert work_of(600) < 2 * work_of(100)

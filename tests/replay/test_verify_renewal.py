@@ -1,4 +1,4 @@
-"""A decision that was made just before a claim was renewed is stored just after it: `verify` finds nothing in that."""
+"""A decision just before the renewal of a claim is stored just after it: `verify` reports nothing."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def renewed_meanwhile() -> list[StoredRecord]:
 
 
 def by_another(record: StoredRecord) -> StoredRecord:
-    """The record as if another process had been elected, in place of the renewed claim."""
+    """Return the record as if another process had been elected instead of the renewed claim."""
     event = None if record.value is None else decode(record.value)
     if not isinstance(event, CoordinatorElected) or event.owner_epoch == 1:
         return record
@@ -58,7 +58,7 @@ def found_in(records: list[StoredRecord]) -> set[Check]:
 
 
 def test_a_decision_under_the_claim_before_its_renewal_is_no_finding() -> None:
-    """It has the epoch under which it was decided; after another owner's election it would be one."""
+    """It has the epoch under which it was decided; after another owner's election it would be a finding."""
     records = simulate(renewed_meanwhile())
     epochs = [decode(record.value).owner_epoch for record in records if record.value is not None]
     assert epochs != sorted(epochs)

@@ -1,4 +1,4 @@
-"""The tool's output for a history, or for a harness that was played, for tests."""
+"""The tool's output for a history, or for a played harness."""
 
 import io
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from tests.replay.whole import History, lines, rebalances, state_at
 
 
 def console_of(out: io.StringIO, width: int) -> Console:
-    """A terminal without colours."""
+    """Return a terminal without colours."""
     return Console(file=out, width=width, highlight=False, force_terminal=True, color_system=None)
 
 
@@ -31,7 +31,7 @@ def printed(result: Result, form: Format = Format.TABLE, width: int = 100) -> st
 
 
 def printed_history(history: History, width: int = 100) -> str:
-    """As `history` prints it on a terminal."""
+    """Return the output of `history` on a terminal."""
     out = io.StringIO()
     stream = story_stream(history.group_id, history.log, None, View(), console_of(out, width))
     for line in lines(history):
@@ -42,7 +42,7 @@ def printed_history(history: History, width: int = 100) -> str:
 
 
 def printed_incidents(incidents: Iterable[Incident], form: Format = Format.TABLE, width: int = 100) -> str:
-    """As `why --all` prints them."""
+    """Return the output of `why --all`."""
     out = io.StringIO()
     told = list(incidents)
     console = console_of(out, width)
@@ -54,7 +54,7 @@ def printed_incidents(incidents: Iterable[Incident], form: Format = Format.TABLE
 
 
 def printed_rebalances(told: Iterable[Rebalance], width: int = 100) -> str:
-    """Each as `why --generation` prints it below its incident."""
+    """Return each rebalance as `why --generation` prints it below its incident."""
     out = io.StringIO()
     for number, rebalance in enumerate(told):
         out.write("\n" if number else "")
@@ -67,12 +67,12 @@ def rebalances_of(history: History) -> list[Rebalance]:
 
 
 def told(h: Harness) -> Rebalance:
-    """The last rebalance."""
+    """Return the last rebalance."""
     return rebalances_of(history_of(h))[-1]
 
 
 def since(history: History) -> tuple[Happening, ...]:
-    """The happenings after the last rebalance."""
+    """Return the happenings after the last rebalance."""
     timeline = Timeline()
     for step in Transitions(history.group_id).steps(history.items):
         timeline.feed(step)
@@ -80,7 +80,7 @@ def since(history: History) -> tuple[Happening, ...]:
 
 
 def happenings(h: Harness, kind: HappeningKind) -> list[Happening]:
-    """Before the last rebalance, and since."""
+    """Return the happenings before the last rebalance, and since."""
     return [each for each in (*told(h).avoided, *since(history_of(h))) if each.kind is kind]
 
 

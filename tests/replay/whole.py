@@ -1,4 +1,4 @@
-"""Histories whole, and what the folds make of one: the product has items pass by, and no history as a value."""
+"""Whole histories, and the results of the folds over one: the product streams items, and has no history as a value."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -40,9 +40,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_histories(log: EventLog, *, group: GroupId | None = None, **given: Any) -> dict[GroupId, History]:
-    """The history of the one group, as the commands read it, or of each group wherever it stands, if there is any.
+    """Return the group's history as the commands read it, or that of each group wherever it is, if any.
 
-    `given`: to the reading.
+    `given`: arguments for the reading.
     """
     reading = Reading(log=log, **given)
     if group is None:
@@ -70,24 +70,24 @@ async def _reads(reading: Reading) -> dict[GroupId, list[Told]]:
 
 
 def incidents(history: History) -> list[Incident]:
-    """Every incident, in order of their beginnings."""
+    """Return all incidents, in the order in which they began."""
     return list(telling.told(history.group_id, history.items))
 
 
 def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:
-    """Every rebalance, in order; the last one may be running."""
+    """Return all rebalances, in order; the last one may be running."""
     timeline = Timeline()
     told = [timeline.feed(step) for step in Transitions(group_id).steps(items)]
     return [each for each in (*told, timeline.running()) if each is not None]
 
 
 def lines(history: History) -> list[Line]:
-    """A line for each item."""
+    """Return a line for each item."""
     return list(map(StoryLines().feed, history.items))
 
 
 def state_at(history: History, at: At) -> StateAt | None:
-    """The group at the moment; None if the log has no event of it until then, or not (yet) that number."""
+    """Return the group at this time; None if the log has no event of it until then, or not (yet) this seq."""
     fold = StateFold(history.group_id, history.log, at)
     for item in history.items:
         if not fold.feed(item):
@@ -96,7 +96,7 @@ def state_at(history: History, at: At) -> StateAt | None:
 
 
 def rerun(history: History) -> Rerunner:
-    """Every transition, derived and decided again."""
+    """Derive and decide every transition again."""
     again = Rerunner()
     for item in history.items:
         again.feed(item)
@@ -105,7 +105,7 @@ def rerun(history: History) -> Rerunner:
 
 
 def what_if(history: History, alterations: Alterations) -> WhatIf:
-    """The verdict on each recorded rebalance, and the rebalances that there would have been besides."""
+    """Return the verdict on each recorded rebalance, and the additional rebalances."""
     shared = SharedAddresses()
     for item in history.items:
         shared.feed(item)

@@ -1,4 +1,4 @@
-"""Scripts as real logs, written as a coordinator writes them; and a log's records made broken."""
+"""Writes scripts to real logs as a coordinator does, and breaks records of a log."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +19,7 @@ PARTITIONS = 8
 
 
 def script(group_id: str) -> Script:
-    """A script for the partition that the group really lives in."""
+    """Return a script for the partition that the group really belongs to."""
     return Script(group_id, partition=partition_for(group_id, PARTITIONS))
 
 
@@ -32,7 +32,7 @@ async def write(log: EventLog, scripts: Iterable[Script]) -> None:
 
 
 def stored_items(items: Iterable[Item], partition: int) -> list[StoredRecord]:
-    """The records of which these items would be read; what cannot be read is some other value."""
+    """Return records that would be read as these items; an unreadable one has any other value."""
     records: list[StoredRecord] = []
     for item in items:
         if isinstance(item, Gap):
@@ -45,7 +45,7 @@ def stored_items(items: Iterable[Item], partition: int) -> list[StoredRecord]:
 
 
 async def sqlite_log(path: Path, *scripts: Script) -> str:
-    """A SQLite log with the scripts; returns its URL."""
+    """Return the URL of a SQLite log with the scripts."""
     url = f"sqlite:///{path}"
     log = open_log(url, partitions=PARTITIONS)
     await log.open()
@@ -55,7 +55,7 @@ async def sqlite_log(path: Path, *scripts: Script) -> str:
 
 
 async def append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...]) -> str:
-    """Append to the file in a folder, which is made if it is not there; returns its URL."""
+    """Append to the file in a folder, which is created if it is missing; returns its URL."""
     url = f"sqlite:///{tmp_path / 'muster.db'}"
     log = open_log(url, partitions=PARTITIONS)
     await log.open()
@@ -66,7 +66,7 @@ async def append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...
 
 
 async def memory_log(records: Iterable[StoredRecord]) -> MemoryEventLog:
-    """A memory log that holds exactly these records, gaps in their offsets included."""
+    """Return a memory log with exactly these records, including gaps in their offsets."""
     storage = MemoryStorage(PARTITIONS)
     for record in records:
         storage.records[record.partition].append(record)
@@ -76,12 +76,12 @@ async def memory_log(records: Iterable[StoredRecord]) -> MemoryEventLog:
 
 
 def broken_value(group_id: str) -> Record:
-    """A record of the group whose value is no event."""
+    """Return a record of the group whose value is no event."""
     return Record(encode_key(RecordKey(group_id, EntityKind.GROUP, "")), b"\xc3\x01garbage")
 
 
 def unknown_type(group_id: str) -> Record:
-    """A record of the group with a schema from the future."""
+    """Return a record of the group with an unknown schema."""
     return Record(encode_key(RecordKey(group_id, EntityKind.GROUP, "")), b"\xc3\x01" + bytes(8) + b"\x00")
 
 
@@ -101,5 +101,5 @@ class CountedValue(bytes):
 
 
 def counted(record: StoredRecord) -> StoredRecord:
-    """The record, for tests of how many are kept."""
+    """Return the record, for tests of how many are kept."""
     return msgspec.structs.replace(record, value=CountedValue(record.value or b""))

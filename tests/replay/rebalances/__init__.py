@@ -1,1 +1,1 @@
-"""History -> rebalances."""
+"""Tests of the rebalance analysis."""

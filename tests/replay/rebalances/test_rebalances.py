@@ -1,4 +1,4 @@
-"""Rebalances, each on its own: what is told of the story of one night, and the words for each cause."""
+"""Single rebalances: the output for the story of one night, and the sentences for each cause."""
 
 import msgspec
 import pytest
@@ -35,7 +35,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_an_expiry_names_who_was_silent() -> None:
-    """The trigger names who was silent, for how long, and against which timeout."""
+    """The trigger names the silent member, its silence, and the timeout."""
     expiry = NIGHT[1]
     assert headline(expiry) == (
         "Generation 1 -> 2: static member 'billing-2' (10.0.0.7, client rdkafka) was not heard from for 45.0 s "
@@ -47,7 +47,7 @@ def test_an_expiry_names_who_was_silent() -> None:
 
 @pytest.mark.parametrize("cause", [Cause.GROUP_DELETED, Cause.GROUP_EXPIRED])
 def test_the_end_of_a_group_stands_behind_its_last_rebalance(cause: Cause) -> None:
-    """With its cause, for who wonders where the group is."""
+    """With its cause, for a user who wonders where the group is."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
     script.stabilize({"a": {"orders": [0]}})
@@ -56,7 +56,7 @@ def test_the_end_of_a_group_stands_behind_its_last_rebalance(cause: Cause) -> No
 
 
 def test_what_started_no_rebalance_is_listed_in_order() -> None:
-    """Between two rebalances stand restarts, takeovers and fences, with the like ones that were not written counted."""
+    """Restarts, takeovers and fences between two rebalances, with a count of suppressed repetitions."""
     assert [(happening.kind, happening.times) for happening in NIGHT[1].avoided] == [
         (HappeningKind.STATIC_RESTART, 1),
         (HappeningKind.STATIC_RESTART, 1),
@@ -74,7 +74,7 @@ def test_a_rebalance_that_was_superseded_says_so() -> None:
 
 
 def test_a_running_rebalance_has_the_generation_that_it_is_to_lead_to() -> None:
-    """With who is waited for."""
+    """With the members that it waits for."""
     script = a_night()
     script.wait(1_000).start(script.removed(script.of("billing-1"), Cause.SESSION_EXPIRED, silent_ms=46_000))
     running = rebalances_of(script.history())[-1]
@@ -85,7 +85,7 @@ def test_a_running_rebalance_has_the_generation_that_it_is_to_lead_to() -> None:
 
 @pytest.mark.parametrize("cause", sorted(TRIGGERS))
 def test_every_trigger_has_a_sentence_that_names_no_placeholder(cause: Cause) -> None:
-    """Whatever the cause, the headline is English, with and without a member at hand."""
+    """For each cause the headline is English, with and without a known member."""
     script = a_night()
     member = script.of("billing-1")
     script.start(script.rejoined(member, cause))
@@ -98,7 +98,7 @@ def test_every_trigger_has_a_sentence_that_names_no_placeholder(cause: Cause) ->
 
 
 def test_a_removal_by_an_administrator_names_who_asked() -> None:
-    """The request came from somewhere else than the member."""
+    """The request came from another host than the member's."""
     script = a_night()
     removed = script.removed(script.of("billing-1"), Cause.MEMBER_REMOVED_BY_ADMIN)
     asked = script.why(Cause.MEMBER_REMOVED_BY_ADMIN)
@@ -113,7 +113,7 @@ def test_a_removal_by_an_administrator_names_who_asked() -> None:
 
 
 def test_several_members_that_leave_at_once_are_one_trigger() -> None:
-    """A batch is one cause with several who."""
+    """A batch is one cause with several members."""
     script = a_night()
     script.start(
         script.removed(script.of("billing-1"), Cause.SYNC_TIMED_OUT),
@@ -125,7 +125,7 @@ def test_several_members_that_leave_at_once_are_one_trigger() -> None:
 
 
 def test_a_client_cannot_write_to_the_terminal() -> None:
-    """Escape sequences and markup in what clients send are shown, not obeyed."""
+    """Escape sequences and markup from clients are printed, not executed."""
     script = Script().created()
     script.start(script.joined(script.member("x", host="/10.0.0.1"), reason="\x1b[2J[bold]boo[/bold]\x07"))
     table = printed_rebalances(rebalances_of(script.history()))
@@ -134,7 +134,7 @@ def test_a_client_cannot_write_to_the_terminal() -> None:
 
 
 def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
-    """One cause for them all, and how it ended; the history says of each of them why it went."""
+    """One cause for all of them, and how it ended; the history has the cause for each member."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     h.release()
@@ -147,7 +147,7 @@ def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
 
 
 def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
-    """It is one thing: the setting stands with the trigger, and not among what started no rebalance."""
+    """It is one change: the setting is part of the trigger, and not a happening that started no rebalance."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     h.set(members_coordinator="upstream")
@@ -159,7 +159,7 @@ def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
 
 
 def test_who_coordinates_a_group_is_in_its_line() -> None:
-    """The cluster upstream from a release until it is taken back; from the loss of the shadow until somebody joins."""
+    """The cluster upstream from a release until it is taken back; after the loss of the shadow until a member joins."""
 
     def coordinator(h: Harness) -> str:
         overview = Overview()
@@ -183,7 +183,7 @@ def test_who_coordinates_a_group_is_in_its_line() -> None:
 
 
 def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
-    """It ends the join phase, too; standbys go with the others."""
+    """It also ends the join phase; standbys leave with the others."""
     h = Harness()
     a, _ = h.stable_group(h.static("a"), h.static("b"))
     h.set(target_group_size="2")
@@ -198,7 +198,7 @@ def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
 
 
 def test_a_join_phase_in_which_nobody_was_waited_for_is_left_out() -> None:
-    """The last member has gone, and the group was empty at once."""
+    """The last member left, and the group was empty at once."""
     h = Harness()
     (only,) = h.stable_group(h.static("only"))
     h.sleep(100)
@@ -209,7 +209,7 @@ def test_a_join_phase_in_which_nobody_was_waited_for_is_left_out() -> None:
 
 
 def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
-    """It does for each member that comes; who came in the last part of it had it begin no more."""
+    """It restarts for each member that joins, except in the last part of it."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.static("web-0", rebalance_timeout_ms=60_000).join()
     h.sleep(1_000)
@@ -220,7 +220,7 @@ def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
 
 
 def test_an_initial_delay_is_no_limit_of_the_join_phase() -> None:
-    """Joins extend it up to the rebalance timeout (KIP-134), and it says so while it runs."""
+    """Joins extend it up to the rebalance timeout (KIP-134), and the output says so while it runs."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.static("web-0", rebalance_timeout_ms=60_000).join()
     h.sleep(1_000)

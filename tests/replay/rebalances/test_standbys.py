@@ -1,4 +1,4 @@
-"""Standbys and learners as `why` tells them: who took over from whom, who came and went without partitions."""
+"""Standbys and learners in `why`: who took over from whom, and joins and leaves without partitions."""
 
 from muster.events.causes import Cause
 from muster.events.state import MemberRole
@@ -12,7 +12,7 @@ from tests.replay.told import happenings, names, state_of, told
 
 
 def test_a_takeover_moves_the_lost_members_partitions_and_no_others() -> None:
-    """Told with who was lost, why, and how long it took; the next rebalance starts from there."""
+    """With the lost member, the cause, and the duration; the next rebalance starts from that assignment."""
     h = memberships.standby()
     (call,) = happenings(h, HappeningKind.STANDBY_CALLED)
     assert call.who is not None
@@ -32,7 +32,7 @@ def test_a_takeover_moves_the_lost_members_partitions_and_no_others() -> None:
 
 
 def test_a_standby_that_is_lost_itself_before_it_took_over() -> None:
-    """The next one has the partitions from the very first."""
+    """The next standby gets the partitions of the first lost member."""
     h, (_a, b) = two()
     h.set(target_group_size="2")
     c, d = h.static("c"), h.static("d")
@@ -49,7 +49,7 @@ def test_a_standby_that_is_lost_itself_before_it_took_over() -> None:
 
 
 def test_a_called_standby_that_was_too_late() -> None:
-    """A rebalance began before it asked; it was due to something else."""
+    """A rebalance with another cause began before it asked."""
     h, (a, b) = two()
     h.set(target_group_size="2")
     c = h.static("c")
@@ -63,7 +63,7 @@ def test_a_called_standby_that_was_too_late() -> None:
 
 
 def test_two_are_lost_at_once_and_one_standby_is_there() -> None:
-    """The rebalance is told with both, and the call that came to nothing."""
+    """The rebalance has both, and the call that failed."""
     h, (_a, _b, _e) = two("abe")
     h.set(target_group_size="3")
     c = h.static("c")
@@ -77,7 +77,7 @@ def test_two_are_lost_at_once_and_one_standby_is_there() -> None:
 
 
 def test_an_old_client_cannot_take_the_leaders_place() -> None:
-    """That rebalance is the standby's, and names what it lacks."""
+    """The standby is the cause of that rebalance, which names what it lacks."""
     h, (a, _b) = two(version=8)
     h.set(target_group_size="2")
     c = h.static("c", version=8)
@@ -90,7 +90,7 @@ def test_an_old_client_cannot_take_the_leaders_place() -> None:
 
 
 def test_held_members_come_change_and_go_without_a_rebalance() -> None:
-    """Each is told, also while the leader computes the assignment."""
+    """Each is reported, also while the leader computes the assignment."""
     h, (a, b) = two()
     h.set(target_group_size="2")
     c = h.static("c")
@@ -117,7 +117,7 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
 
 
 def test_a_called_standby_restarts_before_it_took_over() -> None:
-    """The process that comes has another member id, and is the same standby."""
+    """The process that comes back has another member id, and is the same standby."""
     h, (_, b) = two()
     h.set(target_group_size="2")
     c = h.static("c")
@@ -133,7 +133,7 @@ def test_a_called_standby_restarts_before_it_took_over() -> None:
 
 
 def while_the_assignment_is_computed() -> tuple[Harness, Client]:
-    """A group whose members have all joined again, and its standby."""
+    """Return a group with a standby, whose members have all rejoined."""
     h, (a, b) = two()
     h.set(target_group_size="2")
     c = h.static("c")
@@ -147,7 +147,7 @@ def while_the_assignment_is_computed() -> tuple[Harness, Client]:
 
 
 def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_started_nothing() -> None:
-    """It is told within the rebalance, and is no cause of it."""
+    """It is reported within the rebalance, and is no cause of it."""
     h, c = while_the_assignment_is_computed()
     c.leave()
     assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_WENT]
@@ -155,7 +155,7 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
 
 
 def test_a_standby_that_rejoins_while_the_assignment_is_computed_is_told_within_the_rebalance() -> None:
-    """Nothing else comes in the same decision."""
+    """The decision has no other event."""
     h, c = while_the_assignment_is_computed()
     c.join(protocols=protocols("range", metadata=subscription("orders", "payments")))
     assert [each.kind for each in told(h).meanwhile] == [HappeningKind.INACTIVE_MEMBER_CAME]

@@ -1,4 +1,4 @@
-"""A takeover is told with who took over from whom, and why; of a log that says nothing of it nothing is said."""
+"""A takeover is reported with both owners and the reason, as far as the log has them."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_what_is_not_known_has_none(known: OwnershipEnd | None) -> None:
 
 
 def test_a_process_of_the_same_name_may_be_another_one() -> None:
-    """In a container each process has the one name; what is not known is not told."""
+    """In a container all processes have the same name; what is not known is not reported."""
     assert taken_over("m:1", "m:1", None) is None
     assert taken_over("m:1", "m:1", end("taken-back")) == "m:1 took its partition back, since it had lost the log"
     assert taken_over("m:1", "m:1", end("stopped")) == (
@@ -60,7 +60,7 @@ def test_a_process_of_the_same_name_may_be_another_one() -> None:
 
 
 def a_takeover(script: Script, owner: str, known: OwnershipEnd | None) -> str:
-    """Tell of the takeover as it stands beside the rebalance after it."""
+    """Return the takeover's sentence beside the rebalance after it."""
     script.wait(100).coordinator(owner, took_ms=90, end=known)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     takeover = told(script)[-1].avoided[-1]
@@ -85,7 +85,7 @@ def test_a_rebalance_is_told_with_it(known: OwnershipEnd | None, how: str) -> No
 
 
 def test_a_rebalance_is_told_with_who_had_only_lost_the_log() -> None:
-    """And with another process of the same name, where that is known."""
+    """And for another process of the same name, if that is known."""
     owner = "coordinator-b:200"
     back = a_takeover(a_night(), owner, end("taken-back"))
     assert back.startswith(f"the coordinator {owner} lost partition 3 of the event log, which could not be written; it")

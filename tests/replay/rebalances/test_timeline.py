@@ -30,7 +30,7 @@ def told(script: Script) -> list[Rebalance]:
 
 
 def test_arrivals_are_counted_from_the_start_of_the_join_phase() -> None:
-    """The last to join is who the others waited for."""
+    """The others waited for the last one to join."""
     first = told(a_night())[0]
     assert [(a.member.group_instance_id, a.after_ms) for a in first.join_phase.arrivals] == [
         ("billing-1", 0),
@@ -44,7 +44,7 @@ def test_arrivals_are_counted_from_the_start_of_the_join_phase() -> None:
 
 
 def test_who_joins_in_a_decision_that_assigns_something_has_arrived() -> None:
-    """Whatever comes first in it."""
+    """No matter which event of the decision comes first."""
     script = Script().created()
     script.start(script.joined(script.member("a")))
     assigned = MemberAssigned(**script._member(script.of("a")), why=script.why(Cause.STANDBY_CALLED))
@@ -54,7 +54,7 @@ def test_who_joins_in_a_decision_that_assigns_something_has_arrived() -> None:
 
 
 def test_members_that_never_came_are_named() -> None:
-    """Dynamic ones were dropped, static ones stayed."""
+    """Dynamic members were dropped, static ones stayed."""
     script = a_night()
     newcomer = script.member("late", static=False, client_id="late")
     script.start(script.joined(newcomer))
@@ -84,7 +84,7 @@ def test_a_restart_of_a_static_member_moves_nothing() -> None:
 
 
 def test_an_assignment_that_cannot_be_decoded_is_named() -> None:
-    """The moves of the others are told."""
+    """The moves of the other members are reported."""
     script = a_night()
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     script.complete(script.rejoined(script.of("billing-3")))
@@ -96,7 +96,7 @@ def test_an_assignment_that_cannot_be_decoded_is_named() -> None:
 
 
 def test_the_last_member_leaves_and_the_group_is_empty() -> None:
-    """Start and end are one transition; all partitions lose their owner."""
+    """It starts and ends in one transition; all partitions lose their owner."""
     script = Script().created()
     script.start(script.joined(script.member("only")))
     script.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"only": {"orders": [0, 1]}})
@@ -111,7 +111,7 @@ def test_the_last_member_leaves_and_the_group_is_empty() -> None:
 
 
 def test_a_rebalance_goes_on_through_a_takeover() -> None:
-    """The takeover stands within it."""
+    """The takeover is within it."""
     script = a_night()
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     script.wait(100).stopped().wait(50).coordinator("coordinator-c:300", took_ms=90)
@@ -130,7 +130,7 @@ def test_a_rebalance_goes_on_through_a_takeover() -> None:
 
 
 def test_a_coordinator_that_took_its_own_partition_over_again_had_not_gone() -> None:
-    """The same process on both sides: it lost the log, and went on when it was back."""
+    """The owner is the same process: it lost the log, and continued when it had it back."""
     script = a_night()
     script.wait(100).coordinator("coordinator-b:200", took_ms=26_300)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
@@ -141,7 +141,7 @@ def test_a_coordinator_that_took_its_own_partition_over_again_had_not_gone() -> 
 
 
 def test_refusals_and_pauses_are_happenings() -> None:
-    """They started no rebalance, and say what was answered."""
+    """They started no rebalance, and have the error that was returned."""
     script = a_night()
     script.refused(script.member("surplus"), 81, Cause.GROUP_FULL, suppressed=2).paused(5_000)
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
@@ -159,13 +159,13 @@ def test_refusals_and_pauses_are_happenings() -> None:
     ("sessions", "said"), [(1, "1 session of partition 3 was"), (40, "40 sessions of partition 3 were")]
 )
 def test_a_pause_says_how_many_sessions_have_their_full_time_again(sessions: int, said: str) -> None:
-    """Not all of them, where the machine is late again and again; the partition's other groups are counted, too."""
+    """Not all of them, if the machine is late repeatedly; the partition's other groups are counted, too."""
     paused = CoordinatorPaused(partition=3, owner_epoch=1, owner="a:1", paused_ms=0, late_ms=5_000, sessions=sessions)
     assert event_text(paused) == f"a:1 stood still for at least 5.0 s; {said} re-armed in full"
 
 
 def test_a_group_made_anew_begins_again() -> None:
-    """Nothing of the earlier life is compared with the new one."""
+    """The earlier incarnation is not compared with the new one."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
     script.stabilize({"a": {"orders": [0]}})
@@ -181,7 +181,7 @@ def test_a_group_made_anew_begins_again() -> None:
 
 
 def test_after_a_gap_it_is_said_that_history_is_missing_and_no_move_is_claimed() -> None:
-    """The rebalance in which events are missing says which; the comparison would be a guess."""
+    """The rebalance with the missing events has a note about them; a comparison would be a guess."""
     script = a_night()
     kept = [read for read in script.reads if not (isinstance(read, Happened) and 13 <= read.event.seq <= 16)]
     second = rebalances(script.group_id, with_gaps(kept))[1]
@@ -191,7 +191,7 @@ def test_after_a_gap_it_is_said_that_history_is_missing_and_no_move_is_claimed()
 
 
 def test_a_lost_end_leaves_the_outcome_unknown() -> None:
-    """Neither superseded nor stable is claimed."""
+    """The outcome is neither superseded nor stable."""
     script = a_night()
     kept = [read for read in script.reads if not (isinstance(read, Happened) and 9 <= read.event.seq <= 12)]
     first = rebalances(script.group_id, with_gaps(kept))[0]
@@ -199,7 +199,7 @@ def test_a_lost_end_leaves_the_outcome_unknown() -> None:
 
 
 def test_a_broken_record_hides_itself_alone() -> None:
-    """Events before and after it are told, and the missing number is not reported twice."""
+    """Events before and after it are used, and its seq is not also reported as missing."""
     script = a_night()
     reads = script.reads
     index = next(i for i, read in enumerate(reads) if isinstance(read, Happened) and read.event.seq == 20)
@@ -213,7 +213,7 @@ def test_a_broken_record_hides_itself_alone() -> None:
 
 @given(st.sets(st.integers(min_value=1, max_value=44)))
 def test_no_legal_or_illegal_loss_of_events_breaks_the_telling(lost: set[int]) -> None:
-    """Whatever is missing, the fold tells the rest: never more rebalances than there were, in order, each a value."""
+    """Whatever is missing, the rest is used: never more rebalances than there were, in order, all well-formed."""
     script = a_night()
     kept = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq in lost)]
     stories = rebalances(script.group_id, with_gaps(kept))
@@ -224,7 +224,7 @@ def test_no_legal_or_illegal_loss_of_events_breaks_the_telling(lost: set[int]) -
 
 @given(st.sampled_from(memberships.STORIES), st.sets(st.integers(min_value=10, max_value=40)))
 def test_no_loss_breaks_the_telling_of_plans(play: Callable[[], Harness], lost: set[int]) -> None:
-    """Whoever was registered, retired, called or lost may be missing: the rest is told."""
+    """A registration, retirement, call or loss may be missing: the rest is used."""
     items = played(play)
     kept = [read for read in items if not (isinstance(read, Happened) and read.event.seq in lost)]
     history = History(group_id=GROUP_ID, log="", items=tuple(with_gaps(kept)))
@@ -253,7 +253,7 @@ _ownerships = st.dictionaries(st.tuples(st.sampled_from(["a", "b"]), st.integers
 
 @given(_ownerships, _ownerships)
 def test_every_partition_is_counted_once(before: GroupAssignment, after: GroupAssignment) -> None:
-    """Moved, gained, lost and stayed add up, and the way back is the mirror image."""
+    """Moved, gained, lost and stayed partitions add up, and the reverse movement is the mirror image."""
     there, back = movement(before, after), movement(after, before)
     total = len(before.owners.keys() | after.owners.keys())
     assert there.moved + there.gained + there.lost + there.stayed == total
@@ -276,7 +276,7 @@ def test_of_many_moves_some_are_shown_and_the_others_are_counted() -> None:
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_who_began_a_rebalance_by_a_request_is_named_as_the_group_knows_it(is_member: bool) -> None:
-    """The request may come by way of another host; of one that had not joined yet it is all that is known."""
+    """The request may come from another host; for a client that had not joined yet it is all that is known."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
     member = script.of("a")
@@ -291,7 +291,7 @@ def test_who_began_a_rebalance_by_a_request_is_named_as_the_group_knows_it(is_me
 
 
 def test_a_rebalance_that_does_not_end_is_kept_in_part_and_told_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first and the latest causes that were folded in are kept, all are counted; a table shows the first few."""
+    """The first and the latest folded causes are kept, all are counted; a table shows the first few."""
     monkeypatch.setattr("muster.replay.rebalances.running_rebalance.OCCURRENCES_KEPT", 50)
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})

@@ -1,1 +1,1 @@
-"""Other settings."""
+"""Tests of what-ifs."""

@@ -1,8 +1,8 @@
-"""Each scenario with other settings, in a line: `python -m tests.replay.whatif.scenarios_otherwise` writes the lines.
+"""Each scenario with other settings, in a line; `python -m tests.replay.whatif.scenarios_otherwise` writes the lines.
 
-How it works: the scenarios are played as in `tests/replay/fleet/played_scenarios.py`. A line has, for each of some
-settings, how many rebalances would not have happened, would have, and of how many nobody can tell; then what the rules
-say when they decide all of it again, and the last state.
+The scenarios are played as in `tests/replay/fleet/played_scenarios.py`. For each of some settings, a line has how many
+rebalances would not have happened, would have happened, and cannot be determined; then the result of deciding all of it
+again, and the last state.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ OTHERS: Final = (
 
 
 def line(name: str) -> str:
-    """The verdicts, the decisions that are made again, and the last state."""
+    """Return the verdicts, the repeated decisions, and the last state."""
     case = play(SCENARIOS[name], SEED)
     results = [what_if(case.history, other) for other in OTHERS]
     counts = ", ".join(f"{each.would_not}-{each.would}-{each.cannot_tell}" for each in results)

@@ -1,4 +1,4 @@
-"""Members that fall silent while a play goes on."""
+"""Members that fall silent during a play."""
 
 from muster.events.causes import Cause
 from muster.events.events import MemberRemoved
@@ -8,7 +8,7 @@ from tests.replay.histories import Script
 
 
 def test_a_member_is_silent_from_the_moment_after_it_was_last_seen() -> None:
-    """Not at that moment: its last word may be the very thing that is played. It is given once."""
+    """Not at that time itself: its last request may be the one that is played. It is yielded once."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
     removed = script.wait(60_000).removed(script.of("a"), Cause.SESSION_EXPIRED, silent_ms=45_000)

@@ -1,4 +1,4 @@
-"""Other settings that would be refused, and plays that would not end."""
+"""Settings that would be refused, and plays that would not end."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ LIVED = live(A_DEPLOYMENT, Settings(is_static=False), until_s=90)
 
 
 def without_its_coordinator(history: History) -> History:
-    """The history without the settings of then, as an export of a part may be."""
+    """Return the history without its coordinator's settings, as an export of a part may be."""
     return msgspec.structs.replace(history, items=tuple(history.events))
 
 
@@ -39,14 +39,14 @@ def without_its_coordinator(history: History) -> History:
     ],
 )
 def test_what_nobody_accepts_is_refused_without_a_coordinator(refused: dict[str, Any], text: str) -> None:
-    """Before anything is read of the history."""
+    """Before any of the history is read."""
     with pytest.raises(SettingRefused, match=text):
         what_if(without_its_coordinator(history_of(LIVED)), Alterations(**refused))
 
 
 @pytest.mark.parametrize(("session_ms", "is_refused"), [(5_999, True), (6_000, False), (1_800_001, True)])
 def test_a_session_that_the_recorded_coordinator_would_refuse_is_refused(session_ms: int, is_refused: bool) -> None:
-    """Its bounds are named; a history that does not record them is played."""
+    """Its limits are in the message; a history that does not record them is played."""
     history, other = history_lived(LIVED), Alterations(session_timeout_ms=session_ms)
     if is_refused:
         with pytest.raises(SettingRefused, match=r"give 6000 to 1800000 ms \(group\.min\.session\.timeout\.ms"):
@@ -57,14 +57,14 @@ def test_a_session_that_the_recorded_coordinator_would_refuse_is_refused(session
 
 
 def verdicts_of_all(result: WhatIf) -> list[Verdict]:
-    """The verdicts; each recorded rebalance has one."""
+    """Return the verdicts, after checking that each recorded rebalance has one."""
     assert len(result.rebalances) == started(LIVED)
     return [each.verdict for each in result.rebalances]
 
 
 @pytest.mark.parametrize("rebalance_ms", [50, 300])
 def test_members_that_nobody_waits_for_do_not_go_round_for_ever(rebalance_ms: int) -> None:
-    """Each is dropped, comes back, and makes the next one come too late: the play is given up, and it is said why."""
+    """Each is dropped, comes back, and makes the next one too late: the play is aborted, with the reason."""
     lived = live([(5, "start", "g")], Settings(is_static=False), until_s=90, begins="abcdef")
     result = what_if(history_of(lived), Alterations(rebalance_timeout_ms=rebalance_ms))
     assert len(result.rebalances) == started(lived)
@@ -73,7 +73,7 @@ def test_members_that_nobody_waits_for_do_not_go_round_for_ever(rebalance_ms: in
 
 
 def test_short_sessions_cost_no_more_than_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A play does not go through the sessions of live members: there may be a million of a millisecond each."""
+    """A play does not go through the sessions of live members: there may be a million of them, of 1 ms each."""
     monkeypatch.setattr(play, "DECISIONS_MAX", 200)
     history = without_its_coordinator(history_of(LIVED))
     assert not any(each.reason == play.TOO_LONG for each in what_if(history, Alterations()).rebalances)
@@ -83,7 +83,7 @@ def test_short_sessions_cost_no_more_than_long_ones(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("most", [1, 5, 10, 20, 40])
 def test_each_rebalance_has_a_verdict_where_plays_are_given_up(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the one that came when its play was; none is held back by one without."""
+    """Including the one during which its play was aborted; none is delayed by one without a verdict."""
     monkeypatch.setattr(play, "DECISIONS_MAX", most)
     result = what_if(history_of(LIVED), Alterations(session_timeout_ms=60_000))
     assert Verdict.CANNOT_TELL in verdicts_of_all(result)

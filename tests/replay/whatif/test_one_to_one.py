@@ -1,4 +1,4 @@
-"""Recorded and played rebalances are the same ones, one to one: with timers that are late, as real ones are."""
+"""Recorded and played rebalances correspond one to one, with timers that are late like real ones."""
 
 import pytest
 
@@ -19,7 +19,7 @@ DYNAMIC = Settings(is_static=False)
 
 
 def test_a_crash_right_after_a_rebalance_is_the_one_that_was_recorded() -> None:
-    """The play of the rebalance before it goes on until the session ends, as late as its timer came."""
+    """The play of the previous rebalance continues until the session ends, as late as its timer fired in the log."""
     script: list[Deed] = [(5, "start", "d"), (8, "crash", "b"), (50, "start", "e")]
     lived = live(script, Settings(), until_s=60)
     for session_ms in (None, 12_000, 8_000):
@@ -29,7 +29,7 @@ def test_a_crash_right_after_a_rebalance_is_the_one_that_was_recorded() -> None:
 
 
 def test_a_process_that_comes_back_and_dies_makes_one_rebalance_less_with_an_instance_id() -> None:
-    """Its return is absorbed; its death later is the recorded death, and not also what its return had begun."""
+    """Its return is absorbed; its later death is the recorded one, and not also the rebalance of its return."""
     script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (30, "crash", "a")]
     lived = live(script, DYNAMIC, until_s=70, begins="a")
     really = live(script, Settings(), until_s=70, begins="a")
@@ -39,7 +39,7 @@ def test_a_process_that_comes_back_and_dies_makes_one_rebalance_less_with_an_ins
 
 
 def test_what_would_be_a_part_of_another_one_names_the_one_that_runs() -> None:
-    """The first one was over long before; in the second all wait for the session of a dead member."""
+    """The first one was over long before; in the second one all wait for the session of a dead member."""
     script: list[Deed] = [(5, "start", "d"), (20, "crash", "b"), (22, "start", "e"), (40, "start", "f")]
     lived = live(script, DYNAMIC, until_s=120)
     result = what_if(history_of(lived), Alterations(session_timeout_ms=60_000))
@@ -52,7 +52,7 @@ def test_what_would_be_a_part_of_another_one_names_the_one_that_runs() -> None:
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_member_that_came_is_not_one_that_was_lost(is_lost: bool) -> None:
-    """Also of a rebalance that another cause began: for a loss, that a member is gone; else that it did something."""
+    """The same holds for a rebalance with another cause: a loss, or something that a member did."""
     script = Script().created()
     member = script.member("a")
     begun = script.started(script.why(Cause.MEMBER_LEFT if is_lost else Cause.NEW_STATIC_MEMBER, member))
@@ -65,7 +65,7 @@ def test_a_member_that_came_is_not_one_that_was_lost(is_lost: bool) -> None:
 
 
 def test_the_end_of_a_session_behind_the_log_is_not_one_more() -> None:
-    """The log ends before the longer session does: the recorded rebalance cannot be told, and there is no other."""
+    """The log ends before the longer session: there is no verdict on the recorded rebalance, and no additional one."""
     lived = live([(5, "start", "d"), (8, "crash", "b")], Settings(), until_s=20)
     result = what_if(history_of(lived), Alterations(session_timeout_ms=60_000))
     assert [each.verdict for each in result.rebalances][-1] is Verdict.CANNOT_TELL

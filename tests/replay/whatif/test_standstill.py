@@ -19,7 +19,7 @@ RESTARTS: list[Deed] = [(5, "crash", "b"), (25, "start", "b"), (40, "start", "d"
 
 
 def stood_ms(history: History) -> int:
-    """The time not Stable, as its rebalances have it."""
+    """Return the time not Stable, according to the rebalances."""
     return sum(each.duration_ms or 0 for each in rebalances(history.group_id, history.items))
 
 
@@ -37,7 +37,7 @@ def test_fewer_rebalances_may_stand_still_for_longer() -> None:
 
 
 def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
-    """The control measures it: the same partitions for the same time, and before it those of the dead member."""
+    """The control measures the same partitions for the same time, and before it those of the dead member."""
     history = history_of(live(A_CRASH_AND_A_JOIN, DYNAMIC, until_s=120))
     result = what_if(history, Alterations(scale_up_delay_ms=0))
     for recorded, told in zip(rebalances(history.group_id, history.items), result.rebalances, strict=True):
@@ -49,7 +49,7 @@ def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
 
 
 def partition_ms_of(script: list[Deed], session_timeout_ms: int, begins: str, until_s: int) -> tuple[int, int]:
-    """The partition time of a story with other sessions: as it is played, and as it is when really lived with them."""
+    """Return a story's partition time with other sessions: as played, and as really lived with them."""
     lived = Settings(is_static=False, session_timeout_ms=6_000, rebalance_timeout_ms=30_000)
     other = Settings(is_static=False, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000)
     history = history_of(live(script, lived, until_s=until_s, begins=begins))
@@ -60,14 +60,14 @@ def partition_ms_of(script: list[Deed], session_timeout_ms: int, begins: str, un
 
 
 def test_a_lone_member_that_dies_while_it_waits_costs_until_it_is_missed() -> None:
-    """The rebalance timeout ends the join phase in which its former id is waited for; then its sync is waited for."""
+    """The rebalance timeout ends the join phase that waits for its old id; then the group waits for its sync."""
     script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (18, "crash", "a"), (200, "start", "e")]
     played, really = partition_ms_of(script, 60_000, "a", until_s=230)
     assert played == pytest.approx(really, rel=0.02)
 
 
 def test_nothing_costs_anything_after_the_end_of_the_log() -> None:
-    """The recorded cost ends there, too: a dead group is not dearer for being missed later."""
+    """The recorded cost ends there too: a dead group does not cost more if its members are removed later."""
     script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (18, "crash", "a")]
     lived = Settings(is_static=False, session_timeout_ms=6_000, rebalance_timeout_ms=30_000)
     history = history_of(live(script, lived, until_s=60, begins="a"))
@@ -79,7 +79,7 @@ def test_nothing_costs_anything_after_the_end_of_the_log() -> None:
 
 
 def test_a_group_without_a_member_costs_until_somebody_comes() -> None:
-    """And the same, however late its last member is missed: its silence and the time after it do not overlap."""
+    """And the same, however late its last member is removed: its silence and the empty time do not overlap."""
     script: list[Deed] = [(5, "crash", "a"), (150, "start", "e")]
     for session_timeout_ms in (6_000, 20_000, 60_000):
         played, really = partition_ms_of(script, session_timeout_ms, "a", until_s=180)
@@ -88,7 +88,7 @@ def test_a_group_without_a_member_costs_until_somebody_comes() -> None:
 
 
 def test_a_group_that_is_empty_for_long_hides_no_difference() -> None:
-    """Nor is time not Stable a difference, if nobody would have been there else."""
+    """Nor does time not Stable matter if the group would have had no members otherwise."""
     empty = Standstill(partition_ms=10_000_000, empty_partition_ms=10_000_000)
     less, more = (empty + Standstill(partition_ms=ms) for ms in (37_000, 67_000))
     assert advice(less, more).startswith("keep the recorded settings")
@@ -97,7 +97,7 @@ def test_a_group_that_is_empty_for_long_hides_no_difference() -> None:
 
 
 def test_a_restart_that_is_absorbed_costs_its_silence_alone() -> None:
-    """And less than the two rebalances that it was."""
+    """This is less than the two recorded rebalances."""
     history = history_of(live([(5, "crash", "b"), (25, "start", "b")], Settings(), until_s=60))
     result = what_if(history, Alterations(session_timeout_ms=45_000))
     _, lost, back = result.rebalances
@@ -109,7 +109,7 @@ def test_a_restart_that_is_absorbed_costs_its_silence_alone() -> None:
 
 
 def test_a_process_that_comes_back_before_its_former_id_is_gone_was_restarted() -> None:
-    """As `why` says. So the cost of waiting for the former id is counted, and the longer session is not advised."""
+    """As in `why`. So the cost of waiting for the old id counts, and the longer session is not advised."""
     script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (60, "crash", "a"), (200, "start", "e")]
     history = history_of(live(script, DYNAMIC, until_s=300, begins="a"))
     result = what_if(history, Alterations(session_timeout_ms=60_000))
@@ -119,7 +119,7 @@ def test_a_process_that_comes_back_before_its_former_id_is_gone_was_restarted() 
 
 
 def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
-    """It is in neither sum; what it cost as recorded is said beside them, and the comparison is no advice."""
+    """It is in neither sum; its recorded cost is reported separately, and the comparison is not worded as advice."""
     history = history_of(live([(5, "crash", "b")], Settings(), until_s=60))
     result = what_if(history, Alterations(session_timeout_ms=1_000_000))
     assert result.rebalances[-1].verdict is Verdict.CANNOT_TELL
@@ -131,7 +131,7 @@ def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
 
 
 def test_a_comparison_that_leaves_rebalances_out_is_no_advice() -> None:
-    """They may turn it round: it says how many there are, and asks nobody to keep or change a setting."""
+    """They might reverse it: the text has their number, and does not advise to keep or change a setting."""
     less, more = (Standstill(not_stable_ms=0, partition_ms=ms) for ms in (37_000, 667_000))
     assert advice(less, more, 2).startswith("2 rebalances cannot be told; the others would have cost more")
     assert advice(more, less, 1).startswith("1 rebalance cannot be told; the others would have cost less")
@@ -139,7 +139,7 @@ def test_a_comparison_that_leaves_rebalances_out_is_no_advice() -> None:
 
 
 def test_a_part_of_what_cannot_be_told_cannot_be_told() -> None:
-    """Else the sums would have the one as saved, and not the other that it would have made longer."""
+    """The sums would otherwise count one as saved, and not the other, which it would have prolonged."""
     history = history_of(live(RESTARTS, DYNAMIC, until_s=120))
     result = what_if(history, Alterations(session_timeout_ms=60_000))
     unknown = {each.seq for each in result.rebalances if each.verdict is Verdict.CANNOT_TELL}
@@ -163,7 +163,7 @@ def test_a_part_of_what_cannot_be_told_cannot_be_told() -> None:
 def test_advice_goes_by_partition_time_then_by_time(
     recorded: tuple[int, int], played: tuple[int, int], begins: str
 ) -> None:
-    """A difference of a second, or of a twentieth, is none."""
+    """A difference of a second, or of a twentieth, does not count."""
     before, after = (Standstill(not_stable_ms=ms, partition_ms=partition) for ms, partition in (recorded, played))
     told = advice(before, after)
     assert told.startswith(begins)

@@ -1,4 +1,4 @@
-"""Tests of `whatif` on histories that the rules made, and the same story really lived with the other settings."""
+"""`whatif` on histories that the rules made, compared with the same story really lived with the other settings."""
 
 import msgspec
 import pytest
@@ -52,7 +52,7 @@ def verdicts(result: WhatIf) -> list[Verdict]:
 def told(
     script: list[Deed], lived: Settings, other: Settings, *, until_s: int = 90, begins: str = "abc"
 ) -> tuple[WhatIf, int]:
-    """The what-if of a story, and how many rebalances there really are with the other settings."""
+    """Return a story's what-if, and the number of rebalances with the other settings in reality."""
     history = history_of(live(script, lived, until_s=until_s, begins=begins))
     changed = {
         field: getattr(other, field)
@@ -72,7 +72,7 @@ DYNAMIC = Settings(is_static=False)
 
 
 def test_a_restart_within_a_longer_session_makes_no_rebalance() -> None:
-    """Neither the expiry nor the return would have been one; really lived, there is none."""
+    """Neither the expiry nor the return would have caused one; really lived, there is none."""
     result, really = told(A_RESTART, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
     assert (result.would, really) == (1, 1)
@@ -82,7 +82,7 @@ def test_a_restart_within_a_longer_session_makes_no_rebalance() -> None:
 
 
 def test_what_is_decided_is_told_while_more_is_read() -> None:
-    """Twice the longest session behind the end of its rebalance, however long the history goes on."""
+    """At twice the longest session after the end of its rebalance, however long the history is."""
     history = history_of(live([(5, "start", "d"), (200, "start", "e"), (400, "start", "f")], STATIC, until_s=420))
     fold = WhatIfFold(history.group_id, Alterations(session_timeout_ms=45_000))
     told = [len([line for line in fold.feed(item) if isinstance(line, Replayed)]) for item in history.items]
@@ -90,7 +90,7 @@ def test_what_is_decided_is_told_while_more_is_read() -> None:
 
 
 def test_a_restart_that_a_longer_session_does_not_cover() -> None:
-    """The expiry comes later, and the return is one of its own still."""
+    """The expiry comes later, and the return still is a rebalance of its own."""
     result, really = told(A_RESTART, STATIC, with_settings(STATIC, session_timeout_ms=15_000))
     assert verdicts(result) == [WOULD, WOULD, WOULD]
     assert really == 3
@@ -98,7 +98,7 @@ def test_a_restart_that_a_longer_session_does_not_cover() -> None:
 
 
 def test_a_crash_is_one_however_long_the_session() -> None:
-    """It only comes later; and when the log ends before, nobody can tell."""
+    """It only comes later; if the log ends before, it cannot be determined."""
     crash: list[Deed] = [(5, "crash", "b")]
     result, really = told(crash, STATIC, with_settings(STATIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, CANNOT_TELL]
@@ -110,7 +110,7 @@ def test_a_crash_is_one_however_long_the_session() -> None:
 
 
 def test_a_deployment_of_static_members() -> None:
-    """Six rebalances of dynamic members, none of static ones; who is who is a hypothesis."""
+    """Six rebalances of dynamic members, none of static ones; the identities are a hypothesis."""
     result, really = told(A_DEPLOYMENT, DYNAMIC, with_settings(DYNAMIC, is_static=True))
     assert verdicts(result) == [WOULD, *[WOULD_NOT] * 6]
     assert really == 1
@@ -118,7 +118,7 @@ def test_a_deployment_of_static_members() -> None:
 
 
 def test_processes_that_cannot_be_told_apart() -> None:
-    """All have one client id and one host: of whom the instance ids would have been is not known."""
+    """All have one client id and host, so it is not known which process would have had which instance id."""
     h = live(A_DEPLOYMENT, DYNAMIC, until_s=90)
     history = history_of(h)
 
@@ -147,7 +147,7 @@ def test_new_processes_one_after_another_with_a_scale_up_delay() -> None:
 
 
 def test_a_group_that_forms_with_a_longer_initial_delay() -> None:
-    """A process that comes a little later is in the first generation."""
+    """A process that joins a little later is in the first generation."""
     result, really = told(
         [(0, "start", "a"), (8, "start", "b")],
         STATIC,
@@ -159,7 +159,7 @@ def test_a_group_that_forms_with_a_longer_initial_delay() -> None:
 
 
 def test_a_group_that_forms_without_an_initial_delay() -> None:
-    """A process that came within it makes a rebalance of its own."""
+    """A process that joined within it causes a rebalance of its own."""
     script: list[Deed] = [(0, "start", "a"), (2, "start", "b")]
     result, really = told(script, STATIC, with_settings(STATIC, initial_rebalance_delay_ms=0), begins="")
     assert verdicts(result) == [WOULD]
@@ -169,7 +169,10 @@ def test_a_group_that_forms_without_an_initial_delay() -> None:
 
 
 def test_a_dynamic_member_that_came_back_after_its_session() -> None:
-    """It was restarted or only silent: with a longer session it may have gone on. Either way, its loss makes none."""
+    """It was restarted or only silent: with a longer session it may have kept its place.
+
+    Its loss causes no rebalance either way.
+    """
     result, _ = told(A_RESTART, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, CANNOT_TELL]
     _, lost, back = result.rebalances
@@ -193,7 +196,7 @@ def test_a_dynamic_member_that_was_heard_again_had_not_died() -> None:
 
 
 def test_a_member_that_loses_its_place_again_and_again_keeps_it() -> None:
-    """It has another id each time in the log, and one in the play: the last silence there is a crash."""
+    """It has a new id each time in the log, and one in the play, where the last silence is a crash."""
     again: list[Deed] = [*A_STALL, (40, "stall", "b"), (60, "resume", "b"), (80, "crash", "b"), (140, "start", "e")]
     other = with_settings(DYNAMIC, session_timeout_ms=45_000)
     result, really = told(again, DYNAMIC, other, until_s=200)
@@ -202,7 +205,7 @@ def test_a_member_that_loses_its_place_again_and_again_keeps_it() -> None:
 
 
 def test_a_member_that_was_heard_again_and_did_not_join_again() -> None:
-    """It lived, and nobody knows for how long it would have kept its place."""
+    """It was alive, but it is not known how long it would have kept its place."""
     script: list[Deed] = [(5, "stall", "b"), (25, "beat", "b"), (26, "crash", "b"), (30, "start", "d")]
     result, _ = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=60_000), until_s=150)
     assert CANNOT_TELL in verdicts(result)[1:]
@@ -217,7 +220,7 @@ def test_a_member_that_was_heard_again_and_did_not_join_again() -> None:
     ],
 )
 def test_a_member_that_comes_back_on_its_connection_had_not_died(came_on: int, verdict: Verdict, reason: str) -> None:
-    """Also if it was not heard from under its former id."""
+    """Even if it was not heard from with its old id."""
     lost = LastConnection(connection_id=7, received_ms=0)
     result = what_if(connected(history_of(live(A_RESTART, DYNAMIC, until_s=90)), lost, came_on), LONGER)
     assert verdicts(result)[2] == verdict
@@ -225,14 +228,14 @@ def test_a_member_that_comes_back_on_its_connection_had_not_died(came_on: int, v
 
 
 def test_a_connection_of_several_members_tells_no_processes_apart() -> None:
-    """As a proxy's."""
+    """Such as a proxy's."""
     lost = LastConnection(connection_id=7, received_ms=0)
     history = connected(history_of(live(A_RESTART, DYNAMIC, until_s=90)), lost, 7, others=7)
     assert verdicts(what_if(history, LONGER))[2] == CANNOT_TELL
 
 
 def test_a_member_whose_side_closed_its_connection_was_restarted() -> None:
-    """So its former id would have been waited for: the return is one of its own, and the loss a part of it."""
+    """So the group would have waited for its old id: the return is a rebalance of its own, and the loss part of it."""
     history = history_of(live(A_RESTART, DYNAMIC, until_s=90))
     seen_ms = next(
         item.event.last_seen_ms
@@ -251,7 +254,7 @@ LONGER = Alterations(session_timeout_ms=45_000)
 
 
 def connected(history: History, lost: LastConnection, came_on: int, others: int = 1) -> History:
-    """The history with connections: of the member that was lost, of the one that came then, and of the others."""
+    """Return the history with connections for the lost member, the one that joined then, and the others."""
     is_lost = False
 
     def on_connection(item: Item) -> Item:
@@ -272,7 +275,7 @@ def connected(history: History, lost: LastConnection, came_on: int, others: int 
 
 
 def test_a_member_that_dies_in_a_join_phase_is_missed_when_its_session_has_ended() -> None:
-    """Also if it had lived for longer than a session before, of which nothing is recorded."""
+    """Also if it had been alive for longer than a session before, of which there is no record."""
     script: list[Deed] = [(1, "crash", "a"), (2, "start", "d"), (18, "stall", "c"), (48, "resume", "c")]
     result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=18_500), until_s=120)
     assert (result.cannot_tell, result.besides_unknown) == (0, 0)
@@ -307,7 +310,7 @@ def test_a_member_that_dies_in_a_join_phase_is_missed_when_its_session_has_ended
     ],
 )
 def test_of_a_member_that_died_while_its_join_waited_the_log_does_not_tell_when(script: list[Deed], seq: int) -> None:
-    """It sends no heartbeats then. Really lived, it rejoins before it dies, and is missed in a rebalance of its own."""
+    """It sends no heartbeats then. Really lived, it rejoins before it dies, and gets removed in its own rebalance."""
     result, really = told(script, DYNAMIC, with_settings(DYNAMIC, session_timeout_ms=45_000), until_s=120)
     assert [(each.seq, each.reason) for each in result.rebalances if each.verdict is CANNOT_TELL] == [
         (seq, BARELY_SILENT)
@@ -316,7 +319,7 @@ def test_of_a_member_that_died_while_its_join_waited_the_log_does_not_tell_when(
 
 
 def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place() -> None:
-    """Real clients: three leaders were dropped in their assignors, after 10 s, and came back as new members."""
+    """Real clients: three leaders were dropped while they assigned, after 10 s, and rejoined as new members."""
     history = history_in(DATA / "slow-leader-timeout.jsonl", "slow-leader-timeout")
     result = what_if(history, Alterations(rebalance_timeout_ms=60_000))
     assert verdicts(result) == [WOULD, WOULD, CANNOT_TELL, CANNOT_TELL, CANNOT_TELL, WOULD, WOULD, WOULD]
@@ -324,7 +327,7 @@ def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place(
 
 
 def test_shorter_sessions_only_as_far_as_silences_are_recorded() -> None:
-    """A restart that was absorbed had a silence; of what came after the last events nothing is known."""
+    """An absorbed restart had a silence; nothing is known about the time after the last events."""
     lived = with_settings(STATIC, session_timeout_ms=45_000)
     result, _ = told(A_RESTART, lived, with_settings(STATIC, session_timeout_ms=10_000))
     assert verdicts(result) == [WOULD]
@@ -345,7 +348,7 @@ def test_time_in_the_join_phase_is_no_silence() -> None:
 
 
 def test_behind_a_gap_nobody_can_tell() -> None:
-    """Until the group is made anew."""
+    """Until the group is created again."""
     history = history_of(live(A_RESTART, STATIC, until_s=60))
     gap = next(i for i, item in enumerate(history.items) if isinstance(item, Happened) and item.event.seq == 6)
     item = history.items[gap]
@@ -357,7 +360,7 @@ def test_behind_a_gap_nobody_can_tell() -> None:
 
 
 def test_without_other_settings_everything_happens_as_it_did() -> None:
-    """The same rules, the same settings: the same rebalances, at the same moments."""
+    """The same rules and settings give the same rebalances, at the same times."""
     for script in (A_RESTART, A_DEPLOYMENT, A_SCALE_UP):
         for lived in (STATIC, DYNAMIC):
             result, really = told(script, lived, lived)
@@ -368,7 +371,7 @@ def test_without_other_settings_everything_happens_as_it_did() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_judges_rebalances_happen_again_without_other_settings(seed: int) -> None:
-    """Whatever was done to the processes; where it cannot be told, a takeover or a gap came in between."""
+    """Whatever was done to the processes; it is undetermined only if a takeover or a gap came in between."""
     result = what_if(make_case(seed).history, Alterations())
     assert result.would_not == 0
     assert all(each.would_begin_at in (each.started_at, None) for each in result.rebalances)
@@ -394,9 +397,9 @@ OTHERS = st.sampled_from(
 @example([(1, "start", "d"), (5, "crash", "a"), (15, "crash", "b")], {"scale_up_delay_ms": 12_000})
 @example([(1, "start", "d"), (1, "crash", "a"), (2, "crash", "d")], {"rebalance_timeout_ms": 8_500})
 def test_what_would_have_happened_is_what_happens(script: list[Deed], other: dict[str, int]) -> None:
-    """Any story, told under other settings, has as many rebalances as the story really lived with them.
+    """Any story, played with other settings, has as many rebalances as the story really lived with them.
 
-    The same stories in each run: of some thousand random ones one is told wrong by one (docs/replay.md), such as
+    The stories are the same in each run: of some thousand random ones, one is off by one (docs/replay.md), such as
     `[(1, "start", "d"), (1, "crash", "c"), (10, "start", "c")]` with a rebalance timeout of 8,500 ms.
     """
     result, really = told(sorted(script), STATIC, with_settings(STATIC, **other), until_s=100)
@@ -414,7 +417,7 @@ TAKEOVERS = st.lists(st.tuples(st.integers(1, 40), st.just("takeover"), st.just(
 def test_what_would_have_happened_across_takeovers_is_what_happens(
     script: list[Deed], takeovers: list[Deed], other: dict[str, int]
 ) -> None:
-    """Sessions and phases begin anew then, in the play as in life; whoever waited in a phase asks again."""
+    """Sessions and phases restart then, in the play as in reality; members that waited in a phase ask again."""
     script = sorted([*script, *takeovers])
     result = what_if(history_lived(live(script, STATIC, until_s=100)), msgspec.convert(other, Alterations))
     if not (result.cannot_tell or result.besides_unknown):
@@ -424,14 +427,14 @@ def test_what_would_have_happened_across_takeovers_is_what_happens(
 
 @pytest.mark.parametrize("second", [30, 80])
 def test_a_takeover_long_after_a_rebalance_changes_nothing_about_it(second: int) -> None:
-    """Whoever was silent had come back: nothing was awaited any more."""
+    """A silent member had come back: nothing was pending any more."""
     lived = live([*A_RESTART, (second, "takeover", "")], STATIC, until_s=90)
     result = what_if(history_lived(lived, is_seen=False), Alterations(session_timeout_ms=45_000))
     assert verdicts(result) == [WOULD, WOULD_NOT, WOULD_NOT]
 
 
 def test_what_a_former_owner_still_did_is_not_known_without_a_sign_of_it() -> None:
-    """A session that ended before its successor was ready: nobody knows who was alive then, nor what came of it."""
+    """A session ended before its successor was ready: it is not known who was alive then, nor what followed."""
     lived = live([(5, "crash", "b"), (38, "takeover", ""), (39, "start", "b")], STATIC, until_s=90)
     result = what_if(history_lived(lived, is_seen=False), Alterations(session_timeout_ms=30_000))
     assert verdicts(result) == [WOULD, CANNOT_TELL, CANNOT_TELL]
@@ -443,7 +446,7 @@ def test_what_a_former_owner_still_did_is_not_known_without_a_sign_of_it() -> No
 
 
 def test_events_out_of_order_are_played_as_far_as_they_can_be() -> None:
-    """An event before the beginning of a group's life has no part in it."""
+    """An event before the beginning of a group's incarnation does not count."""
     history = history_of(live(A_RESTART, STATIC, until_s=90))
     of_members = [item for item in history.items if isinstance(item, Happened) and isinstance(item.event, MemberEvent)]
     for moved in of_members:
@@ -452,7 +455,7 @@ def test_events_out_of_order_are_played_as_far_as_they_can_be() -> None:
 
 
 def test_settings_that_are_no_numbers_are_not_known() -> None:
-    """A coordinator writes none; somebody else may have."""
+    """A coordinator never writes such; another writer may have."""
     history = history_of(live(A_RESTART, STATIC, until_s=90))
     elected = history.items[0]
     assert isinstance(elected, Coordinated)
@@ -465,7 +468,7 @@ def test_settings_that_are_no_numbers_are_not_known() -> None:
 
 
 def test_time_in_which_the_coordinator_stood_still_is_no_silence() -> None:
-    """No session ended in it: of 20 s without a word, 12 s may have been the coordinator's."""
+    """No session ended in it: of 20 s of silence, 12 s may have been the coordinator's pause."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
     script.wait(60_000).paused(12_000).wait(1_000)

@@ -1,4 +1,4 @@
-"""The cost of a what-if follows what happened, not what happened times the number of members."""
+"""The cost of a what-if depends on the number of events, not on events times members."""
 
 from muster.replay.whatif.alterations import Alterations
 from tests.coordinator.group.client import Client
@@ -9,7 +9,7 @@ from tests.replay.whole import what_if
 
 
 def work_of(size: int) -> float:
-    """The work that each member of a group is, where all of them are restarted, and half of them die then."""
+    """Return the work for each member of a group in which all are restarted, and half of them die then."""
     h = Unchecked()
     clients = stable(*(_member(h, number) for number in range(size)))
     restarted = [_member(h, number) for number in range(size)]
@@ -38,6 +38,6 @@ def _member(h: Unchecked, number: int) -> Client:
 
 
 def test_a_member_costs_the_same_in_a_group_of_any_size() -> None:
-    """Neither who is silent, nor who is to rejoin or to sync, is gone through for each request of another."""
-    work_of(10)  # what is made once is made
+    """No request makes the play search all members for silent ones, or for the next one to rejoin or sync."""
+    work_of(10)  # warm up caches
     assert work_of(160) < 2 * work_of(40)

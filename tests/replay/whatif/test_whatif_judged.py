@@ -1,4 +1,4 @@
-"""The what-if of the judge's cases, and the same scripts really played with the other setting."""
+"""The what-if of the judge's cases, compared with the same scripts really played with the other setting."""
 
 from random import Random
 
@@ -21,13 +21,13 @@ OTHERS = [
     Alterations(rebalance_timeout_ms=15_000),
 ]
 SEEDS = [2, 24, 29, 117, 138, 301, 335, 341]
-"""Some that a what-if has been wrong about; all seeds under 600 were played when this was written."""
+"""Some seeds that a what-if was wrong about; all seeds below 600 were played when this was written."""
 LATE_MS = 5
-"""The lateness of each timer of the coordinator."""
+"""The lateness of the coordinator's timers."""
 
 
 def lived(seed: int, monkeypatch: pytest.MonkeyPatch, other: Alterations = Alterations()) -> Case:  # noqa: B008
-    """The case of a seed, with processes configured otherwise; what is done to them is drawn as before."""
+    """Return the case of a seed with other settings for the processes; the random actions are the same."""
     setup, init = Stage.setup, Stage.__init__
 
     def other_setup(stage: Stage, prefix: str = "app", *, static: bool | None = None) -> Setup:
@@ -39,12 +39,12 @@ def lived(seed: int, monkeypatch: pytest.MonkeyPatch, other: Alterations = Alter
 
     def other_init(stage: Stage, random: Random, wanted: Wanted) -> None:
         init(stage, random, wanted)
-        stage.world.random = Random(seed)  # so that the script does not depend on what comes of it
+        stage.world.random = Random(seed)  # so that the script does not depend on the result
 
     with monkeypatch.context() as patch:
         patch.setattr(Stage, "setup", other_setup)
         patch.setattr(Stage, "__init__", other_init)
-        patch.setattr(World, "_draw_late_ms", lambda _: LATE_MS)  # nor what chance makes of a heartbeat at a deadline
+        patch.setattr(World, "_draw_late_ms", lambda _: LATE_MS)  # nor on a heartbeat that meets a deadline by chance
         return play(_scenario(seed), seed)
 
 
@@ -55,7 +55,7 @@ def _scenario(seed: int) -> JudgedScenario:
 
 
 def started(case: Case) -> int:
-    """The rebalances of a case."""
+    """Return the rebalances of a case."""
     events = (item.event for item in case.history.items if isinstance(item, Happened))
     return sum(isinstance(event, RebalanceStarted) for event in events)
 
@@ -63,7 +63,7 @@ def started(case: Case) -> int:
 @pytest.mark.parametrize("other", OTHERS, ids=lambda other: str(other.told))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_would_not_have_happened_does_not(seed: int, other: Alterations, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are no more rebalances really than those that are told, and those of which nobody can tell."""
+    """In reality there are no more rebalances than those reported, and those that cannot be determined."""
     result = what_if(lived(seed, monkeypatch).history, other)
     really = started(lived(seed, monkeypatch, other))
     assert really <= result.would + result.cannot_tell + result.besides + result.besides_unknown

@@ -1,4 +1,4 @@
-"""The parts of a what-if that are looked at alone: who cannot be told apart, second rounds, verdicts, headlines."""
+"""Parts of a what-if on their own: processes that look the same, second rounds, verdicts, headlines."""
 
 import msgspec
 import pytest
@@ -24,12 +24,12 @@ S = 1_000
 
 
 def process(script: Script) -> Member:
-    """A dynamic member, whose client id and host are those of all others."""
+    """Return a dynamic member with the same client id and host as all others."""
     return script.member("app", static=False, client_id="app", host="/10.0.0.1")
 
 
 def are_shared(script: Script, member: Member) -> bool:
-    """Whether two members had its client id and host at once."""
+    """Return whether two members had its client id and host at once."""
     shared = SharedAddresses()
     for item in script.history().items:
         shared.feed(item)
@@ -42,7 +42,7 @@ def are_shared(script: Script, member: Member) -> bool:
     [(Cause.MEMBER_LEFT, 20 * S, True), (Cause.SESSION_EXPIRED, 20 * S, False), (Cause.SESSION_EXPIRED, 5 * S, True)],
 )
 def test_a_member_was_there_until_it_left_or_was_last_heard_from(cause: Cause, silent_ms: int, shared: bool) -> None:
-    """Another one came ten seconds before its end."""
+    """Another one joined ten seconds before its end."""
     script = Script().created()
     first, second = process(script), process(script)
     script.start(script.joined(first)).wait(60 * S)
@@ -53,7 +53,7 @@ def test_a_member_was_there_until_it_left_or_was_last_heard_from(cause: Cause, s
 
 
 def test_members_of_a_group_that_was_deleted_share_nothing_with_those_after_it() -> None:
-    """They had not been seen to go."""
+    """Their ends are not in the log."""
     script = Script().created()
     script.start(script.joined(process(script))).wait(S).deleted().wait(S).made_anew().created()
     later = process(script)
@@ -62,7 +62,7 @@ def test_members_of_a_group_that_was_deleted_share_nothing_with_those_after_it()
 
 
 def test_members_that_are_alive_in_the_end_share_what_they_have() -> None:
-    """Nobody has gone yet."""
+    """None has left yet."""
     script = Script().created()
     first = process(script)
     script.start(script.joined(first)).wait(S)
@@ -71,7 +71,7 @@ def test_members_that_are_alive_in_the_end_share_what_they_have() -> None:
 
 
 def test_members_that_were_there_before_the_first_event_share_what_they_have() -> None:
-    """As where a window begins behind their joins."""
+    """As with a window that begins after their joins."""
     script = Script().created()
     first = process(script)
     script.start(script.joined(first)).wait(S)
@@ -91,7 +91,7 @@ def test_members_that_were_there_before_the_first_event_share_what_they_have() -
     ],
 )
 def test_a_second_round_is_one_that_members_began_by_themselves(cause: Cause, rejoins: bool, second: bool) -> None:
-    """They rejoined, with the topics that they had."""
+    """They rejoined, with the same topics."""
     script = Script().created()
     member = script.member("a")
     script.start(script.joined(member))
@@ -115,14 +115,14 @@ def test_a_second_round_is_one_that_members_began_by_themselves(cause: Cause, re
 def test_only_the_first_of_those_that_were_not_recorded_is_known(
     is_first: bool, is_late: bool, is_dead: bool, verdict: Verdict, grade: Grade
 ) -> None:
-    """When members come after that is a guess, and so is whether who is dead is missed by its sync or its session."""
+    """The times of later joins are a guess, and so is whether a dead member is removed at its sync or session end."""
     begun = Started(at_ms=5 * S, cause=Cause.NEW_DYNAMIC_MEMBER, member_id=None, is_late=is_late, is_dead=is_dead)
     told = additional(begun, [], is_first=is_first)
     assert (told.verdict, told.grade) == (verdict, grade)
 
 
 def test_a_member_that_would_have_been_dropped_comes_back_and_nobody_can_tell_when() -> None:
-    """It took 30 s to rejoin, of 60 s; with 20 s it is not in that generation."""
+    """It took 30 s of 60 s to rejoin; with 20 s it is not in that generation."""
     fleet = Fleet(4)
     fleet[2].slow_ms = 30 * S
     fleet.start(5)
@@ -134,7 +134,7 @@ def test_a_member_that_would_have_been_dropped_comes_back_and_nobody_can_tell_wh
 
 
 def test_a_rebalance_is_told_as_it_was_recorded() -> None:
-    """A crash; and where the log ends in the midst of its rebalance, that it runs still."""
+    """A crash; and if the log ends during its rebalance, that it is still running."""
     history = history_of(live([(5, "crash", "b")], Settings(), until_s=60))
     whole = what_if(history, Alterations()).rebalances[1].headline
     assert "static member 'b'" in whole
