@@ -33,9 +33,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
     """Coordinate consumer groups: standalone, or as a sidecar in front of an unmodified Kafka cluster.
 
-    Standalone no cluster is needed. Declared topics exist for clients to subscribe to; they hold no data. Real
-    consumers join, get assignments, heartbeat and commit. With --upstream group membership is answered here, and
-    everything else is relayed to the cluster's brokers, each behind a port of its own.
+    Standalone needs no cluster. Clients can subscribe to the topics that you declare, which hold no data: real
+    consumers join, get assignments, heartbeat and commit. With --upstream, Muster answers group membership itself and
+    relays everything else to the cluster's brokers, each of which has a port of its own here.
 
     Examples:
 
@@ -43,13 +43,13 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
 
         muster serve --listen 127.0.0.1:9092 --upstream kafka-1:9092,kafka-2:9092 --groups 'orders-*'
 
-    Each option can also stand in the environment (--frame-bytes-max as MUSTER_FRAME_BYTES_MAX, group.max.size as
-    MUSTER_GROUP_MAX_SIZE) or in a file (--config-file); a flag wins over the environment, that over the file.
-    Stops in good order on SIGTERM and SIGINT.
+    Each option can also be set in the environment (--frame-bytes-max as MUSTER_FRAME_BYTES_MAX, group.max.size as
+    MUSTER_GROUP_MAX_SIZE) or in a file (--config-file). A flag takes precedence over the environment, the environment
+    over the file. SIGTERM and SIGINT stop it cleanly.
 
-    Exit codes: 0 stopped as asked; 1 the event log was lost while serving (another process took it, or it is damaged,
-    gone or another one), or an error in Muster itself; 2 something given cannot be used, at the start the log too, and
-    later the node id, which another process has taken.
+    Exit codes: 0 stopped by a signal; 1 the event log was lost while serving (another process took it over, or it is
+    damaged, missing or replaced), or an internal error of Muster; 2 a setting or the event log cannot be used at the
+    start, or another process took this one's node id later.
     """
     config, config_file = given.pop("config"), given.pop("config_file")
     import asyncio
@@ -84,12 +84,12 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
 
 
 def check(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
-    """Check all settings as muster serve does, without starting anything, and show what is effective and from where.
+    """Check all settings as muster serve does, without starting anything, and show each value with its source.
 
-    It takes what muster serve takes: options, MUSTER_ variables, a file. Files of certificates and keys are read; no
-    port is bound, no log is opened, no broker is asked. Secrets are not shown.
+    It takes the options, MUSTER_ variables and file of muster serve. It reads certificate and key files, but binds no
+    port, opens no log and contacts no broker. Secrets are not shown.
 
-    Exit codes: 0 muster serve would take these settings; 2 some cannot be used, each of which is named in one line.
+    Exit codes: 0 muster serve would accept these settings; 2 some cannot be used, each of which is named in one line.
 
     Examples:
 
@@ -113,13 +113,14 @@ def _signature(*others: inspect.Parameter) -> inspect.Signature:
     fields = [(name, field) for name, field in Settings.model_fields.items() if name not in KafkaSettings.model_fields]
     fields.sort(key=lambda each: PANELS.index(shown_of(each[1]).panel))
     config = typer.Option(
-        metavar="KEY=VALUE", help="A setting by Kafka's name, of those below; may be given several times."
+        metavar="KEY=VALUE", help="One of Kafka's settings listed below, e.g. group.max.size=500; repeatable."
     )
     config_file = typer.Option(
         metavar="FILE",
         envvar="MUSTER_CONFIG_FILE",
         show_envvar=False,
-        help="A TOML file: these options, Kafka's in a table [config], the cluster's in [upstream].",
+        help="A TOML file with these options; Kafka's settings go in its table [config], the cluster's client "
+        "properties in [upstream].",
     )
     return inspect.Signature(
         [
@@ -171,14 +172,14 @@ config_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Check settings, without starting anything.",
+    help="Check the settings of muster serve without starting anything.",
 )
 config_app.command("check", epilog=CONFIG_HELP)(check)
 
 
 @config_app.callback()
 def config_() -> None:
-    """Check settings, without starting anything."""
+    """Check the settings of muster serve without starting anything."""
 
 
 def fail_each(error: Exception, code: int) -> NoReturn:

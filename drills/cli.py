@@ -19,11 +19,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=(
-        "Failover exercises on a real cluster, with groups of the drill's own: what do members notice?\n\n"
-        "A drill has members join, heartbeat and commit, does one fault, and reports what they noticed: how long each"
-        " kind of request had no answer, rebalances (the goal is none), events and commits lost (none), and how long a"
-        " takeover took, phase by phase. It creates groups named muster-drill-RUN-..., touches no others, and deletes"
-        " them again, also after Ctrl-C.\n\n"
+        "Failover drills on a real cluster, with groups of their own: what do members notice?\n\n"
+        "A drill starts members that join, heartbeat and commit, injects one fault, and reports what the members"
+        " noticed: how long each kind of request went unanswered, rebalances (the goal is none), lost events and"
+        " commits (none), and how long a takeover took, phase by phase. It creates groups named muster-drill-RUN-...,"
+        " touches no others, and deletes them again, even after Ctrl-C.\n\n"
         "\b\n"
         "Examples:\n\n"
         "    muster drill takeover --local --kafka 127.0.0.1:9092 -o drill.html\n"
@@ -31,10 +31,10 @@ app = typer.Typer(
         "    muster drill partition --local --kafka 127.0.0.1:9092 --between clients --for 5s\n"
         "    muster drill restart --bootstrap 10.0.0.1:9092 --topic orders \\\n"
         "        --log kafka://kafka-1:9092/groups --by 'systemctl restart muster@1'\n\n"
-        "With --local the drill starts processes of its own, on this machine, with an event log of their own in the"
-        " cluster. A running service is drilled by takeover and restart alone, as a hand-over in good order.\n\n"
-        "Exit codes: 0 all goals met; 1 one is not, or the service did not recover; 2 something given cannot be used,"
-        " or the drill refuses; 130 interrupted. docs/drills.md has more."
+        "With --local the drill starts its own processes on this machine, with an event log of their own in the"
+        " cluster. On a running service only takeover and restart are possible, as a clean hand-over.\n\n"
+        "Exit codes: 0 all goals met; 1 a goal was missed, or the service did not recover; 2 an option cannot be used,"
+        " or the drill refuses to run; 130 interrupted. docs/drills.md has more."
     ),
 )
 
@@ -69,12 +69,14 @@ _LOCAL: Final = {
     "local": (
         Annotated[
             bool,
-            typer.Option("--local", help="Start processes of the drill's own on this machine.", rich_help_panel=WHERE),
+            typer.Option("--local", help="Start the drill's own processes on this machine.", rich_help_panel=WHERE),
         ],
         False,
     ),
     "kafka": _text(
-        "With --local: the cluster that gets the drill's event log, topic muster-drill-RUN.", "--kafka", "HOST:PORT"
+        "With --local: the cluster in which the drill creates its event log, topic muster-drill-RUN.",
+        "--kafka",
+        "HOST:PORT",
     ),
     "mode": (
         Annotated[
@@ -88,23 +90,29 @@ _LOCAL: Final = {
         Mode.STANDALONE,
     ),
     "processes": _number(
-        2, "With --local: how many processes share the partitions.", "--processes", WHERE, least=2, most=50
+        2, "With --local: the number of processes that share the partitions.", "--processes", WHERE, least=2, most=50
     ),
-    "partitions": _number(10, "With --local: partitions of the event log.", "--partitions", WHERE, most=1_000),
+    "partitions": _number(
+        10, "With --local: the number of partitions of the event log.", "--partitions", WHERE, most=1_000
+    ),
     "owner_session": _duration(
         "10s",
-        "With --local: how long a process may be silent before the others take over, if nothing else tells them.",
+        "With --local: how long a process may be silent before the others take over, if they do not notice earlier.",
         "--owner-session",
         WHERE,
     ),
 }
 _SERVICE: Final = {
-    "bootstrap": _text("A running service instead: where its clients reach it.", "--bootstrap", "HOST:PORT"),
+    "bootstrap": _text(
+        "Drill a running service instead: the address that its clients use.", "--bootstrap", "HOST:PORT"
+    ),
     "log": _text("With --bootstrap: its event log.", "--log", "URL", envvar="MUSTER_LOG"),
     "topic": _text(
-        "With --bootstrap: a topic that the drill's members may subscribe; they read nothing.", "--topic", "NAME"
+        "With --bootstrap: a topic for the drill's members to subscribe to; they read nothing from it.",
+        "--topic",
+        "NAME",
     ),
-    "by": _text("With --bootstrap: the command that stops or restarts a process of it.", "--by", "COMMAND"),
+    "by": _text("With --bootstrap: the command that stops or restarts one of its processes.", "--by", "COMMAND"),
     "client_config": (
         Annotated[
             list[str] | None,
@@ -112,8 +120,9 @@ _SERVICE: Final = {
                 CLIENT_CONFIG,
                 metavar="KEY=VALUE",
                 help=(
-                    "With --bootstrap: how its clients reach it, where it wants TLS or credentials, with Kafka's names,"
-                    f" such as security.protocol=SASL_SSL; also {CLIENT_CONFIG_VARIABLES}SASL_PASSWORD and so on."
+                    "With --bootstrap: Kafka client properties for connecting as its clients do, if it requires "
+                    "TLS or credentials, e.g. security.protocol=SASL_SSL; also in the environment, as "
+                    f"{CLIENT_CONFIG_VARIABLES}SASL_PASSWORD and so on."
                 ),
                 rich_help_panel=WHERE,
             ),
@@ -124,7 +133,9 @@ _SERVICE: Final = {
         Annotated[
             bool,
             typer.Option(
-                "--yes", help="With --bootstrap: do not ask, whoever shares the partitions.", rich_help_panel=WHERE
+                "--yes",
+                help="With --bootstrap: do not ask for confirmation, whichever processes share the partitions.",
+                rich_help_panel=WHERE,
             ),
         ],
         False,
@@ -140,26 +151,29 @@ _KAFKA_CONFIG: Final = {
     )
 }
 _SHARED: Final = {
-    "groups": _number(20, "Groups; every other one has static members.", "--groups", LOAD, most=10_000),
-    "members": _number(5, "Members of each group.", "--members", LOAD, least=2, most=500),
+    "groups": _number(20, "Number of groups; every other one has static members.", "--groups", LOAD, most=10_000),
+    "members": _number(5, "Number of members of each group.", "--members", LOAD, least=2, most=500),
     "session_timeout": _duration("45s", "The session timeout of the members.", "--session-timeout", LOAD),
-    "interval": _duration("500ms", "How often each member sends a heartbeat, and commits.", "--interval", LOAD),
-    "before": _duration("3s", "How long is measured before the fault, at least.", "--before", LOAD),
-    "after": _duration("3s", "How long is measured after the service is whole again.", "--after", LOAD),
-    "within": _duration("2m", "When to give up waiting for that.", "--within", LOAD),
+    "interval": _duration("500ms", "How often each member heartbeats and commits.", "--interval", LOAD),
+    "before": _duration("3s", "How long to measure before the fault, at least.", "--before", LOAD),
+    "after": _duration("3s", "How long to measure after the service has recovered.", "--after", LOAD),
+    "within": _duration("2m", "How long to wait for the service to recover.", "--within", LOAD),
     "heartbeats_within": _optional_duration(
-        "The longest time without an answer to heartbeats. [default: 3s, a heartbeat interval of clients]",
+        "Goal: the longest time without a response to heartbeats. [default: 3s, a heartbeat interval of clients]",
         "--heartbeats-within",
     ),
     "joins_within": _optional_duration(
-        "The longest to joins, of static members that restart. [default: 5s]", "--joins-within"
+        "Goal: the longest time without a response to joins, of static members that restart. [default: 5s]",
+        "--joins-within",
     ),
     "commits_within": _optional_duration(
-        "The longest to commits. [default: 5s, an auto-commit interval of clients]", "--commits-within"
+        "Goal: the longest time without a response to commits. [default: 5s, an auto-commit interval of clients]",
+        "--commits-within",
     ),
     "out": (
         Annotated[
-            Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as an HTML page, too.")
+            Path | None,
+            typer.Option("--out", "-o", metavar="FILE", help="Also write the report to this file, as an HTML page."),
         ],
         None,
     ),
@@ -196,10 +210,10 @@ def _command(
 
 @_command(Fault.TAKEOVER, own={}, on_service=True)
 def _takeover() -> None:
-    """A process dies, and the others take its partitions over.
+    """A process dies, and the others take over its partitions.
 
-    With --local the process that coordinates most of the drill's groups is killed (kill -9), and does not come back.
-    Against a running service --by stops a process of it in good order, as far as that command does.
+    With --local the process that coordinates most of the drill's groups is killed (kill -9) and stays down. On a
+    running service, --by stops one of its processes, as cleanly as that command does.
 
     \b
     Examples:
@@ -212,10 +226,10 @@ def _takeover() -> None:
 
 @_command(Fault.RESTART, own={}, on_service=True)
 def _restart() -> None:
-    """Every process is restarted, one after the other, as a new version is rolled out.
+    """Every process is restarted, one after another, as in a rolling upgrade.
 
-    With --local each is stopped in good order (SIGTERM) and started again, the next one when the partitions are shared
-    again. Against a running service --by does whatever restarts it.
+    With --local each one is stopped cleanly (SIGTERM) and started again; the next one follows when the partitions are
+    shared again. On a running service, --by is the command that restarts it.
 
     \b
     Examples:
@@ -230,8 +244,8 @@ def _restart() -> None:
 def _fence() -> None:
     """Another writer claims partitions while their owner serves them, as if a second coordinator were started.
 
-    The drill claims all partitions of the process that coordinates most of its groups, writes the fence records, and is
-    gone. The deposed owner must store nothing more, and the partitions are shared out anew.
+    The drill claims all partitions of the process that coordinates most of its groups, writes the fence records, and
+    disconnects. The deposed owner must store nothing more, and the partitions are assigned again.
 
     \b
     Example:
@@ -251,7 +265,7 @@ _FOR: Final = {"lasts": _duration("15s", "How long the fault lasts.", "--for", F
             Annotated[
                 Between,
                 typer.Option(
-                    "--between", help="Cut a process off from its log, or from its clients.", rich_help_panel=FAULT
+                    "--between", help="Cut off a process from its log, or from its clients.", rich_help_panel=FAULT
                 ),
             ],
             Between.LOG,
@@ -261,9 +275,10 @@ _FOR: Final = {"lasts": _duration("15s", "How long the fault lasts.", "--for", F
 def _partition() -> None:
     """The network is cut for a while between a process and its log, or between a process and its clients.
 
-    The drill has a proxy there, which lets nothing pass and tells nobody. A process that is cut off from its log is
-    replaced when its session in the ownership group is over (--owner-session). One that is cut off from clients alone
-    is not, since it can serve: they wait until the network is whole, and keep their places by sessions that are longer.
+    The drill has a proxy there, which drops all traffic silently. A process that is cut off from its log is replaced
+    when its session in the ownership group expires (--owner-session). One that is cut off only from its clients is not,
+    because it can still serve: the clients wait for the network, and keep their memberships because their sessions last
+    longer.
 
     \b
     Examples:
@@ -275,10 +290,10 @@ def _partition() -> None:
 
 @_command(
     Fault.SLOW_BROKER,
-    own=_FOR | {"delay": _duration("200ms", "How much later the brokers' answers come.", "--delay", FAULT)},
+    own=_FOR | {"delay": _duration("200ms", "How much later the brokers respond.", "--delay", FAULT)},
 )
 def _slow_broker() -> None:
-    """The brokers that have the event log answer late for a while, to all processes.
+    """The brokers that have the event log respond late for a while, to all processes.
 
     \b
     Example:

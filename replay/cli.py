@@ -21,7 +21,7 @@ from muster.replay.commands.options import (
 from muster.replay.form import Format, Sort
 from muster.replay.text.times import FORMS_OF_AT
 
-SORT_HELP = f"By {', '.join(Sort)}: names and states in their order; of all else the most, or the latest, comes first."
+SORT_HELP = f"By {', '.join(Sort)}. Names and states ascend; for the others the most, or the latest, comes first."
 
 app = typer.Typer(
     name="replay",
@@ -30,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=(
-        "Why did this group rebalance? Reads the event log, of a live coordinator too, and disturbs nobody.\n\n"
+        "Why did this group rebalance? Reads the event log, even of a running coordinator, without disturbing it.\n\n"
         "\b\n"
         "Examples:\n\n"
         "    muster replay groups --log sqlite:///muster.db\n"
@@ -44,11 +44,11 @@ app = typer.Typer(
         "    muster replay whatif orders --session-timeout 45s\n"
         "    muster replay verify\n"
         "    muster replay report orders -o report.html\n\n"
-        "Without --log, MUSTER_LOG is read, and muster.db in the current directory. Times are local on a terminal, and"
-        " UTC everywhere else, unless --tz says otherwise; JSON has UTC always.\n\n"
-        "Exit codes: 0 answered; 1 the log does not have what was asked for, or verify found something; 2 wrong use, a"
-        " log that cannot be read, or output that cannot be written; 3 answered, but a part of the log cannot be read;"
-        " 130 interrupted; 141 the reader of the output closed it."
+        "Without --log, the commands read the log that MUSTER_LOG names, or else muster.db in the current directory."
+        " Times are local on a terminal and UTC elsewhere, unless --tz is given; in JSON they are always UTC.\n\n"
+        "Exit codes: 0 answered; 1 the log does not contain what was asked for, or verify found something; 2 invalid"
+        " usage, the log cannot be read, or the output cannot be written; 3 answered, but a part of the log cannot be"
+        " read; 130 interrupted; 141 the reader of the output closed it."
     ),
 )
 
@@ -65,9 +65,9 @@ def groups_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Every group of the log: state, members, owner, how often it rebalanced, and why it did so last.
+    """List all groups of the log: state, members, owner, number of rebalances, and why the last one happened.
 
-    With --since, those to which something happened since then.
+    With --since, only groups that have events from then on.
 
     \b
     Examples:
@@ -92,10 +92,14 @@ def digest_command(
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
     form: Annotated[
-        Format | None, typer.Option("--format", help="A table on a terminal, else md for a chat; json for programs.")
+        Format | None,
+        typer.Option(
+            "--format",
+            help="table: the default on a terminal; md: for a chat, the default elsewhere; json: for programs.",
+        ),
     ] = None,
 ) -> None:
-    """Tell what mattered over all groups: the incidents that cost most, storms over several groups, the quiet ones.
+    """Summarize all groups: the incidents that cost most, storms over several groups, the quiet groups.
 
     \b
     Examples:
@@ -116,9 +120,9 @@ def history_command(
     *,
     since: SinceOption = None,
     until: UntilOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new events until interrupted.")] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also the lines of the group's own record, which say nothing new.")
+        bool, typer.Option("--all", help="Also show events of the group's own record that add nothing new.")
     ] = False,
     seq: SeqOption = False,
     tz: TzOption = None,
@@ -126,7 +130,7 @@ def history_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Everything that happened to a group, a line for each event, and for what is missing.
+    """Show everything that happened to a group: a line for each event, and for each gap in the log.
 
     \b
     Examples:
@@ -140,7 +144,7 @@ def history_command(
 
     view = commands.view_of(form, tz)
     if follow and form is Format.JSON:
-        commands.fail("--follow does not end, and json is one document: use jsonl", commands.CANNOT_READ)
+        commands.fail("--follow does not end, and json is one document: use --format jsonl", commands.CANNOT_READ)
     window = commands.window_of(since, until, view, is_seq=seq)
     commands.history(
         commands.source_of(log, kafka_config), group, view, window=window, goes_on=follow, everything=everything
@@ -157,7 +161,7 @@ def why_command(
             "--generation",
             metavar="N",
             min=0,
-            help="The incident to which the rebalance belongs that led to generation N, and that rebalance whole.",
+            help="The incident with the rebalance that led to generation N, and all of that rebalance.",
         ),
     ] = None,
     at: Annotated[
@@ -165,13 +169,13 @@ def why_command(
         typer.Option(
             "--at",
             metavar="WHEN",
-            help=f"The incidents of that moment; if there is none, the nearest before and after it: {FORMS_OF_AT}.",
+            help=f"The incidents at that time, or the nearest before and after it: {FORMS_OF_AT}.",
         ),
     ] = None,
     last: Annotated[
-        bool, typer.Option("--last", help="The newest incident alone, whether it has a rebalance or not.")
+        bool, typer.Option("--last", help="Only the newest incident, even if it has no rebalance.")
     ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="All incidents, the latest at the bottom.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All incidents, the newest at the bottom.")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
     seq: SeqOption = False,
@@ -180,12 +184,12 @@ def why_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Why a group rebalanced: its incidents, with what happened, what it cost, and what would have spared it.
+    """Explain why a group rebalanced: its incidents, with what happened, the cost, and what would have avoided it.
 
-    Without an option the last 20, the newest first; json and jsonl have all, the oldest first. An incident is as new as
-    its newest rebalance. Each sentence is recorded (events say it), inferred (events bear it) or unknown, and names its
-    events. An incident that crosses --since or --until is told whole, and says so. What the kinds of incidents are is
-    in docs/incidents.md.
+    Without an option the last 20, newest first; json and jsonl have all, oldest first. The newest rebalance of an
+    incident decides how new it is. Each sentence is recorded (events state it), inferred (events imply it) or unknown,
+    and names its events. An incident that crosses --since or --until is shown whole, and says so. docs/incidents.md
+    describes the kinds of incidents.
 
     \b
     Examples:
@@ -203,7 +207,9 @@ def why_command(
         commands.fail("only one of --generation, --at, --last and --all can be given", commands.CANNOT_READ)
     if (last or at is not None) and (since is not None or until is not None):
         which = "--last" if last else "--at"
-        commands.fail(f"{which} is about the whole history: leave it out, or --since and --until", commands.CANNOT_READ)
+        commands.fail(
+            f"{which} searches the whole history: leave out either {which} or --since and --until", commands.CANNOT_READ
+        )
     view = commands.view_of(form, tz)
     window = commands.window_of(since, until, view, is_seq=seq)
     point = None if at is None else commands.point("--at", at, view, is_seq=seq)
@@ -216,10 +222,10 @@ def why_command(
 @app.command("state")
 def state_command(
     group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="The group id; without one, all groups at that time.")
+        str | None, typer.Argument(metavar="[GROUP]", help="The group id; without it, all groups at that time.")
     ] = None,
     *,
-    at: Annotated[str, typer.Option("--at", metavar="WHEN", help=f"The moment: {FORMS_OF_AT}.")] = "now",
+    at: Annotated[str, typer.Option("--at", metavar="WHEN", help=f"The time: {FORMS_OF_AT}.")] = "now",
     pattern: GroupsOption = None,
     seq: SeqOption = False,
     tz: TzOption = None,
@@ -227,7 +233,7 @@ def state_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """A group as it is, or was: state, generation, members, and who had which partitions. Or all groups at one instant.
+    """Show a group as it is or was: state, generation, members, partitions of each; or all groups at one time.
 
     \b
     Examples:
@@ -263,14 +269,14 @@ def export_command(
         typer.Option(
             "--pseudonyms",
             metavar="KEYFILE",
-            help="Replace names of members, clients, hosts and people by HMACs under the key in this file.",
+            help="Replace names of members, clients, hosts and people by HMACs with the key in this file.",
         ),
     ] = None,
     tz: TzOption = None,
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Copy the log, or a part of it, into a file that --log reads again.
+    """Copy the log, or a part of it, to a file that --log reads again.
 
     \b
     Examples:
@@ -294,7 +300,7 @@ def report_command(
     group: GroupArgument,
     *,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="Output file (overwritten).")
     ],
     since: SinceOption = None,
     until: UntilOption = None,
@@ -303,10 +309,10 @@ def report_command(
     log: LogOption = DEFAULT_LOG,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """A group's history as one HTML page for a postmortem: processes over time, incidents, cost, advice.
+    """Write a group's history as one HTML page for a postmortem: processes over time, incidents, cost, advice.
 
-    The page needs nothing but itself, and asks no host for anything. It has at most 2 MB; what is left out, it says.
-    Its times are UTC, or those of --tz, and can be switched.
+    The page is self-contained and loads nothing from the network. It is at most 2 MB and says what was left out. Its
+    times are UTC, or in the zone of --tz; the page can switch them.
 
     \b
     Examples:

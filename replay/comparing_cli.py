@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
 def diff_command(
     group: GroupArgument,
     before: Annotated[str, typer.Argument(metavar="A", help=f"{FORMS_OF_AT[0].upper()}{FORMS_OF_AT[1:]}.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="The other moment, in one of the same forms.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The other time, in one of the same forms.")],
     *,
     seq: SeqOption = False,
     _generations: Annotated[bool, typer.Option("--generations", hidden=True)] = False,  # numbers are, by now
@@ -40,9 +40,9 @@ def diff_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Compare a group at two moments: members, subscriptions, configs, partitions moved and kept.
+    """Compare a group at two times: members, subscriptions, configs, and the partitions that moved or stayed.
 
-    A generation is compared as of its assignment.
+    A generation means the time of its assignment.
 
     \b
     Examples:
@@ -75,7 +75,7 @@ def _within_int32(read: Callable[[str], int]) -> Callable[[str], int]:
     def parse(text: str) -> int:
         ms = read(text)
         if ms > INT32_MAX:
-            raise typer.BadParameter(f"{text!r} is above {INT32_MAX} ms, some 24 days")
+            raise typer.BadParameter(f"{text!r} is above {INT32_MAX} ms, about 24 days")
         return ms
 
     return parse
@@ -86,7 +86,7 @@ def _given_once(name: str, value: int | None, former: int | None) -> int | None:
     from muster.replay.commands.opening import CANNOT_READ, fail
 
     if value is not None and former is not None:
-        fail(f"{name} and {name}-ms are one option: give one of them", CANNOT_READ)
+        fail(f"{name} and {name}-ms are the same option: give one of them", CANNOT_READ)
     return former if value is None else value
 
 
@@ -94,24 +94,29 @@ def whatif_command(
     group: GroupArgument,
     *,
     session: Annotated[
-        int | None, _duration("--session-timeout", "session.timeout.ms of all members: 45s, 1m30s.")
+        int | None, _duration("--session-timeout", "The session.timeout.ms of all members: 45s, 1m30s.")
     ] = None,
     rebalance: Annotated[
-        int | None, _duration("--rebalance-timeout", "The rebalance timeout of all members (max.poll.interval.ms).")
+        int | None, _duration("--rebalance-timeout", "The rebalance timeout of all members (max.poll.interval.ms): 5m.")
     ] = None,
     scale_up: Annotated[
-        int | None, _duration("--scale-up-delay", "The group's scale-up delay: it gathers joins of new members.")
+        int | None,
+        _duration(
+            "--scale-up-delay", "The group's members.expansion.delay.ms, which gathers the joins of new members: 30s."
+        ),
     ] = None,
     initial: Annotated[
         int | None,
-        _duration("--initial-rebalance-delay", "The coordinator's delay of the first rebalance of an empty group."),
+        _duration(
+            "--initial-rebalance-delay", "How long the first rebalance of an empty group waits for more members: 3s."
+        ),
     ] = None,
     session_ms: Annotated[int | None, _former("--session-timeout-ms")] = None,
     rebalance_ms: Annotated[int | None, _former("--rebalance-timeout-ms")] = None,
     scale_up_ms: Annotated[int | None, _former("--scale-up-delay-ms")] = None,
     initial_ms: Annotated[int | None, _former("--initial-rebalance-delay-ms")] = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Each process has a group.instance.id, and sends no LeaveGroup.")
+        bool, typer.Option("--static", help="Assume that each process has a group.instance.id and sends no LeaveGroup.")
     ] = False,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -121,9 +126,9 @@ def whatif_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Would this group have rebalanced with other settings? The rules decide each recorded rebalance again.
+    """Would this group have rebalanced with other settings? Applies the group rules again to recorded rebalances.
 
-    Nothing is guessed: where the log does not bear an answer, it is *cannot tell*, with what is missing.
+    Nothing is guessed: where the log does not contain enough, the verdict is *cannot tell*, with what is missing.
 
     \b
     Examples:
@@ -144,7 +149,7 @@ def whatif_command(
         is_static=static,
     )
     if not alterations.told:
-        fail("give at least one setting that would be another one; --help lists them", CANNOT_READ)
+        fail("give at least one setting to change; --help lists them", CANNOT_READ)
     view = asked.view_of(form, tz)
     window = asked.window_of(since, until, view, is_seq=seq)
     comparing.whatif(source_of(log, kafka_config), group, view, alterations, window=window)
@@ -160,12 +165,12 @@ def verify_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Does the whole log hold together? Owners, epochs, numbering, invariants; and the rules give what was recorded.
+    """Check the whole log: owners, epochs, numbering, invariants, and that the rules give what was recorded.
 
-    Exit code 0 if so, 1 if something was found, 3 if a part of the log, or a record, cannot be read. Each finding names
-    partition, offset, group and seq, what was expected, what was found, and what to do. What compaction has taken is
-    said, and no finding. With --since, what came before is checked, too, since the rest stands on it, and only what was
-    found since is told.
+    Exit code 0 if all is well, 1 if something was found, 3 if a part of the log, or a record, cannot be read. Each
+    finding names partition, offset, group and seq, what was expected, what was found, and what to do. Gaps left by
+    compaction are reported, but are not findings. With --since, earlier events are checked too, because later ones
+    build on them, but only findings from then on are shown.
 
     \b
     Examples:

@@ -69,7 +69,7 @@ def test_a_command_is_listed_with_its_own_first_sentence(name: str) -> None:
 def test_a_system_that_is_not_posix_is_told_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of a module that cannot be imported."""
     monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(SystemExit, match="muster: a POSIX system is needed"):
+    with pytest.raises(SystemExit, match="muster: needs a POSIX system"):
         main()
 
 

@@ -17,29 +17,29 @@ class KafkaSettings(BaseSettings):
     """The part of `Settings` that Kafka's brokers have, too. Times are durations or numbers of ms, sizes are bytes."""
 
     group_initial_rebalance_delay_ms: Milliseconds = option(
-        3_000, "How long a group that was empty waits for more members (KIP-134).", ge=0, le=INT32_MAX
+        3_000, "How long the first rebalance of an empty group waits for more members (KIP-134).", ge=0, le=INT32_MAX
     )
     group_min_session_timeout_ms: Milliseconds = option(
-        6_000, "The shortest session.timeout.ms a consumer may ask for.", ge=1, le=INT32_MAX
+        6_000, "The shortest session.timeout.ms that a consumer may request.", ge=1, le=INT32_MAX
     )
     group_max_session_timeout_ms: Milliseconds = option(
-        1_800_000, "The longest session.timeout.ms a consumer may ask for.", ge=1, le=INT32_MAX
+        1_800_000, "The longest session.timeout.ms that a consumer may request.", ge=1, le=INT32_MAX
     )
-    group_max_size: int = option(INT32_MAX, "Members of a group at most (KIP-389).", ge=1, le=INT32_MAX)
+    group_max_size: int = option(INT32_MAX, "Maximum number of members in a group (KIP-389).", ge=1, le=INT32_MAX)
     offset_metadata_max_bytes: int = option(
-        4_096, "The longest metadata string of a committed offset.", ge=0, le=INT32_MAX
+        4_096, "Maximum length of the metadata string of a committed offset.", ge=0, le=INT32_MAX
     )
     offsets_retention_minutes: int = option(
         10_080,
-        "How long committed offsets are kept after the group is empty, or after the commit where nobody subscribes the "
-        "topic or the group never had members. With --upstream the brokers keep offsets, by a setting of their own: "
-        "there it is how long an empty group is kept here.",
+        "How long committed offsets are kept, in minutes, after the group became empty; or after the commit, if no "
+        "member subscribes to the topic or the group never had members. With --upstream the brokers keep offsets, "
+        "by their own setting: there it is how long Muster keeps an empty group.",
         ge=1,
         le=INT32_MAX,
     )
     offsets_retention_check_interval_ms: Milliseconds = option(
         600_000,
-        "How often expired offsets are looked for, and empty groups without offsets, which go at once.",
+        "How often Muster looks for expired offsets, and for empty groups without offsets, which it deletes at once.",
         ge=1,
         le=INT64_MAX,
     )

@@ -43,57 +43,63 @@ class Settings(SidecarSettings, KafkaSettings):
 
     listen: HostPort = option(
         "127.0.0.1:9092",
-        "Where clients connect, HOST:PORT; port 0 takes a free one. [::] is every address of this machine, of IPv6 and "
-        "IPv4; 0.0.0.0 every one of IPv4.",
+        "Where clients connect, HOST:PORT. Port 0 picks a free port. [::] means all IPv6 and IPv4 addresses of "
+        "this machine, 0.0.0.0 all IPv4 addresses.",
         metavar="HOST:PORT",
     )
     advertise: HostPort | None = option(
-        None, "The address advertised to clients, if it is another one.", metavar="HOST:PORT"
+        None, "The address advertised to clients, if it differs from --listen.", metavar="HOST:PORT"
     )
     frame_bytes_max: int = option(
-        FRAME_BYTES_MAX, "The largest request of any API; most have lower bounds.", ge=1024, le=INT32_MAX
+        FRAME_BYTES_MAX,
+        "The largest accepted request of any API, in bytes; most APIs have lower limits.",
+        ge=1024,
+        le=INT32_MAX,
     )
     queued_max_request_bytes: int = option(
         _LIMITS.queued_max_request_bytes,
-        "Bytes that requests and answers may hold in memory, but for 16 KiB of each connection; beyond that "
-        "connections that hold much are closed.",
+        "Bytes of memory for requests and responses, beyond 16 KiB for each connection; above it, connections that "
+        "use much of it are closed.",
         ge=1024,
     )
-    connections_max: int = option(_LIMITS.connections_max, "Connections served at a time.", ge=1)
+    connections_max: int = option(_LIMITS.connections_max, "Maximum number of simultaneous connections.", ge=1)
     connections_max_idle_ms: Milliseconds = option(
         _LIMITS.connections_max_idle_ms,
-        "A connection on which no request begins or ends for longer is closed, unless a join or a sync of it waits.",
+        "A connection is closed when no request begins or ends on it for this long, unless one of its joins or "
+        "syncs is waiting.",
         ge=1_000,
     )
     unread_answers_max_ms: Milliseconds = option(
-        _LIMITS.unread_answers_max_ms, "How long a client may leave answers unread.", ge=1_000
+        _LIMITS.unread_answers_max_ms,
+        "How long a client may leave responses unread before its connection is closed.",
+        ge=1_000,
     )
     max_connections_per_ip: int = option(
         _LIMITS.max_connections_per_ip,
-        "Connections of one address served at a time; clients behind one gateway share its address.",
+        "Maximum number of simultaneous connections from one address; clients behind one gateway share its address.",
         ge=1,
         le=INT32_MAX,
     )
     waiting_per_principal: int | None = option(
         None,
-        "Joins and syncs of one principal that may wait at a time, or of one group where clients do not authenticate; "
-        "more are told to try again. [default: nine tenths of --connections-max]",
+        "How many joins and syncs of one principal may wait at a time, or of one group if clients do not "
+        "authenticate; more get a retriable error. [default: nine tenths of --connections-max]",
         ge=1,
     )
     member_metadata_max_bytes: int = option(
-        1_048_576, "Metadata of one member, for all its protocols; a join with more is refused.", ge=1
+        1_048_576, "Maximum bytes of one member's metadata, over all its protocols; joins with more are refused.", ge=1
     )
 
     topic: Annotated[list[str], NoDecode, BeforeValidator(split_list), AfterValidator(_topics)] = option(
         list,
-        "A topic that clients may subscribe to; without PARTITIONS it has one.",
+        "A topic that clients may subscribe to, e.g. orders:12; without :PARTITIONS it has one partition.",
         metavar="NAME:PARTITIONS",
         panel=STANDALONE,
     )
     node_id: int = option(
         1,
-        "The node id that clients see. Of a sidecar, which shows the brokers', the id among those that share its log; "
-        "an edge that is given none takes one by chance.",
+        "The node id that clients see. For a sidecar, which shows the brokers' node ids, the id among the "
+        "processes that share its log; an edge without one picks a random id.",
         panel=STANDALONE,
         ge=0,
         le=INT32_MAX,
@@ -104,54 +110,58 @@ class Settings(SidecarSettings, KafkaSettings):
 
     log: str = option(
         "sqlite:///muster.db",
-        "The event log: sqlite:///FILE, kafka://HOST:PORT/TOPIC, memory:. With --upstream, unless it is given, the "
+        "The event log: sqlite:///FILE, kafka://HOST:PORT/TOPIC or memory:. With --upstream and without --log, the "
         f"topic {EVENT_TOPIC} there.",
         metavar="URL",
         panel=EVENT_LOG,
     )
     kafka_config: Properties = option(
         dict,
-        "Client properties for the cluster of a Kafka event log, as in --upstream-config, which also holds for a log "
-        "on upstream's brokers.",
+        "Client properties for the cluster of a Kafka event log, as in --upstream-config. A log on upstream's "
+        "brokers uses those of --upstream-config by default.",
         metavar="KEY=VALUE",
         panel=EVENT_LOG,
         repr=False,
     )
-    log_partitions: int | None = option(None, "Partitions of a new event log.", panel=EVENT_LOG, ge=1, le=10_000)
-    log_replication: int | None = option(None, "Replicas of a new event topic.", panel=EVENT_LOG, ge=1, le=100)
+    log_partitions: int | None = option(
+        None, "Number of partitions of a new event log.", panel=EVENT_LOG, ge=1, le=10_000
+    )
+    log_replication: int | None = option(
+        None, "Replication factor of a new event topic.", panel=EVENT_LOG, ge=1, le=100
+    )
     answer_lease_ms: Milliseconds = option(
         2_000,
-        "How long an owner of a Kafka event log answers after it last proved by an append that it still is; "
-        "another process that takes over changes nothing for as long. The same for all processes of a log.",
+        "How long the owner of a Kafka event log answers after its last append proved that it still is the owner; "
+        "a process that takes over changes nothing for as long. Must be the same for all processes of a log.",
         panel=EVENT_LOG,
         ge=200,
         le=60_000,
     )
     share_partitions: bool = option(
         default=False,
-        help_="Share the partitions of a Kafka event log with the other processes of that log, through a "
-        "consumer group in its cluster: each owns some, and others take over from one that ends. Clients are sent to "
-        "the owner of their group; sidecars forward to it. Each needs a --node-id of its own.",
+        help_="Share the partitions of a Kafka event log with the log's other processes, through a consumer group "
+        "in its cluster: each process owns some, and others take over when one ends. Clients are sent to the "
+        "owner of their group; sidecars forward to it. Each process needs its own --node-id.",
         panel=EVENT_LOG,
     )
     owner_session_timeout_ms: Milliseconds = option(
         10_000,
-        "With --share-partitions: how long a process may be silent before others take its partitions over; within "
-        "the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms.",
+        "With --share-partitions: how long a process may be silent before others take over its partitions; must be "
+        "within the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms.",
         panel=EVENT_LOG,
         ge=1_000,
         le=1_800_000,
     )
     no_hot_standbys: bool = option(
         default=False,
-        help_="With --share-partitions: do not follow the partitions of the other processes. A takeover then reads the "
-        "whole history, where it else reads what is new; and a process has its own groups in memory alone.",
+        help_="With --share-partitions: do not follow the partitions of other processes. A process then keeps only "
+        "its own groups in memory, but a takeover reads the whole history instead of only what is new.",
         panel=EVENT_LOG,
     )
     snapshots: Path | None = option(
         None,
-        "A folder for snapshots of a Kafka event log: a start reads them and what is new, instead of the history. One "
-        "that is lost or cannot be used costs time alone.",
+        "A folder for snapshots of a Kafka event log: a start reads them and only newer events, instead of the "
+        "whole history. A lost or unusable snapshot costs only time.",
         metavar="FOLDER",
         panel=EVENT_LOG,
     )
@@ -159,23 +169,24 @@ class Settings(SidecarSettings, KafkaSettings):
         60_000, "With --snapshots: how often each partition is saved.", panel=EVENT_LOG, ge=1_000, le=86_400_000
     )
     audit_window_ms: Milliseconds | None = option(
-        None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
+        None, "How long the event log keeps the whole history. [default: 7d for a new log]", panel=EVENT_LOG, ge=0
     )
 
     metrics: HostPort | None = option(
-        None, "The address of /metrics (Prometheus), /healthz and /readyz.", metavar="HOST:PORT", panel=WATCHING
+        None,
+        "The address that serves /metrics (Prometheus), /healthz and /readyz.",
+        metavar="HOST:PORT",
+        panel=WATCHING,
     )
     metrics_groups: Annotated[list[str], NoDecode, BeforeValidator(split_list)] = option(
         list,
-        "Groups that have metrics with their own labels, a pattern of group ids with * and ?; 1,000 groups at most.",
+        "Groups that get metrics with their own labels: a pattern of group ids with * and ?; at most 1,000 groups.",
         metavar="PATTERN",
         panel=WATCHING,
     )
-    log_level: Literal["debug", "info", "warning", "error"] = option(
-        "info", "The lowest level that is logged.", panel=WATCHING
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = option("info", "The lowest level to log.", panel=WATCHING)
     log_format: Literal["auto", "console", "json"] = option(
-        "auto", "auto: console on a terminal, else JSON.", panel=WATCHING
+        "auto", "auto: console on a terminal, JSON elsewhere.", panel=WATCHING
     )
 
     @property

@@ -69,110 +69,123 @@ class SidecarSettings(BaseSettings):
 
     upstream: Servers | None = option(
         None,
-        "The cluster to stand in front of, HOST:PORT of one or more brokers, separated by commas.",
+        "The cluster that Muster runs in front of: HOST:PORT of one or more brokers, separated by commas.",
         metavar="HOST:PORT",
         panel=SIDECAR,
     )
     upstream_config: Properties = option(
         dict,
-        "Kafka's client properties for it, of those below. Secrets are better in the environment "
-        "(MUSTER_UPSTREAM_CONFIG_ before SASL_PASSWORD) or the file ([upstream]).",
+        "Kafka client properties for it, of those listed below. Put secrets in the environment "
+        "(MUSTER_UPSTREAM_CONFIG_ followed by SASL_PASSWORD) or in the file ([upstream]) instead.",
         metavar="KEY=VALUE",
         panel=SIDECAR,
         repr=False,
     )
     broker_base_port: int | None = option(
         None,
-        "The broker with node id N has its listener at this port + N. [default: the port of --listen + 1]",
+        "The listener for the broker with node id N is at this port + N. [default: the port of --listen + 1]",
         metavar="PORT",
         panel=SIDECAR,
         ge=1,
         le=PORT_MAX,
     )
     listener_map: Annotated[dict[int, int], NoDecode, BeforeValidator(_read_map)] = option(
-        dict, "Other ports for some brokers, ID=PORT, separated by commas.", metavar="ID=PORT", panel=SIDECAR
+        dict, "Other listener ports for some brokers: ID=PORT, separated by commas.", metavar="ID=PORT", panel=SIDECAR
     )
     groups: Annotated[list[str], NoDecode, BeforeValidator(split_list)] = option(
         lambda: ["*"],
-        "Which groups Muster may own, a pattern of group ids with * and ?; all others are relayed.",
+        "Groups that Muster may own: a pattern of group ids with * and ?; all others are relayed.",
         metavar="PATTERN",
         panel=SIDECAR,
         min_length=1,
     )
     authorization_cache_ms: Milliseconds = option(
-        5_000, "How long a broker's permission for a client is cached.", panel=SIDECAR, ge=0, le=60_000
+        5_000, "How long Muster caches a broker's authorization of a client.", panel=SIDECAR, ge=0, le=60_000
     )
     connections_per_principal: int | None = option(
         None,
-        "Connections of one principal served at a time, where clients authenticate with SASL. [default: nine tenths of "
-        "--connections-max]",
+        "Maximum number of simultaneous connections of one principal, if clients authenticate with SASL. [default: "
+        "nine tenths of --connections-max]",
         panel=SIDECAR,
         ge=1,
     )
 
     tls_certificate: Path | None = option(
-        None, "Serve clients with TLS: the certificate, PEM, its chain behind it.", metavar="FILE", panel=TLS
+        None, "Serve clients over TLS with this certificate, followed by its chain (PEM).", metavar="FILE", panel=TLS
     )
-    tls_key: Path | None = option(None, "The certificate's key, PEM, not encrypted.", metavar="FILE", panel=TLS)
+    tls_key: Path | None = option(
+        None, "The certificate's private key (PEM, not encrypted).", metavar="FILE", panel=TLS
+    )
     tls_client_ca: Path | None = option(
-        None, "Demand certificates of clients, signed by one of these authorities, PEM.", metavar="FILE", panel=TLS
+        None, "Require client certificates signed by one of these authorities (PEM).", metavar="FILE", panel=TLS
     )
     single_identity: bool = option(
-        default=False, help_="Upstream all clients are one principal, that of --single-identity-certificate.", panel=TLS
+        default=False,
+        help_="Upstream, all clients are one principal, that of --single-identity-certificate.",
+        panel=TLS,
     )
     single_identity_certificate: Path | None = option(
         None,
-        "The certificate, PEM, presented to brokers for every client; not Muster's own.",
+        "The certificate (PEM) presented to brokers for every client; not Muster's own.",
         metavar="FILE",
         panel=TLS,
     )
     single_identity_key: Path | None = option(
-        None, "That certificate's key, PEM, not encrypted.", metavar="FILE", panel=TLS
+        None, "That certificate's private key (PEM, not encrypted).", metavar="FILE", panel=TLS
     )
 
     processes: int = option(
         1,
-        "Processes of this host at the addresses of --listen, each on a core of its own, beside one that owns groups; "
-        "--metrics tells of all of them. With --share-partitions other hosts share the log.",
+        "Number of processes on this host that serve the addresses of --listen, each on its own core, beside one "
+        "process that owns groups; --metrics covers all of them. With --share-partitions other hosts share the log.",
         panel=PEERS,
         ge=1,
         le=64,
     )
     role: Literal["both", "edge", "owner"] = option(
         "both",
-        "With --share-partitions: an edge owns no group, and forwards all requests to the processes that do. It needs "
-        "no right to write to the event log, and there may be up to 1,000. An owner has no clients of its own.",
+        "With --share-partitions: an edge owns no groups, and forwards all requests to the processes that do. It "
+        "needs no permission to write to the event log, and there may be up to 1,000 edges. An owner has no "
+        "clients of its own.",
         panel=PEERS,
     )
     reuse_port: bool = option(
         default=False,
-        help_="Share the addresses of --listen with other processes of this host that say so, too (SO_REUSEPORT): each "
-        "gets some of the connections.",
+        help_="Share the addresses of --listen with other processes of this host that also set this "
+        "(SO_REUSEPORT): each gets some of the connections.",
         panel=PEERS,
     )
     peer_listen: HostPort | None = option(
         None,
-        "With --share-partitions: where the other sidecars of the log reach this one, HOST:PORT. They forward requests "
-        "for its groups there.",
+        "With --share-partitions: where the log's other sidecars connect to this one, HOST:PORT, to forward "
+        "requests for its groups.",
         metavar="HOST:PORT",
         panel=PEERS,
     )
     peer_advertise: HostPort | None = option(
-        None, "The address told to the other sidecars, if it is another one.", metavar="HOST:PORT", panel=PEERS
+        None,
+        "The address advertised to the other sidecars, if it differs from --peer-listen.",
+        metavar="HOST:PORT",
+        panel=PEERS,
     )
     peer_secret_file: Path | None = option(
         None,
-        "A file with a secret of 16 bytes or more, the same for all sidecars of the log: whoever has it is believed. "
-        "It is read anew for each connection.",
+        "A file with a secret of 16 bytes or more, the same for all sidecars of the log: any process that has it "
+        "is trusted. It is read again for each connection.",
         metavar="FILE",
         panel=PEERS,
     )
     peer_tls_certificate: Path | None = option(
-        None, "The certificate shown to the other sidecars, both ways, PEM.", metavar="FILE", panel=PEERS
+        None,
+        "The certificate shown to the other sidecars, on accepted and on opened connections (PEM).",
+        metavar="FILE",
+        panel=PEERS,
     )
-    peer_tls_key: Path | None = option(None, "Its key, PEM, not encrypted.", metavar="FILE", panel=PEERS)
+    peer_tls_key: Path | None = option(
+        None, "That certificate's private key (PEM, not encrypted).", metavar="FILE", panel=PEERS
+    )
     peer_tls_ca: Path | None = option(
-        None, "The authorities that sign the sidecars' certificates, PEM.", metavar="FILE", panel=PEERS
+        None, "The authorities that sign the sidecars' certificates (PEM).", metavar="FILE", panel=PEERS
     )
 
     _sources: Sources = PrivateAttr(default=Sources())
@@ -245,8 +258,8 @@ class SidecarSettings(BaseSettings):
 
 
 NOT_WITH_UPSTREAM: Mapping[str, str] = {
-    "topic": "topics are the cluster's",
-    "cluster_id": "clients see the cluster's",
+    "topic": "clients see the cluster's topics",
+    "cluster_id": "clients see the cluster's id",
 }
 """The settings of standalone mode, and why a sidecar does not use them."""
 
@@ -257,7 +270,7 @@ def refusals(settings: SidecarSettings, given: Set[str], listen: Address, metric
     if settings.upstream is None:
         idle = [name_of(name) for name in SidecarSettings.model_fields if name in given]
         if idle:
-            yield f"{', '.join(idle)} without --upstream: only a sidecar, in front of a cluster, can use that"
+            yield f"{', '.join(idle)} without --upstream: only a sidecar, in front of a cluster, can use it"
         return
     for name, reason in NOT_WITH_UPSTREAM.items():
         if name in given:

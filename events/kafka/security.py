@@ -44,9 +44,8 @@ _NameOf = Callable[[str], str]
 KAFKA_CONFIG = "--kafka-config"
 KAFKA_CONFIG_VARIABLES = "MUSTER_KAFKA_CONFIG_"
 KAFKA_CONFIG_HELP = (
-    "How to reach the Kafka cluster: a client property of Kafka, such as security.protocol=SSL (all of them are in"
-    " docs/replay.md); may be given several times. Secrets are better in the environment"
-    f" ({KAFKA_CONFIG_VARIABLES} before SASL_PASSWORD)."
+    "A Kafka client property for connecting to the cluster, e.g. security.protocol=SSL (docs/replay.md lists them "
+    f"all); repeatable. Put secrets in the environment instead ({KAFKA_CONFIG_VARIABLES} followed by SASL_PASSWORD)."
 )
 """The option of each command that may have to reach a secured cluster."""
 

@@ -12,23 +12,26 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="FORM",  # the choices beside it would leave the names no room in 80 columns
-        help="table: for eyes; json, or jsonl (a line per incident, event, group): for programs; md: for a chat.",
+        help="table: for people; json, or jsonl (a line per incident, event, group): for programs; md: for a chat.",
     ),
 ]
 SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help=f"Only from then on: {FORMS_OF_TIME}.")
+    str | None, typer.Option("--since", metavar="WHEN", help=f"Only from this time on: {FORMS_OF_TIME}.")
 ]
 SeqOption = Annotated[
-    bool, typer.Option("--seq", help="Numbers are those of events (seq), as `history` shows them: --since 17.")
+    bool, typer.Option("--seq", help="Numbers mean events (seq), as `history` shows them: --since 17.")
 ]
-UntilOption = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only until then: forms as above.")]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", metavar="WHEN", help="Only until this time, in one of the same forms.")
+]
 TzOption = Annotated[
     str | None,
     typer.Option(
         "--tz",
         metavar="ZONE",
         envvar="MUSTER_TZ",
-        help="UTC, local, or a name such as Europe/Berlin: times are told, and those without a zone read, in it.",
+        help="The zone of times that are shown, and of given times without a zone: UTC, local, or a name such as "
+        "Europe/Berlin.",
     ),
 ]
 LogOption = Annotated[

@@ -25,31 +25,36 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=(
-        "The history of every group at once, as tables (pip install '.[fleet]' in the checkout).\n\n"
-        "Exit codes: 0 done; 1 the tables do not have what was asked for; 2 something given or needed cannot be used; 3"
-        " what could be read was archived or folded, but a part could not be read, or verify found something; 130"
-        " interrupted; 141 the reader of the output closed it."
+        "Analyze the history of all groups as tables (pip install '.[fleet]' in the checkout).\n\n"
+        "Exit codes: 0 done; 1 the tables do not contain what was asked for; 2 an option, a file or a package that is"
+        " needed cannot be used; 3 a part could not be read (the rest was archived or built), or verify found"
+        " something; 130 interrupted; 141 the reader of the output closed it."
     ),
 )
 
 
 @app.callback()
 def fleet(context: typer.Context) -> None:
-    """The history of every group at once, as tables (pip install '.[fleet]' in the checkout)."""
+    """Analyze the history of all groups as tables (pip install '.[fleet]' in the checkout)."""
     context.with_resource(speaking_as("muster fleet"))
 
 
 @app.command("build")
 def build_command(
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the tables are, or will be: Parquet.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="The folder of the tables (Parquet); created if it is missing.")
+    ],
     log: LogOption = DEFAULT_LOG,
     archive: Annotated[
-        Path | None, typer.Option("--archive", metavar="DIR", help="Read an archive's own files, not --log.")
+        Path | None, typer.Option("--archive", metavar="DIR", help="Read the files of this archive instead of --log.")
     ] = None,
     every: Annotated[
         int | None,
         typer.Option(
-            "--every", metavar="DURATION", parser=archive_cli.interval, help="Go on until SIGTERM, as every 1m."
+            "--every",
+            metavar="DURATION",
+            parser=archive_cli.interval,
+            help="Rebuild at this interval until SIGTERM, e.g. 1m.",
         ),
     ] = None,
     kafka_config: KafkaConfigOption = None,
@@ -62,17 +67,17 @@ def build_command(
             "--grace",
             metavar="DURATION",
             parser=archive_cli.duration,
-            help="The files of earlier builds stay so long for queries that read them; 1h unless given.",
+            help="How long files of earlier builds are kept for queries that read them. [default: 1h]",
         ),
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Build from the log's begin, not from the last build.")
+        bool, typer.Option("--rebuild", help="Build from the start of the log instead of from the last build.")
     ] = False,
 ) -> None:
-    """Bring the tables up to date: rebalances, incidents, memberships, and what is made of them.
+    """Bring the tables up to date: rebalances, incidents, memberships, and the tables derived from them.
 
-    Only what the log has told since the last build is read. With --every it goes on until SIGTERM, after which the
-    build in work is ended; a log that is away or not there yet, another build and a full disk are waited for.
+    Reads only what the log has gained since the last build. With --every it repeats until SIGTERM, and then finishes
+    the build that is running; it waits for a log that is unreachable or missing, for another build, and for disk space.
 
     \b
     Example:
@@ -84,7 +89,7 @@ def build_command(
     if rebuild and every is not None:
         raise typer.BadParameter("--rebuild and --every exclude each other: rebuild once")
     if archive is not None and archive.resolve() == to.resolve():
-        raise typer.BadParameter(f"--to {to} is the archive's folder: give the tables one of their own")
+        raise typer.BadParameter(f"--to {to} is the archive's folder: give the tables a folder of their own")
     from muster.replay.fleet.choice import check_needs
 
     check_needs()

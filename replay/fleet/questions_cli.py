@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 DEFAULT_TABLES: Final = Path("fleet")
 TablesOption = Annotated[
-    Path, typer.Option("--tables", metavar="DIR", envvar="MUSTER_TABLES", help="What `fleet build --to` has made.")
+    Path,
+    typer.Option("--tables", metavar="DIR", envvar="MUSTER_TABLES", help="The folder that `fleet build --to` wrote."),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="How many rows at most.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Maximum number of rows.")]
 
 
 def _given(
@@ -67,7 +68,7 @@ def _asking(command: Callable[..., None], *, but: tuple[str, ...] = ()) -> Calla
 
 
 def top_command(given: "Given") -> None:
-    """The groups that cost most.
+    """Show the groups whose rebalances cost most.
 
     \b
     Examples:
@@ -83,9 +84,11 @@ def top_command(given: "Given") -> None:
 def causes_command(
     given: "Given",
     *,
-    by: Annotated[By, typer.Option("--by", help="Kinds of incidents, or what started rebalances.")] = By.KIND,
+    by: Annotated[
+        By, typer.Option("--by", help="Group by kind of incident, or by what started the rebalance.")
+    ] = By.KIND,
 ) -> None:
-    """The causes that cost most.
+    """Show the causes that cost most.
 
     \b
     Example:
@@ -98,7 +101,7 @@ def causes_command(
 
 
 def storms_command(given: "Given") -> None:
-    """Incidents of several groups that are one: the coordinator's doing, or one host's.
+    """Show incidents of several groups that have one cause: the coordinator, or one host.
 
     \b
     Example:
@@ -113,10 +116,12 @@ def storms_command(given: "Given") -> None:
 def incidents_command(
     given: "Given",
     *,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Of one kind alone.")] = None,
-    sort: Annotated[Order, typer.Option("--sort", help="Those that cost most, or the newest.")] = Order.COST,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="Only incidents of this kind, e.g. crash.")
+    ] = None,
+    sort: Annotated[Order, typer.Option("--sort", help="The most expensive first, or the newest.")] = Order.COST,
 ) -> None:
-    """The incidents of all groups.
+    """Show the incidents of all groups.
 
     \b
     Examples:
@@ -130,7 +135,7 @@ def incidents_command(
 
 
 def group_command(given: "Given", group: GroupArgument) -> None:
-    """One group: its causes, its days, processes that flap, times without a coordinator.
+    """Show one group: its causes, its days, flapping processes, times without a coordinator.
 
     \b
     Example:
@@ -146,21 +151,21 @@ def report_command(
     given: "Given",
     *,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="The page; it is written over.")
+        Path, typer.Option("--out", "-o", metavar="FILE", dir_okay=False, help="Output file (overwritten).")
     ],
     team_pattern: Annotated[
         str,
         typer.Option(
             "--team-pattern",
             metavar="REGEX",
-            help="Finds the team in a group's name: the expression's first group, else all that it matches.",
+            help="Finds the team in a group id: the expression's first capture group, else the whole match.",
         ),
     ] = DEFAULT_TEAM_PATTERN,
 ) -> None:
-    """The fleet on one HTML page: by group and hour, incidents, causes, teams, storms, flapping, downtime.
+    """Write the fleet as one HTML page: groups by hour, incidents, causes, teams, storms, flapping, downtime.
 
-    The page needs nothing but itself, and asks no host for anything. Its times are UTC, or those of --tz. Exit codes: 0
-    the page is written, of a window without a rebalance, too; 2 an option or the tables cannot be used.
+    The page is self-contained and loads nothing from the network. Its times are UTC, or in the zone of --tz. Exit
+    codes: 0 the page was written, even if the window has no rebalance; 2 an option or the tables cannot be used.
 
     \b
     Examples:

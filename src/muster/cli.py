@@ -23,39 +23,42 @@ COMMANDS: Final = {
         "muster.coordinator.serve_cli:app",
         "Coordinate consumer groups: standalone, or as a sidecar in front of an unmodified Kafka cluster.",
     ),
-    "config": ("muster.coordinator.serve_cli:config_app", "Check settings, without starting anything."),
+    "config": (
+        "muster.coordinator.serve_cli:config_app",
+        "Check the settings of muster serve without starting anything.",
+    ),
     "status": (
         "muster.coordinator.client.commands.status_cli:app",
-        "Ask running processes what they serve, what is wrong, and what helps.",
+        "Show what running processes serve, what is wrong, and how to fix it.",
     ),
     "adopt": (
         "muster.coordinator.client.commands.moving_cli:adopting",
-        "Adopt live groups from the cluster upstream, whose members are connected to the sidecar.",
+        "Move live groups from the upstream cluster to Muster; their members must be connected to the sidecar.",
     ),
     "release": (
         "muster.coordinator.client.commands.moving_cli:releasing",
-        "Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.",
+        "Move groups from a sidecar back to the upstream cluster, for good; their members may stay connected.",
     ),
     "members": (
         "muster.coordinator.client.commands.members_cli:app",
-        "The members of a group: list, register, retire, promote and remove them.",
+        "List, register, retire, promote and remove the members of a group.",
     ),
     "groups": (
         "muster.coordinator.client.commands.groups_cli:app",
-        "Repair groups that cannot be served; remove what a Muster that is gone has left in a cluster.",
+        "Repair groups that cannot be served; remove shadows that a former Muster left in a cluster.",
     ),
-    "log": ("muster.coordinator.client.commands.log_cli:app", "Repair or upgrade the event log itself."),
+    "log": ("muster.coordinator.client.commands.log_cli:app", "Repair or upgrade the event log."),
     "drill": (
         "muster.drills.cli:app",
-        "Failover exercises on a real cluster, with groups of the drill's own: what do members notice?",
+        "Failover drills on a real cluster, with groups of their own: what do members notice?",
     ),
     "replay": (
         "muster.replay.cli:app",
-        "Why did this group rebalance? Reads the event log, of a live coordinator too, and disturbs nobody.",
+        "Why did this group rebalance? Reads the event log, even of a running coordinator, without disturbing it.",
     ),
     "fleet": (
         "muster.replay.fleet.cli:app",
-        "The history of every group at once, as tables (pip install '.[fleet]' in the checkout).",
+        "Analyze the history of all groups as tables (pip install '.[fleet]' in the checkout).",
     ),
 }
 """The module of each command, and its line in `muster --help`."""
@@ -143,7 +146,7 @@ def main() -> None:
     """The console script."""
     gc.set_threshold(COLLECTED_AFTER)
     if sys.platform == "win32":
-        sys.exit("muster: a POSIX system is needed, such as Linux or macOS; on Windows there is WSL")
+        sys.exit("muster: needs a POSIX system such as Linux or macOS; on Windows use WSL")
     for name in ("stdout", "stderr"):  # one that was closed, as by `>&-`: nobody reads it, and no file gets its number
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- until the process ends

@@ -48,7 +48,7 @@ BootstrapOption = Annotated[
         "--bootstrap",
         metavar="HOST:PORT",
         envvar="MUSTER_BOOTSTRAP",
-        help="The address of a coordinator, or of any broker.",
+        help="The address of a coordinator, or of any broker, HOST:PORT.",
     ),
 ]
 FormatOption = Annotated[AnswerFormat, typer.Option("--format", help="A table for people, json for programs.")]
@@ -58,8 +58,8 @@ TimeoutOption = Annotated[
         "--timeout",
         metavar="DURATION",
         parser=duration,
-        help="How long the group waits for them: 30s, 10m, 1h30m. It becomes a config of the group; without it that "
-        "one holds (5m by default).",
+        help="How long the group waits for them: 30s, 10m, 1h30m. It is stored as a config of the group; without "
+        "it, the stored value applies (5m by default).",
     ),
 ]
 
@@ -114,7 +114,7 @@ def ask(
         fail(str(error), UNUSABLE, command)
     except NoCoordinator as error:
         fail(
-            f"{error} (--bootstrap, or MUSTER_BOOTSTRAP; --kafka-config where TLS or SASL is asked for)",
+            f"{error} (--bootstrap or MUSTER_BOOTSTRAP; --kafka-config if the listener needs TLS or SASL)",
             UNUSABLE,
             command,
         )

@@ -41,7 +41,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Repair groups that cannot be served; remove what a Muster that is gone has left in a cluster.",
+    help="Repair groups that cannot be served; remove shadows that a former Muster left in a cluster.",
 )
 
 
@@ -49,22 +49,23 @@ app = typer.Typer(
 def repair(
     group: GroupArgument,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it, without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair without asking for confirmation.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Recreate a quarantined group from its readable records, so that it is served again.
+    """Repair a quarantined group from its readable records, so that it is served again.
 
-    A group with a record that cannot be read is not served: its members are told to try again. The command prints these
-    records, and what is left. With --yes, or a yes on the terminal, the group is recreated from what is left: empty,
-    in its next generation, with its configs and registrations. Its members join again, in one rebalance. Committed
-    offsets stay. A record of an unknown type may have been written by a newer Muster: start that one instead.
+    Muster quarantines a group that has an unreadable record: its members get errors that make them retry. The command
+    prints the unreadable records and what can be kept. With --yes, or after a confirmation on the terminal, it
+    recreates the group from what is left: without members, in its next generation, with its configs and registrations.
+    The members rejoin in one rebalance. Committed offsets are kept. A record of an unknown type may come from a newer
+    Muster: start that version instead.
 
-    The running coordinator of the group does it, and records in the event log who requested it.
+    The running coordinator of the group makes the change, and records in the event log who requested it.
 
-    Exit codes: 0 repaired, or only looked; 1 the group is not quarantined, or it was refused; 2 wrong use, or no such
-    coordinator.
+    Exit codes: 0 repaired, or only shown; 1 the group is not quarantined, or the repair was refused; 2 invalid usage,
+    or no such coordinator.
 
     \b
     Examples:
@@ -81,7 +82,11 @@ def repair(
         yes = confirmed("Recreate the group?", yes=yes)
     if yes:
         ask(bootstrap, kafka_config, lambda admin: admin.repair_group(group), command=REPAIR)
-    said = f"{printable(group)}: repaired, its members join again" if yes else "Nothing was changed; --yes does it."
+    said = (
+        f"{printable(group)}: repaired; its members rejoin"
+        if yes
+        else ("Nothing was changed; give --yes to repair the group.")
+    )
     show({"group_id": group, "done": yes, **msgspec.to_builtins(damage)}, form, lambda _console: typer.echo(said))
 
 
@@ -89,7 +94,7 @@ def _damage_lines(group: str, damage: "GroupDamage") -> list[str]:
     number = len(damage.unreadable)
     what = "1 record" if number == 1 else f"{number} records"
     if not number:
-        what = "a record that was replaced since"
+        what = "a record that has since been replaced"
     name = printable(group)
     return [
         f"{name}: quarantined; {what} in partition {damage.partition} cannot be read",
@@ -120,27 +125,28 @@ def _kept(damage: "GroupDamage") -> str:
 
 def _rejoining(damage: "GroupDamage") -> str:
     if not damage.members:
-        return "none of its members can be read; those that run join again"
-    return f"all members, {damage.members} of which can be read, join again in one rebalance"
+        return "no member's record can be read; running members rejoin"
+    return f"all members rejoin in one rebalance; {damage.members} of their records can be read"
 
 
 @app.command("shadows")
 def shadows(
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them, without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them without asking for confirmation.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """List Muster's shadows in a cluster, and remove them, when Muster itself is gone for good.
+    """List the shadows that a Muster which is gone for good left in a cluster, and remove them.
 
-    In each group that it has, a Muster in front of a cluster is a static member, the shadow. When Muster is gone it
-    stays for up to 30 minutes, and keeps clients out that come to the brokers directly. The command lists them, and
-    with --yes, or a yes on the terminal, removes them. Name the brokers, not Muster, and stop every Muster before: one
-    that runs takes its shadows again. A Muster that runs hands groups back by `muster release`, with one rebalance, and
-    nobody is kept out. The user needs DESCRIBE, DESCRIBE_CONFIGS and READ on the groups.
+    A Muster in front of a cluster joins each group that it coordinates upstream too, as a static member, the shadow.
+    When Muster is gone, its shadows stay for up to 30 minutes and keep out clients that connect to the brokers
+    directly. The command lists them and, with --yes or after a confirmation on the terminal, removes them. Give the
+    addresses of brokers, not of Muster, and stop every Muster first: a running one takes its shadows back. To hand
+    groups back while Muster runs, use `muster release`, which costs one rebalance and keeps no client out. The user
+    needs DESCRIBE, DESCRIBE_CONFIGS and READ on the groups.
 
-    Exit codes: 0 removed, only listed, or there are none; 1 one could not be removed; 2 wrong use, or no such cluster.
+    Exit codes: 0 removed, only listed, or none found; 1 one could not be removed; 2 invalid usage, or no such cluster.
 
     \b
     Examples:
@@ -163,7 +169,7 @@ def shadows(
     if not found:
         said = "There are no shadows in this cluster."
     elif not yes:
-        said = "Nothing was changed; --yes removes them."
+        said = "Nothing was changed; give --yes to remove them."
     told = {"shadows": msgspec.to_builtins(found), "removed": len(results) - len(left)}
     show(told, form, lambda _console: typer.echo(said))
     for shadow, result in left:

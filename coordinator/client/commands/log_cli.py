@@ -13,18 +13,18 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Repair or upgrade the event log itself.",
+    help="Repair or upgrade the event log.",
 )
 
 
 @app.callback()
 def log_() -> None:
-    """Repair or upgrade the event log itself."""
+    """Repair or upgrade the event log."""
 
 
-YesOption = Annotated[bool, typer.Option("--yes", help="Do it, without asking.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Make the change without asking for confirmation.")]
 OwnerHasEndedOption = Annotated[
-    bool, typer.Option("--owner-has-ended", help="The partition's last owner has crashed and does not run any more.")
+    bool, typer.Option("--owner-has-ended", help="Confirm that the partition's last owner crashed and no longer runs.")
 ]
 AuditWindowOption = Annotated[
     int | None,
@@ -33,7 +33,7 @@ AuditWindowOption = Annotated[
         metavar="DURATION",
         parser=milliseconds,
         envvar="MUSTER_AUDIT_WINDOW_MS",
-        help="As for muster serve.",
+        help="How long the log keeps its whole history, e.g. 7d; use the value of muster serve.",
     ),
 ]
 
@@ -47,20 +47,20 @@ def repair(
     audit_window_ms: AuditWindowOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Skip records that cannot be read and stop a whole partition, so that it is served again.
+    """Skip unreadable records that keep a whole partition from being served.
 
-    These are records that Muster wrote: one with an unreadable key, so that its group is unknown, one about the
-    partition itself, or, in the offsets topic, a committed offset. The command prints their offsets, and what is lost
-    with each. With --yes, or a yes on the terminal, it writes a tombstone for each. Then restart `muster serve`, which
-    reads the partition again. A record of a newer Muster is no damage: start that one. A whole batch that cannot be
-    read cannot be replaced; the command prints what else helps.
+    Muster wrote these records: one whose key is unreadable, so that its group is unknown; one about the partition
+    itself; or, in the offsets topic, a committed offset. The command prints their offsets, and what is lost with each.
+    With --yes, or after a confirmation on the terminal, it writes a tombstone for each. Then restart `muster serve`,
+    which reads the partition again. A record of a newer Muster is not damaged: start that version instead. A batch that
+    is unreadable as a whole cannot be replaced; the command prints what else helps.
 
-    Writing claims the partition, so it is refused while a `muster serve` may own it: one that runs on a file has the
-    file's lock; and in a file as in a topic one that was ready and has not noted that it stopped may be running. If
-    that one has crashed, give --owner-has-ended.
+    Writing claims the partition, so it is refused while a `muster serve` may own it: a running one that uses a file
+    holds the file's lock; and in a file or a topic, an owner that was ready and has not recorded that it stopped may
+    still be running. If that owner has crashed, give --owner-has-ended.
 
-    Exit codes: 0 repaired, or only looked; 1 nothing to repair, or the partition may be served by somebody; 2 wrong
-    use, or a log that cannot be read or written.
+    Exit codes: 0 repaired, or only shown; 1 nothing to repair, or a process may be serving the partition; 2 invalid
+    usage, or the log cannot be read or written.
 
     \b
     Examples:
@@ -84,16 +84,16 @@ def upgrade(
 ) -> None:
     """Raise the log's format level to that of this Muster, for good.
 
-    A log stays at the level that it was made at, so that an older Muster can go on with it. At a higher level events
-    say more, such as who held a join phase up and since when a group was empty. What is there stays as it is, and every
-    newer Muster reads it. An older one is refused from then on, and there is no way back: upgrade when you will not
-    return to it.
+    A log stays at the level at which it was created, so that an older Muster can continue with it. At a higher level
+    events record more, such as which members delayed a join phase and since when a group was empty. Existing events
+    stay as they are, and every newer Muster reads them. An older Muster refuses the log from then on, and there is no
+    way back: upgrade only if you will not return to an older version.
 
-    As `muster log repair` it claims the partitions, so it is refused while a `muster serve` may own them. Stop that
-    one first; if it has crashed, give --owner-has-ended.
+    Like `muster log repair`, it claims the partitions, so it is refused while a `muster serve` may own them. Stop that
+    process first; if it has crashed, give --owner-has-ended.
 
-    Exit codes: 0 upgraded, or only looked; 1 nothing to upgrade, or the log may be served by somebody; 2 wrong use, or
-    a log that cannot be read or written.
+    Exit codes: 0 upgraded, or only shown; 1 nothing to upgrade, or a process may be serving the log; 2 invalid usage,
+    or the log cannot be read or written.
 
     \b
     Examples:

@@ -47,7 +47,7 @@ def repair_log(
     if owners and not owner_has_ended:
         refuse_served(owners, REPAIR, "A repair")
     if not confirmed("Skip these records from now on?", yes=yes):
-        typer.echo("Nothing was changed; --yes does it.")
+        typer.echo("Nothing was changed; give --yes to make the change.")
         return
     run(_repaired(log, security, audit_window_ms, found), REPAIR)
     typer.echo("Done: restart muster serve, which reads the partition again.")
@@ -62,14 +62,14 @@ def upgrade_log(
     if found.format_level >= FORMAT_LEVEL:
         fail(f"{printable(log)} has format level {found.format_level}: there is nothing to upgrade", REFUSED, UPGRADE)
     typer.echo(
-        f"{printable(log)} has format level {found.format_level}; at level {FORMAT_LEVEL} its events say more of why a"
-        f" group rebalanced. What is there stays as it is and is read on. A Muster that does not know level"
-        f" {FORMAT_LEVEL} can neither serve nor read it from then on, and there is no way back."
+        f"{printable(log)} has format level {found.format_level}; at level {FORMAT_LEVEL} its events record more about"
+        " why a group rebalanced. Existing events stay as they are and remain readable. A Muster that does not know"
+        f" level {FORMAT_LEVEL} can no longer serve or read it from then on, and there is no way back."
     )
     if found.owners and not owner_has_ended:
         refuse_served(found.owners, UPGRADE, "An upgrade")
     if not confirmed(f"Upgrade it to level {FORMAT_LEVEL}?", yes=yes):
-        typer.echo("Nothing was changed; --yes does it.")
+        typer.echo("Nothing was changed; give --yes to make the change.")
         return
     run(_upgraded(log, security, audit_window_ms), UPGRADE)
     typer.echo(f"Done: the log has format level {FORMAT_LEVEL}; start muster serve.")
@@ -95,8 +95,8 @@ def refuse_served(owners: Mapping[int, str], command: str, doing: str) -> NoRetu
     """Refuse because of owners that may be serving. `doing`: the action that would depose them, e.g. 'A repair'."""
     named = ", ".join(f"partition {partition} by {printable(owner)}" for partition, owner in owners.items())
     fail(
-        f"somebody may be serving this log: {named}. {doing} would depose that owner. Stop it with SIGTERM, or give"
-        " --owner-has-ended if it has crashed",
+        f"another process may be serving this log: {named}. {doing} would depose that owner. Stop it with SIGTERM, or"
+        " give --owner-has-ended if it has crashed",
         REFUSED,
         command,
     )

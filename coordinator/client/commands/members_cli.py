@@ -33,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=(
-        "The members of a group: list, register, retire, promote and remove them.\n\n"
+        "List, register, retire, promote and remove the members of a group.\n\n"
         "\b\n"
         "Examples:\n\n"
         "    muster members list orders\n"
@@ -41,9 +41,9 @@ app = typer.Typer(
         "    muster members retire orders web-1 web-2\n"
         "    muster members rebalance orders\n"
         "    muster members config orders target.group.size=6\n\n"
-        "Requests go to the group's coordinator, by way of --bootstrap or MUSTER_BOOTSTRAP. Everything but list and "
-        "remove is a config of the group, so any client that can alter configs can do the same.\n\n"
-        "Exit codes: 0 done; 1 refused, with the reason for each member; 2 wrong use, or no such coordinator."
+        "Requests go to the group's coordinator, which the process at --bootstrap or MUSTER_BOOTSTRAP names. All "
+        "commands but list and remove use configs of the group: any client that can alter configs can do the same.\n\n"
+        "Exit codes: 0 done; 1 refused, with the reason for each member; 2 invalid usage, or no such coordinator."
     ),
 )
 
@@ -57,10 +57,10 @@ def add(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Register static members that will join (KIP-469): the group goes on until the last one has, then one rebalance.
+    """Register static members that will join (KIP-469): one rebalance for all, after the last one has joined.
 
-    Start them afterwards. At the timeout the missing ones are no longer expected, and there is one rebalance with those
-    that have joined.
+    Register them first, then start them. The group keeps its assignment until the last one has joined. At the timeout,
+    missing members are no longer expected, and the group rebalances once with those that have joined.
 
     \b
     Example:
@@ -81,7 +81,7 @@ def withdraw(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Withdraw registrations of members that were added.
+    """Withdraw the registrations of members that have not joined.
 
     \b
     Example:
@@ -101,9 +101,9 @@ def retire(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Announce that members will leave: their departures are gathered, then one rebalance.
+    """Announce that members will leave: the group rebalances once, after all of them have left.
 
-    Stop them afterwards. Those still there at the timeout are removed.
+    Announce them first, then stop them. Those that are still members at the timeout are removed.
 
     \b
     Example:
@@ -122,7 +122,7 @@ def keep(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Withdraw the retirement of members.
+    """Cancel the retirement of members, so that they stay.
 
     \b
     Example:
@@ -136,12 +136,12 @@ def keep(
 def promote(
     group: GroupArgument,
     names: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Instance ids, or member ids.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All learners.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="Promote all learners.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Promote learners now, which gives them partitions, in one rebalance.
+    """Promote learners to active members now: they get partitions, in one rebalance.
 
     \b
     Examples:
@@ -164,7 +164,7 @@ def promote(
 @app.command("rebalance")
 def rebalance(
     group: GroupArgument,
-    force: Annotated[bool, typer.Option("--force", help="Also when the group has dynamic members.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Rebalance even if the group has dynamic members.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
@@ -185,13 +185,14 @@ def remove(
     group: GroupArgument,
     names: NamesArgument,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="The reason, kept in the history (KIP-800).")
+        str | None,
+        typer.Option("--reason", metavar="TEXT", help="The reason, recorded in the group's history (KIP-800)."),
     ] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Remove members at once (KIP-345). A member whose process lives joins again, or is fenced.
+    """Remove members at once (KIP-345). A member whose process still runs rejoins, or is fenced.
 
     \b
     Example:
@@ -235,14 +236,20 @@ def list_command(
 @app.command("config")
 def config(
     group: GroupArgument,
-    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="KEY= restores the default.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="New values, e.g. target.group.size=6; KEY= restores the default. Without any, the configs are shown.",
+        ),
+    ] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Show the configs of a group, or change some of them, all or none.
+    """Show the configs of a group, or change some of them; if one change is refused, none is made.
 
-    Configs whose name ends in .ms take durations such as 30s as well as a number of ms.
+    Configs whose name ends in .ms accept durations such as 30s as well as milliseconds.
 
     \b
     Examples:
@@ -257,9 +264,11 @@ def config(
     if changes:
         wanted = _assignments(changes)
         coordinator = ask(bootstrap, kafka_config, lambda admin: alter_with_coordinator(admin, group, wanted))
-        lines = [f"{name} has its default" if value is None else f"{name}={value}" for name, value in wanted.items()]
+        lines = [
+            f"{name} is back to its default" if value is None else f"{name}={value}" for name, value in wanted.items()
+        ]
         if coordinator is not None and coordinator.coordinator == UPSTREAM:
-            lines.append(f"{coordinator.text}; this counts when it is adopted")
+            lines.append(f"{coordinator.text}; this takes effect when Muster adopts the group")
         show_done(group, lines, form)
         return
     coordinator, configs = ask(bootstrap, kafka_config, lambda admin: describe_with_coordinator(admin, group))
@@ -278,7 +287,7 @@ def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not name or not equals:
-            fail(f"{text!r} should be KEY=VALUE, or KEY= to have the default again", UNUSABLE)
+            fail(f"{text!r} should be KEY=VALUE, or KEY= to restore the default", UNUSABLE)
         if name in wanted:
             fail(f"{name} is given twice", UNUSABLE)
         wanted[name] = _in_ms(name, value) if value and name.endswith(".ms") else value or None

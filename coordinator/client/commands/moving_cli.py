@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 adopting = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 releasing = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids; one moves after the other.")]
+GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids, moved one after another.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print what the members would see, and whether the move could begin.")
+    bool, typer.Option("--dry-run", help="Only print what the members would notice, and whether the move could begin.")
 ]
 
 _WHERE = {MUSTER: "this Muster", UPSTREAM: "the cluster upstream"}
 _HOW = {
     MUSTER: "each is removed from its group upstream at its next heartbeat",
-    UPSTREAM: "each learns it from the answer to its next heartbeat",
+    UPSTREAM: "each learns of it in the response to its next heartbeat",
 }
 
 
@@ -52,7 +52,7 @@ def adopt(
             "--timeout",
             metavar="DURATION",
             parser=duration,
-            help="When an adoption is given up: 30s, 5m. Longer than members work on one batch. [default: 60s]",
+            help="When to give up an adoption: 30s, 5m. Longer than members work on one batch. [default: 60s]",
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -60,13 +60,14 @@ def adopt(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Adopt live groups from the cluster upstream, whose members are connected to the sidecar.
+    """Move live groups from the upstream cluster to Muster; their members must be connected to the sidecar.
 
-    A group that is empty for a moment is adopted by itself. This is for groups that never are: each member is removed
-    upstream at its next request, and all join again here, in one rebalance. It is refused when some of them are
-    connected to the cluster directly.
+    Muster adopts a group by itself as soon as the group has no members. This command is for groups that always have
+    some: each member is removed upstream at its next request, and all rejoin at Muster, in one rebalance. The move is
+    refused if some members are connected to the cluster directly.
 
-    Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
+    Exit codes: 0 all moved; 1 a move was refused or given up, and the groups after it were not moved; 2 invalid usage,
+    or no such sidecar.
 
     \b
     Examples:
@@ -80,21 +81,24 @@ def adopt(
 @releasing.command("release")
 def release(
     groups: Annotated[
-        list[str] | None, typer.Argument(metavar="GROUP", help="Group ids; one moves after the other.")
+        list[str] | None, typer.Argument(metavar="GROUP", help="Group ids, moved one after another.")
     ] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="All groups that have members at this sidecar.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Release all groups that have members at this sidecar.")
+    ] = False,
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = AnswerFormat.TABLE,
 ) -> None:
-    """Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.
+    """Move groups from a sidecar back to the upstream cluster, for good; their members may stay connected.
 
-    All members join again upstream, in one rebalance; none before all have revoked their partitions. The group is
-    upstream's from then on, also after a restart, until it is adopted again.
+    All members rejoin upstream in one rebalance, once every one of them has revoked its partitions. From then on the
+    group belongs to the cluster, even after a restart, until it is adopted again.
 
-    Exit codes: 0 all moved; 1 one was refused or given up, and those after it stay; 2 wrong use, or no such sidecar.
+    Exit codes: 0 all moved; 1 a move was refused or given up, and the groups after it were not moved; 2 invalid usage,
+    or no such sidecar.
 
     \b
     Examples:
@@ -120,8 +124,8 @@ def _groups_of_muster(bootstrap: str, kafka_config: Sequence[str] | None) -> lis
     if not here.sees_all:
         lacks = f"{here.user} lacks the ACL Allow DESCRIBE on GROUP *"
         if not here.group_ids:
-            fail(f"no group was found, but {lacks}, and may not see them all", REFUSED, "muster release")
-        complain(f"{lacks}: there may be groups beside these", "muster release")
+            fail(f"no group was found, but {lacks}, and may not see all groups", REFUSED, "muster release")
+        complain(f"{lacks}: there may be more groups than these", "muster release")
     elif not here.group_ids:
         complain("no group has members at this sidecar: there is nothing to release", "muster release")
     return here.group_ids
@@ -199,14 +203,14 @@ class _Moving:
 
 def _what_they_see(members: int | None, to: str) -> str:
     if members is None:
-        return f"there is no such group; if it comes to be, it is coordinated by {_WHERE[to]}"
+        return f"there is no such group; if it is created, {_WHERE[to]} coordinates it"
     if not members:
-        return f"no member has to join again; new members join at {_WHERE[to]}"
-    who = "its only member joins" if members == 1 else f"its {members} members join"
+        return f"no member has to rejoin; new members join at {_WHERE[to]}"
+    who = "its only member rejoins" if members == 1 else f"its {members} members rejoin"
     return (
-        f"{who} again at {_WHERE[to]}: {_HOW[to]}, and revokes its partitions; when the last one has, there is one "
-        "rebalance. Nothing is consumed for at most the longest heartbeat interval, what members still work on, and a "
-        "join phase; what was not committed is consumed again"
+        f"{who} at {_WHERE[to]}: {_HOW[to]}, and revokes its partitions; once the last one has, there is one "
+        "rebalance. Consumption pauses for at most the longest heartbeat interval, the batches that members still "
+        "work on, and a join phase; uncommitted records are consumed again"
     )
 
 

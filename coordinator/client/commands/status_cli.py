@@ -22,25 +22,27 @@ def status(
     addresses: Annotated[
         list[str],
         typer.Argument(
-            metavar="HOST:PORT...", envvar="MUSTER_METRICS", help="The --metrics addresses of one or more processes."
+            metavar="HOST:PORT...",
+            envvar="MUSTER_METRICS",
+            help="The --metrics addresses of one or more processes, e.g. 10.0.0.1:9100.",
         ),
     ],
     *,
     timeout: Annotated[
-        float, typer.Option(min=0.1, max=600, help="How long each process may take to answer, in seconds.")
+        float, typer.Option(min=0.1, max=600, help="How long to wait for each process, in seconds.")
     ] = 5.0,
     form: Annotated[
         AnswerFormat, typer.Option("--format", help="A table for people, JSON for programs.")
     ] = AnswerFormat.TABLE,
 ) -> None:
-    """Ask running processes what they serve, what is wrong, and what helps.
+    """Show what running processes serve, what is wrong, and how to fix it.
 
-    Each process tells at its --metrics address which partitions it owns, with which epoch and for how long it may
-    answer without another proof (the lease), which processes it knows, which groups are quarantined and, in front of a
-    cluster, which shadows are missing. What is wrong comes first, each with the way out. Name all processes of an event
-    log, so that a partition that nobody serves is noticed.
+    At its --metrics address each process reports the partitions that it owns, with their epochs and with how long it
+    may answer without another proof of ownership (the lease), the processes that it knows, its quarantined groups and,
+    in front of a cluster, missing shadows. Problems come first, each with its fix. Name all processes of an event log,
+    so that a partition without an owner is noticed.
 
-    Exit codes: 0 all is well; 1 something is wrong; 2 a process does not answer, or wrong use.
+    Exit codes: 0 all is well; 1 something is wrong; 2 a process does not answer, or invalid usage.
 
     \b
     Examples:

@@ -13,12 +13,15 @@ from muster.replay.text.times import DAY_MS
 
 EngineOption = Annotated[
     EngineName,
-    typer.Option("--engine", help="local: this process. spark: Spark's workers. auto says which, and why."),
+    typer.Option("--engine", help="local: this process; spark: Spark's workers; auto chooses, and says why."),
 ]
 MasterOption = Annotated[
-    str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master; that of spark-submit wins.")
+    str,
+    typer.Option(
+        "--master", envvar="SPARK_MASTER", help="The Spark master; the one given to spark-submit takes precedence."
+    ),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and all of its errors.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Spark's log and its complete errors.")]
 ArchiveOption = Annotated[Path, typer.Option("--archive", metavar="DIR", help="The archive's folder.")]
 
 
@@ -40,21 +43,25 @@ def _check_needs() -> None:
 
 
 def archive_command(
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The archive's folder; a new one is made.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The archive's folder; created if it is missing.")],
     log: LogOption = DEFAULT_LOG,
-    once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end (so without --every).")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Archive what the log contains now, then exit (the default without --every).")
+    ] = False,
     every: Annotated[
         int | None,
-        typer.Option("--every", metavar="DURATION", parser=interval, help="Go on until SIGTERM, in steps such as 1m."),
+        typer.Option(
+            "--every", metavar="DURATION", parser=interval, help="Repeat at this interval until SIGTERM, e.g. 1m."
+        ),
     ] = None,
     engine: EngineOption = EngineName.AUTO,
     master: MasterOption = "local[*]",
     verbose: VerboseOption = False,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Keep every event for ever: copy the log into Parquet files, each record once, in order, byte by byte.
+    """Keep every event forever: copy the log into Parquet files, each record once, in order, byte for byte.
 
-    It goes on where it was, also after kill -9 and on a disk that was full. `--log archive:DIR` reads it.
+    It resumes where it stopped, even after kill -9 or a full disk. `--log archive:DIR` reads the archive.
 
     \b
     Example:
@@ -83,17 +90,17 @@ def verify_command(
     log: Annotated[
         str | None,
         typer.Option(
-            "--log", metavar="URL", help="Compare with the log, too: kafka://HOST:PORT/TOPIC, sqlite:///FILE."
+            "--log", metavar="URL", help="Also compare with this log: kafka://HOST:PORT/TOPIC, sqlite:///FILE."
         ),
     ] = None,
     form: Annotated[
-        Literal["table", "json"], typer.Option("--format", help="A table for eyes, json for programs.")
+        Literal["table", "json"], typer.Option("--format", help="A table for people, json for programs.")
     ] = "table",
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Prove that an archive is whole and unaltered. Exit code 3 if it is not.
+    """Prove that an archive is complete and unaltered. Exit code 3 if it is not.
 
-    Names what compaction had taken from the topic before it was archived. Nothing is repaired or written.
+    Reports what compaction had removed from the topic before it was archived. Repairs and writes nothing.
 
     \b
     Example:
@@ -107,9 +114,9 @@ def verify_command(
 
 
 def compact_command(archive: ArchiveOption) -> None:
-    """Join small files of a day into few; the records stay as they are.
+    """Merge the small files of a day into a few; the records stay unchanged.
 
-    The files that were joined stay for an hour, for those who are reading them.
+    The old files are kept for an hour, for queries that are reading them.
 
     \b
     Example:
@@ -124,9 +131,9 @@ def compact_command(archive: ArchiveOption) -> None:
 
 def expire_command(
     archive: ArchiveOption,
-    before: Annotated[str, typer.Option("--before", metavar="DAY", help="The first day that is kept: 2026-11-21.")],
+    before: Annotated[str, typer.Option("--before", metavar="DAY", help="The first day to keep: 2026-11-21.")],
 ) -> None:
-    """Give up days: their records are removed for good, and the archive says so.
+    """Delete the oldest days: their records are removed for good, and the archive records that they were.
 
     \b
     Example:

@@ -18,23 +18,29 @@ def simulate_command(
             "--to", metavar="LOG", help="A log without events: archive:DIR, sqlite:///FILE, kafka://HOST:PORT/TOPIC."
         ),
     ],
-    groups: Annotated[int, typer.Option("--groups", min=1, max=1_000_000, help="How many groups.")] = 100,
-    days: Annotated[int, typer.Option("--days", min=1, max=400, help="How many days.")] = 7,
+    groups: Annotated[int, typer.Option("--groups", min=1, max=1_000_000, help="Number of groups.")] = 100,
+    days: Annotated[int, typer.Option("--days", min=1, max=400, help="Number of days.")] = 7,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same events, on any machine.")] = 1,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, max=10_000, help="Partitions of the log.")] = 8,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, max=10_000, help="Number of partitions of the log.")
+    ] = 8,
     begin: Annotated[datetime, typer.Option("--begin", formats=["%Y-%m-%d"], help="The first day, UTC.")] = MONDAY,
     truth: Annotated[
         Path | None,
         typer.Option(
-            "--truth", metavar="FILE", help="What was done, a line of JSON for each group. Without it: LOG.truth.jsonl"
+            "--truth",
+            metavar="FILE",
+            help="Where to write the truth, a line of JSON for each group. [default: LOG.truth.jsonl]",
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; without it one for each core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Number of processes. [default: one for each core]")
+    ] = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Simulate a fleet: its groups are deployed, scaled, and lose processes and coordinators, for days.
+    """Simulate a fleet for days: groups are deployed and scaled, and lose processes and coordinators.
 
-    For load tests, demos and benchmarks. The truth of each incident stands in a file beside the log.
+    For load tests, demos and benchmarks. A file beside the log has the truth of each incident.
 
     \b
     Example:

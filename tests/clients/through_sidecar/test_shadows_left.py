@@ -44,7 +44,7 @@ def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) 
     (line,) = [line for line in listed.stdout.splitlines() if line.startswith(f"{owned}: muster-")]
     assert re.search(r", of \d+\.\d+\.\d+\.\d+$", line), line  # the broker may see a container's gateway
     assert others not in listed.stdout
-    assert "Nothing was changed; --yes removes them." in listed.stdout
+    assert "Nothing was changed; give --yes to remove them." in listed.stdout
     assert_is_owned(bootstrap, owned)
     removed = asked(kafka_broker, "--yes", "--format", "json")
     assert removed.exit_code == 0, removed.output

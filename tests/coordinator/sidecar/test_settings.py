@@ -150,7 +150,7 @@ def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"topic": ["orders:1"]}, "--topic and --upstream contradict each other: topics are the cluster's"),
+        ({"topic": ["orders:1"]}, "--topic and --upstream contradict each other: clients see the cluster's topics"),
         ({"cluster_id": "muster"}, "--cluster-id and --upstream contradict each other: clients see the cluster's"),
         ({"node_id": 1}, "--node-id without --share-partitions: clients of a sidecar see the brokers' node ids"),
         ({"upstream": "kafka"}, "--upstream=kafka: 'kafka' should be HOST:PORT"),

@@ -389,7 +389,7 @@ def test_whatif_needs_another_setting(url: str) -> None:
     for asked in (("--session-timeout", "1m"), ("--session-timeout-ms", "60000"), ("--session-timeout-ms", "60s")):
         assert "session.timeout.ms=60000" in run("whatif", "orders", *asked, log=url).stdout
     both = run("whatif", "orders", "--session-timeout", "1m", "--session-timeout-ms", "60000", log=url)
-    assert_fails(both, 2, "--session-timeout and --session-timeout-ms are one option")
+    assert_fails(both, 2, "--session-timeout and --session-timeout-ms are the same option")
     without_unit = run("whatif", "orders", "--session-timeout", "60000", log=url)
     assert "60000' should be a number with a unit" in without_unit.output
 

@@ -289,7 +289,7 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
             each.send_signal(signal.SIGINT)
             assert each.communicate(timeout=30) == ("", "")
             assert each.returncode == 128 + signal.SIGINT
-    assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use jsonl")
+    assert_fails(run("history", "orders", "--follow", "--format", "json", log=url), 2, "use --format jsonl")
 
 
 @pytest.mark.parametrize(

@@ -370,7 +370,9 @@ def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
     """However it is written: they would lie among its segments."""
     answer = run_muster("fleet", "build", "--archive", str(tmp_path), "--to", f"{tmp_path}/.")
     assert answer.returncode == 2
-    assert "the archive's folder: give the tables one of their own" in " ".join(answer.stderr.replace("│", "").split())
+    assert "the archive's folder: give the tables a folder of their own" in " ".join(
+        answer.stderr.replace("│", "").split()
+    )
     assert not list(tmp_path.iterdir())
 
 

@@ -182,7 +182,7 @@ def test_a_time_without_an_incident_is_no_error(url: str) -> None:
 def test_last_and_at_take_no_window(url: str) -> None:
     """Exit code 2."""
     for option in (["--last"], ["--at", "17"]):
-        assert_fails(run("why", "orders", *option, "--since", "2h", log=url), 2, f"{option[0]} is about the whole")
+        assert_fails(run("why", "orders", *option, "--since", "2h", log=url), 2, f"{option[0]} searches the whole")
 
 
 def test_a_client_can_write_neither_to_the_terminal_nor_markdown() -> None:

@@ -17,14 +17,14 @@ def test_it_is_said_what_is_lost_and_what_is_kept() -> None:
         "  lost: the group's own record (generation, state, protocol), offset 7: no Avro",
         "  lost: the static member web-1, offset 9: no Avro",
         "  kept: generation 4, a.b=5, the registration of web-3, and its committed offsets",
-        "  all members, 2 of which can be read, join again in one rebalance",
+        "  all members rejoin in one rebalance; 2 of their records can be read",
     ]
 
 
 def test_where_nothing_can_be_read_its_id_is_kept() -> None:
     damage = GroupDamage(partition=0, unreadable=(), generation_id=None, members=0, registered=(), configs={})
     assert _damage_lines("orders", damage) == [
-        "orders: quarantined; a record that was replaced since in partition 0 cannot be read",
+        "orders: quarantined; a record that has since been replaced in partition 0 cannot be read",
         "  kept: its id, and its committed offsets",
-        "  none of its members can be read; those that run join again",
+        "  no member's record can be read; running members rejoin",
     ]

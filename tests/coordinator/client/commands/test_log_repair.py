@@ -262,7 +262,7 @@ def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
     assert said.exit_code == 0, said.output
     assert f"partition {partition}, offset " in said.stdout
     assert f"what is lost with it: GroupCreated of group {GROUP}, seq 1" in said.stdout
-    assert said.stdout.endswith("Nothing was changed; --yes does it.\n")
+    assert said.stdout.endswith("Nothing was changed; give --yes to make the change.\n")
 
     done = run(url, "--yes")
     assert done.exit_code == 0, done.output
@@ -311,7 +311,7 @@ def test_a_topic_is_repaired_when_its_owner_has_ended(kafka_broker: Broker) -> N
 
     refused = run(url, "--yes")
     assert refused.exit_code == 1
-    assert "somebody may be serving this log: partition 0 by me:1." in refused.stderr
+    assert "another process may be serving this log: partition 0 by me:1." in refused.stderr
 
     done = run(url, "--yes", "--owner-has-ended")
     assert done.exit_code == 0, done.output

@@ -57,9 +57,9 @@ def test_it_is_said_first_and_done_when_told_to(path: Path) -> None:
     before = asyncio.run(projected(path))
     said = run(url)
     assert said.exit_code == 0, said.output
-    assert f"has format level 3; at level {FORMAT_LEVEL} its events say more" in said.stdout
+    assert f"has format level 3; at level {FORMAT_LEVEL} its events record more" in said.stdout
     assert "there is no way back" in said.stdout
-    assert said.stdout.endswith("Nothing was changed; --yes does it.\n")
+    assert said.stdout.endswith("Nothing was changed; give --yes to make the change.\n")
 
     done = run(url, "--yes")
     assert done.exit_code == 0, done.output
@@ -167,7 +167,10 @@ def test_a_log_whose_owner_may_be_serving_is_upgraded_only_if_it_has_ended(path:
     asyncio.run(elect(path))
     refused = run(f"sqlite:///{path}", "--yes")
     assert refused.exit_code == 1
-    assert "somebody may be serving this log: partition 0 by a:1. An upgrade would depose that owner" in refused.stderr
+    assert (
+        "another process may be serving this log: partition 0 by a:1. An upgrade would depose that owner"
+        in refused.stderr
+    )
     assert "--owner-has-ended" in refused.stderr
     assert "has format level 3" in run(f"sqlite:///{path}", "--owner-has-ended").stdout
     assert run(f"sqlite:///{path}", "--yes", "--owner-has-ended").exit_code == 0

@@ -202,7 +202,7 @@ def test_settings_are_shown_changed_and_deleted(group: Group) -> None:
     assert_fails(group.run("config", "target.group.size=2", "members.expansion.delay.ms=-1"), 1, "INVALID_CONFIG", "-1")
     assert group.settings()["target.group.size"] == "6"
     result = group.run("config", "target.group.size=", "members.expansion.delay.ms=1500")
-    assert result.stdout.splitlines()[0] == f"{group.group_id}: target.group.size has its default"
+    assert result.stdout.splitlines()[0] == f"{group.group_id}: target.group.size is back to its default"
     assert group.settings() == {"members.expansion.delay.ms": "1500"}
     assert group.told("config", "members.expansion.delay.ms=") == {"group_id": group.group_id, "done": True}
 

@@ -94,7 +94,7 @@ def test_a_move_is_printed_with_what_the_members_see_and_what_they_did(monkeypat
         return done.stdout.splitlines()
 
     foretold, moved = printed()
-    assert foretold.startswith("orders: its 2 members join again at the cluster upstream: each learns it from the")
+    assert foretold.startswith("orders: its 2 members rejoin at the cluster upstream: each learns of it in the")
     assert moved == (
         "orders: coordinated by the cluster upstream: all its 2 members have rejoined after 1.2 s,"
         " the join phase follows"

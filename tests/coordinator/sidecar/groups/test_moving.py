@@ -174,7 +174,7 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     assert group.coordinated() == "coordinated by this Muster."
     code, said = group.run("release", "--dry-run")
     assert code == 0, said
-    assert "its only member joins again at the cluster upstream" in said
+    assert "its only member rejoins at the cluster upstream" in said
     assert group.protocol_type_upstream == SHADOW
     code, said = group.run("release", "--format", "json")
     (told,) = msgspec.json.decode(said)["groups"]
@@ -182,7 +182,9 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
     assert group.coordinated() == "coordinated by the cluster upstream: it was released."
-    assert "this counts when it is adopted" in group.members("config", "members.expansion.delay.ms=1s")[1]
+    assert (
+        "this takes effect when Muster adopts the group" in group.members("config", "members.expansion.delay.ms=1s")[1]
+    )
     for refused in (("add", "web-9"), ("rebalance",)):
         code, said = group.members(*refused)
         assert (code, "it was released, adopt it first" in said) == (1, True), said
@@ -196,7 +198,7 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     )
     group.until_shared(SHADOW)
     assert group.coordinator() == "muster"
-    assert "no member has to join again" in group.run("adopt")[1]
+    assert "no member has to rejoin" in group.run("adopt")[1]
 
 
 # Not mixed: where the cluster lists them in any order, kafka-python as a leader loses members (see the design notes).
@@ -292,9 +294,7 @@ def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(group: Group)
     """Which is said: its name may have been mistyped."""
     code, said = group.run("adopt")
     assert code == 0  # groups of other tests may have a similar name, which is said
-    assert said.startswith(
-        f"{group.group_id}: there is no such group; if it comes to be, it is coordinated by this Muster"
-    )
+    assert said.startswith(f"{group.group_id}: there is no such group; if it is created, this Muster coordinates it")
 
 
 def test_a_group_that_was_never_ours_cannot_be_released(group: Group) -> None:
