@@ -14,7 +14,7 @@ from muster.coordinator.cluster import Node
 from muster.coordinator.runtime.partition.answer_lease import AnswerLease
 from muster.coordinator.runtime.partition.former_owners import OldLeases
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
-from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats, GrantedTicket, _Owner
+from muster.coordinator.sidecar.forwarding.delegated_heartbeats import DelegatedHeartbeats, DelegatedTicket, _Owner
 from muster.coordinator.sidecar.forwarding.owners import Outcome, Owners
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from tests.simulation.log_broker import LogBroker
@@ -62,19 +62,19 @@ def without_waiting_for_durability() -> Iterator[None]:
 @contextmanager
 def without_asking_the_owner() -> Iterator[None]:
     """A sidecar that was once allowed to answer heartbeats of a member in the owner's name does so for ever."""
-    with patch.object(GrantedTicket, "accept", lambda *_: True):
+    with patch.object(DelegatedTicket, "accept", lambda *_: True):
         yield
 
 
 @contextmanager
 def without_taking_grants_back() -> Iterator[None]:
     """A sidecar goes on answering heartbeats of a group that has changed, while the owner's lease lasts."""
-    with patch.object(GrantedHeartbeats, "revoked", lambda *_: None):
+    with patch.object(DelegatedHeartbeats, "revoke", lambda *_: None):
         yield
 
 
 @contextmanager
-def without_telling_who_was_heard() -> Iterator[None]:
+def without_heartbeat_reports() -> Iterator[None]:
     """A sidecar does not tell the owner whose heartbeats it has answered in its name."""
     with patch.object(_Owner, "note", lambda *_: None):
         yield

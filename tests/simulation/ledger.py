@@ -12,7 +12,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """A success. Times are the world's: when the client asked, when the answer left the process, when it was heard.
 
     `process`: who answered; `passed_s`: when the answer left the process that the client was connected to.
-    `is_granted`: that one has answered by itself, in the name of the other.
+    `is_delegated`: that one has answered by itself, in the name of the other.
     """
 
     process: str
@@ -23,7 +23,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     asked_s: float
     left_s: float
     passed_s: float
-    is_granted: bool
+    is_delegated: bool
     heard_s: float
 
 

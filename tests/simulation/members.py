@@ -77,7 +77,7 @@ class Member(Client):
                 await asyncio.sleep(PAUSE_S)
 
     def _told(self, asked_s: float) -> dict[str, Any]:
-        by, is_granted = self._answered_by
+        by, is_delegated = self._answered_by
         passed_s = self._wire.departed.passed_s
         return {
             "process": by.process,
@@ -86,9 +86,9 @@ class Member(Client):
             "instance": self.instance,
             "generation_id": self.generation_id,
             "asked_s": asked_s,
-            "left_s": passed_s if is_granted else by.at_s,
+            "left_s": passed_s if is_delegated else by.at_s,
             "passed_s": passed_s,
-            "is_granted": is_granted,
+            "is_delegated": is_delegated,
             "heard_s": self._world.now_s,
         }
 

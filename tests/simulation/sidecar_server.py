@@ -16,7 +16,7 @@ from muster.coordinator.cluster import Node
 from muster.coordinator.net.kept_sockets import KeptSockets
 from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.peers.link.peer_links import Received
-from muster.coordinator.peers.link.peer_messages import Answered, AnyMessage, Granted
+from muster.coordinator.peers.link.peer_messages import Answered, AnyMessage, Delegated
 from muster.coordinator.sidecar.forwarding.assembly import Forwarding
 from muster.coordinator.sidecar.group_parts import GroupParts
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned
@@ -54,7 +54,7 @@ class _Simulated(_Sidecar):
 
 def _noting(forwarding: Forwarding, received: Received, node: Node, message: AnyMessage) -> None:
     """Note on the client's connection when the answer left its owner, and which one that was."""
-    if isinstance(message, Answered | Granted):
+    if isinstance(message, Answered | Delegated):
         client, _ = forwarding._owners._by_number.get(message.connection, (None, None))
         if client is not None and client._transport is not None:
             link = forwarding._links._ready[node]

@@ -12,10 +12,10 @@ from tests.simulation.broken_builds import (
     with_another_member_id,
     without_asking_the_owner,
     without_fence,
+    without_heartbeat_reports,
     without_lease,
     without_outliving,
     without_taking_grants_back,
-    without_telling_who_was_heard,
     without_waiting_for_durability,
 )
 from tests.simulation.run import never_happened, play, play_all
@@ -45,7 +45,7 @@ def test_no_schedule_breaks_an_invariant(first: int) -> None:
         (without_outliving, 536, "8"),
         (without_asking_the_owner, 2, "8"),
         (without_taking_grants_back, 0, "10"),
-        (without_telling_who_was_heard, 4, "4"),
+        (without_heartbeat_reports, 4, "4"),
         (with_another_member_id, 41, "11"),
     ],
 )

@@ -188,7 +188,7 @@ def _said(told: Told) -> str:
 def _evicted(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
     heartbeats: dict[tuple[str, _Group, str], list[Told]] = defaultdict(list)
     for told in ledger.heartbeats:
-        if not told.is_granted:
+        if not told.is_delegated:
             heartbeats[told.process, told.group_id, told.member_id].append(told)
     for event, batch in evictions(recorded):
         for told in heartbeats[batch.process, event.group_id, event.member.member_id]:
@@ -217,7 +217,7 @@ def _old_news(ledger: Ledger, recorded: list[Recorded], lease_s: float) -> Itera
     for told in ledger.heartbeats:
         if told.passed_s - told.left_s > lease_s:
             yield f"{_said(told)} is a member, and had it from {told.left_s:.3f} at {told.passed_s:.3f}"
-        for ended in (told.generation_id, told.member_id) if told.is_granted else ():
+        for ended in (told.generation_id, told.member_id) if told.is_delegated else ():
             end = ends.get((told.group_id, ended))
             if end is not None and told.passed_s > end.arrived_s + lease_s + SLACK_S:
                 yield f"{_said(told)} is in generation {told.generation_id}, in its name, when {ended} was no more"

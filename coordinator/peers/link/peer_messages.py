@@ -129,7 +129,7 @@ class ListOwned(Message, frozen=True, tag=14):
     question: int
 
 
-class HeardMember(msgspec.Struct, frozen=True, array_like=True):
+class ReportedHeartbeat(msgspec.Struct, frozen=True, array_like=True):
     """A heartbeat that the edge has answered: the client's connection, the request, and how long ago that was."""
 
     connection: int
@@ -137,7 +137,7 @@ class HeardMember(msgspec.Struct, frozen=True, array_like=True):
     age_ms: int
 
 
-class HeardMembers(Message, frozen=True, tag=15):
+class HeartbeatReport(Message, frozen=True, tag=15):
     """Members whose heartbeats the edge has answered since the last message; asks how much longer it may answer.
 
     `sent_ms`: by the edge's clock, repeated in the response. This message is never long (see peer_connection.py), so it
@@ -145,7 +145,7 @@ class HeardMembers(Message, frozen=True, tag=15):
     """
 
     sent_ms: int
-    members: list[HeardMember]
+    members: list[ReportedHeartbeat]
 
 
 # ---- owner to edge ---------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class Owned(Message, frozen=True, tag=25):
     is_last: bool
 
 
-class Granted(Message, frozen=True, tag=26):
+class Delegated(Message, frozen=True, tag=26):
     """The response to the connection's heartbeat, which the edge may reuse for equal ones until the group changes.
 
     `valid_ms`: how long it may do so at most, from when it sent the request, because the client's authorization must be
@@ -240,7 +240,7 @@ class Revoked(Message, frozen=True, tag=27):
 
 
 class Leases(Message, frozen=True, tag=28):
-    """The response to HeardMembers: how long the edge may respond, by partition, counted from its `sent_ms`."""
+    """The response to HeartbeatReport: how long the edge may respond, by partition, counted from its `sent_ms`."""
 
     sent_ms: int
     left_ms: dict[int, int]
@@ -268,14 +268,14 @@ AnyMessage = (
     | Forwarded
     | BrokerAnswered
     | ListOwned
-    | HeardMembers
+    | HeartbeatReport
     | Answered
     | Relay
     | NotOwned
     | Closed
     | AskBroker
     | Owned
-    | Granted
+    | Delegated
     | Revoked
     | Leases
     | RequestSuperseded

@@ -28,7 +28,7 @@ from muster.coordinator.group.outcomes import Superseded
 from muster.coordinator.peers.link.peer_messages import (
     Answered,
     Closed,
-    Granted,
+    Delegated,
     Relay,
     RequestSuperseded,
 )
@@ -182,8 +182,8 @@ class Edge:
         asked_ms, sent_ms = self._service.monotonic_ms(), self._boot_ms()
 
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Granted) and self._is_true(sent_ms):
-                self._owners.granted.keep(node, client, frame, asked_ms, outcome)
+            if isinstance(outcome, Delegated) and self._is_true(sent_ms):
+                self._owners.delegated.keep(node, client, frame, asked_ms, outcome)
             self._heartbeat_done(client, frame, handle, sent_ms, outcome)
 
         self._owners.send(node, client, frame, done)
@@ -195,7 +195,7 @@ class Edge:
 
     def _heartbeat_done(self, client: ClientSide, frame: bytes, handle: Handle, sent_ms: int, outcome: Outcome) -> None:
         match outcome:
-            case Answered(payload=payload) | Granted(payload=payload) if self._is_true(sent_ms):
+            case Answered(payload=payload) | Delegated(payload=payload) if self._is_true(sent_ms):
                 client.answered([payload])
             case Closed(fault=fault, reason=reason):
                 client.answered(ProtocolError(Fault(fault), reason))
@@ -208,7 +208,7 @@ class Edge:
     def _is_finished(self, request: ClientRequest, outcome: Outcome) -> bool:
         """Apply the owner's response; return False if there is none. Raises ProtocolError."""
         match outcome:
-            case Answered(payload=payload) | Granted(payload=payload):
+            case Answered(payload=payload) | Delegated(payload=payload):
                 request.client.answered([payload])
             case Relay():
                 request.relay()
@@ -280,7 +280,7 @@ class Edge:
             seen = self._owners.changes.seen
             node = self._service.cluster.node if group_id is None else self._owners.owner_of(group_id)
             match await self._owners.outcome(node, request, frame, ""):
-                case Answered(payload=payload) | Granted(payload=payload):
+                case Answered(payload=payload) | Delegated(payload=payload):
                     schema = load_response_schema(request.context.api_key, request.context.api_version)
                     return as_fields(await request.client.slices.result(read_answer_in_steps(schema, payload)))
                 case Relay():

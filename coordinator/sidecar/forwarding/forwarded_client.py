@@ -4,7 +4,7 @@ It turns a handler's actions into messages to the edge, the process that the cli
 
 The broker knows the client by its connection, which is the edge's. So questions to the broker go through the edge,
 including those for authorizations, which are cached here for each connection separately. An accepted heartbeat permits
-the edge to answer the next ones itself (granted.py); the edge reports afterwards which members sent some.
+the edge to answer the next ones itself (delegated_heartbeats.py); the edge reports afterwards which members sent some.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from muster.coordinator.peers.link.peer_messages import (
     Answered,
     AnyMessage,
     Closed,
-    Granted,
+    Delegated,
     NotOwned,
     Relay,
     RequestSuperseded,
@@ -123,12 +123,12 @@ class ForwardedClient:
         else:
             self._cancel = None if self._is_answered else cancel
 
-    def heard(self, frame: bytes, age_ms: int) -> bool:
+    def note_heartbeat(self, frame: bytes, age_ms: int) -> bool:
         """Note that the edge answered this heartbeat `age_ms` ago; return False if the group has changed since."""
         _, api_version = KEY_AND_VERSION.unpack_from(frame)
-        heard_ms = self._monotonic_ms() - age_ms
-        self.record.received_ms = max(self.record.received_ms, heard_ms)
-        return self._heartbeats.answer(api_version, frame[HEADER_START_BYTES:], heard_ms) is not None
+        last_seen_ms = self._monotonic_ms() - age_ms
+        self.record.received_ms = max(self.record.received_ms, last_seen_ms)
+        return self._heartbeats.answer(api_version, frame[HEADER_START_BYTES:], last_seen_ms) is not None
 
     def gone(self) -> None:
         """Cancel everything that the client waits for: it has disconnected."""
@@ -155,7 +155,7 @@ class ForwardedClient:
             self._done(Closed(self.number, answered.fault.value, str(answered)))
         else:
             payload = b"".join(answered)
-            self._done(self._granted(payload) or Answered(self.number, payload, self._is_refused_by_broker))
+            self._done(self._delegated(payload) or Answered(self.number, payload, self._is_refused_by_broker))
 
     def refused_by_broker(self) -> None:
         """Note that the response is the broker's error, so that the edge asks no other owner."""
@@ -166,7 +166,7 @@ class ForwardedClient:
         if self._heartbeats.keep(frame, group_id, member_id, ticket):
             self._accepted = _Accepted(group_id, member_id, ticket)
 
-    def _granted(self, payload: bytes) -> Granted | None:
+    def _delegated(self, payload: bytes) -> Delegated | None:
         """Return the response with permission to repeat it, or None if there is none or it has expired."""
         accepted, self._accepted = self._accepted, None
         now_ms = self._monotonic_ms()
@@ -174,7 +174,7 @@ class ForwardedClient:
             return None
         self._watch(accepted.group_id, accepted.ticket)
         valid_ms = accepted.ticket.until_ms - now_ms
-        return Granted(self.number, payload, accepted.group_id, accepted.member_id, valid_ms)
+        return Delegated(self.number, payload, accepted.group_id, accepted.member_id, valid_ms)
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
         """Let the edge relay the request unchanged; if there is a `frame` or `rewrite`, ask the broker through it."""

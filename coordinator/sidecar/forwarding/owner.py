@@ -27,12 +27,12 @@ from muster.coordinator.peers.link.peer_messages import (
     Connected,
     Disconnected,
     Forwarded,
-    HeardMember,
-    HeardMembers,
+    HeartbeatReport,
     Leases,
     ListOwned,
     Owned,
     OwnedGroup,
+    ReportedHeartbeat,
     RequestSuperseded,
     Revoked,
 )
@@ -165,7 +165,7 @@ class ForwardedRequests:
                     client.take(frame, member_uuid)
             case BrokerAnswered():
                 self._broker_answered(clients, message)
-            case HeardMembers(sent_ms=sent_ms, members=members):
+            case HeartbeatReport(sent_ms=sent_ms, members=members):
                 for member in members:
                     self._heard(clients.by_number.get(member.connection), member)
                 edge.send(Leases(sent_ms, self._leases()))
@@ -234,9 +234,9 @@ class ForwardedRequests:
         if not answer.done():
             answer.cancel() if answered.payload is None else answer.set_result(answered.payload)
 
-    def _heard(self, client: ForwardedClient | None, heard: HeardMember) -> None:
+    def _heard(self, client: ForwardedClient | None, heard: ReportedHeartbeat) -> None:
         """Count a heartbeat that the edge answered: in full, by the rules, if the group has changed meanwhile."""
-        if client is None or client.heard(heard.frame, heard.age_ms):
+        if client is None or client.note_heartbeat(heard.frame, heard.age_ms):
             return
         arrived_ms = self._service.monotonic_ms() - heard.age_ms
 

@@ -24,9 +24,9 @@ from muster.coordinator.peers.link.peer_messages import (
     BrokerAnswered,
     Closed,
     Connected,
+    Delegated,
     Disconnected,
     Forwarded,
-    Granted,
     Leases,
     ListOwned,
     NotOwned,
@@ -37,7 +37,7 @@ from muster.coordinator.peers.link.peer_messages import (
     Revoked,
 )
 from muster.coordinator.service import Service
-from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats
+from muster.coordinator.sidecar.forwarding.delegated_heartbeats import DelegatedHeartbeats
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.forwarding.paced import Changes, Paced
 from muster.coordinator.sidecar.relay.client_side import ClientSide
@@ -47,7 +47,7 @@ from muster.events.ids import GroupId
 
 LIST_TIMEOUT_S: Final = 5.0
 
-Outcome = Answered | Granted | Relay | NotOwned | RequestSuperseded | Closed | None
+Outcome = Answered | Delegated | Relay | NotOwned | RequestSuperseded | Closed | None
 """The owner's response; None if the owner was lost before it."""
 
 
@@ -82,7 +82,7 @@ class Owners:
         self.changes = Changes(self._paced)
         """Signalled when a group may have another owner, or when an owner's connection changes."""
         self._own_edge = _OwnEdge(self)
-        self.granted = GrantedHeartbeats(
+        self.delegated = DelegatedHeartbeats(
             send=self._tell,
             number_at=self._number_at,
             partition_of=self._partition_of,
@@ -98,7 +98,7 @@ class Owners:
 
     def drop_all(self) -> None:
         """Cancel all forwarded requests."""
-        self.granted.tell_all()
+        self.delegated.report_all()
         for number in list(self._waiting):
             client, node = self._by_number[number]
             self._disconnect(node, client)
@@ -106,9 +106,9 @@ class Owners:
     def link_changed(self, node: Node) -> None:
         """Handle a process that became reachable, or was lost, in which case its outcomes will not arrive."""
         if self._links is not None and self._links.is_linked(node):
-            self.granted.reached(node)
+            self.delegated.on_reachable(node)
         else:
-            self.granted.lost(node)
+            self.delegated.on_unreachable(node)
             node_id = node.node_id
             lost = [number for number, (_, at) in self._by_number.items() if at.node_id == node_id]
             waiting = [done for number in lost if (done := self._forget(number)) is not None]
@@ -185,7 +185,7 @@ class Owners:
     ) -> int:
         """Send a client's request to a reachable process; return the client's number there."""
         number = self._number_at(node, client)
-        self.granted.tell(node)
+        self.delegated.report(node)
         self._waiting[number] = done
         self._tell(node, Forwarded(number, member_uuid, frame))
         return number
@@ -224,7 +224,7 @@ class Owners:
         if registered is None:
             return
         done = self._forget(registered.number)
-        self.granted.tell(node)
+        self.delegated.report(node)
         self._tell(node, self._disconnected(registered.number, client.record))
         if done is not None:
             done(None)
@@ -249,14 +249,14 @@ class Owners:
     def received(self, node: Node, message: AnyMessage) -> None:
         """Handle a message from an owner."""
         match message:
-            case Answered() | Granted() | Relay() | NotOwned() | RequestSuperseded() | Closed():
+            case Answered() | Delegated() | Relay() | NotOwned() | RequestSuperseded() | Closed():
                 done = self._waiting.pop(message.connection, None)
                 if done is not None:
                     done(message)
             case Revoked(group_id=group_id):
-                self.granted.revoked(node, group_id)
+                self.delegated.revoke(node, group_id)
             case Leases():
-                self.granted.told(node, message)
+                self.delegated.on_leases(node, message)
             case AskBroker():
                 self._ask_broker(node, message)
             case Owned():

@@ -16,12 +16,11 @@ from muster.coordinator.peers.link.peer_messages import (
     Challenge,
     Closed,
     Connected,
+    Delegated,
     Denied,
     Disconnected,
     Forwarded,
-    Granted,
-    HeardMember,
-    HeardMembers,
+    HeartbeatReport,
     Leases,
     ListOwned,
     MessagePart,
@@ -32,6 +31,7 @@ from muster.coordinator.peers.link.peer_messages import (
     Pong,
     Proof,
     Relay,
+    ReportedHeartbeat,
     RequestSuperseded,
     Revoked,
     Welcome,
@@ -58,9 +58,9 @@ KINDS = (
     Closed,
     AskBroker,
     Owned,
-    Granted,
+    Delegated,
     Revoked,
-    HeardMembers,
+    HeartbeatReport,
     Leases,
     RequestSuperseded,
 )
@@ -79,7 +79,9 @@ def any_message() -> st.SearchStrategy[AnyMessage]:
     }
     lists = {
         list[OwnedGroup]: st.lists(st.builds(OwnedGroup), max_size=3),
-        list[HeardMember]: st.lists(st.builds(HeardMember, numbers, st.binary(max_size=50), numbers), max_size=3),
+        list[ReportedHeartbeat]: st.lists(
+            st.builds(ReportedHeartbeat, numbers, st.binary(max_size=50), numbers), max_size=3
+        ),
         dict[int, int]: st.dictionaries(numbers, numbers, max_size=3),
     }
 
@@ -112,14 +114,14 @@ def test_each_message_has_a_number_of_its_own() -> None:
         "Forwarded": 12,
         "BrokerAnswered": 13,
         "ListOwned": 14,
-        "HeardMembers": 15,
+        "HeartbeatReport": 15,
         "Answered": 20,
         "Relay": 21,
         "NotOwned": 22,
         "Closed": 23,
         "AskBroker": 24,
         "Owned": 25,
-        "Granted": 26,
+        "Delegated": 26,
         "Revoked": 27,
         "Leases": 28,
         "RequestSuperseded": 29,

@@ -203,7 +203,7 @@ class Stage(msgspec.Struct, eq=False):
         await until(lambda: self.groups.parked)
         return client, gone
 
-    async def until_granted(self) -> None:
+    async def until_delegated(self) -> None:
         """Wait until the edge has heard of the owner's leases, without which a grant is worth nothing."""
         await until(lambda: any(isinstance(each, Leases) for each in self.from_owner))
 

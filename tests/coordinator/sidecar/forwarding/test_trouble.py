@@ -95,7 +95,7 @@ async def test_who_authenticates_again_is_another_client() -> None:
         stage.groups.gives_tickets = True
         client = await stage.edge.connect(1)
         await client.ask(heartbeat())
-        await stage.until_granted()
+        await stage.until_delegated()
         await client.ask(heartbeat())
         assert len(stage.groups.commands) == 1
         asked = stage.broker.keys_asked().count(DESCRIBE_GROUPS)

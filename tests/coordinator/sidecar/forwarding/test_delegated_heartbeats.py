@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.cluster import Node
 from muster.coordinator.group.commands import AnyRequest, Heartbeat
 from muster.coordinator.group.outcomes import HeartbeatOutcome
-from muster.coordinator.peers.link.peer_messages import Granted, HeardMembers, Leases, Revoked
-from muster.coordinator.sidecar.forwarding import granted as granted_module
-from muster.coordinator.sidecar.forwarding.granted import GrantedHeartbeats
+from muster.coordinator.peers.link.peer_messages import Delegated, HeartbeatReport, Leases, Revoked
+from muster.coordinator.sidecar.forwarding import delegated_heartbeats as delegation
+from muster.coordinator.sidecar.forwarding.delegated_heartbeats import DelegatedHeartbeats
 from muster.coordinator.sidecar.forwarding.paced import Paced
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import ConsentedTicket
@@ -37,7 +37,7 @@ async def granting(*, lease_left_ms: int = LEASE_MS) -> AsyncIterator[tuple[Stag
         stage.owner.lease_left_ms = lease_left_ms
         client = await stage.edge.connect(1)
         assert await error(client) is ErrorCode.none
-        await stage.until_granted()
+        await stage.until_delegated()
         yield stage, client
 
 
@@ -119,7 +119,7 @@ async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for(
         stage.groups.gives_tickets, stage.groups.outcome = True, late
         client = await stage.edge.connect(1)
         assert await error(client) is ErrorCode.none
-        await stage.until_granted()
+        await stage.until_delegated()
         assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 1
         stage.edge.now_ms += 2_500
@@ -129,12 +129,12 @@ async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for(
 
 async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was answered: its session goes on, by the rules of the group as it is now."""
-    monkeypatch.setattr(granted_module, "HEARD_S", 60.0)
+    monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
         assert await error(client) is ErrorCode.none
         stage.groups.outcome = lambda _: REBALANCING
         stage.groups.tickets[-1].valid = False
-        stage.owners.granted.tell_all()
+        stage.owners.delegated.report_all()
         await until(lambda: len(stage.groups.commands) == 2)
         command = stage.groups.commands[-1]
         assert isinstance(command, Heartbeat)
@@ -143,7 +143,7 @@ async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatc
 
 async def test_who_was_heard_is_told_before_anything_else_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a heartbeat counts before the join behind it."""
-    monkeypatch.setattr(granted_module, "HEARD_S", 60.0)
+    monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
         before = len(heard(stage))
         assert await error(client) is ErrorCode.none
@@ -155,7 +155,7 @@ async def test_who_was_heard_is_told_before_anything_else_is_sent(monkeypatch: p
 
 async def test_what_the_owner_was_not_told_it_is_told_once_it_is_reached_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that was answered while the link hung is not given up for it; nor is anything answered without it."""
-    monkeypatch.setattr(granted_module, "HEARD_S", 60.0)
+    monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
         assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 1
@@ -181,7 +181,7 @@ async def test_an_edge_that_connects_again_and_again_leaves_nothing() -> None:
             await stage.until_reached()
             stage.from_owner.clear()
             assert await error(client) is ErrorCode.none
-            await stage.until_granted()
+            await stage.until_delegated()
             assert edge not in requests._edges
             assert [len(each) for each in requests._watched.values()] == [1]
         stage.groups.tickets[-1].change()
@@ -197,9 +197,9 @@ def _valid(stage: Stage) -> ConsentedTicket:
 
 async def test_a_lease_counts_from_before_the_owner_was_asked() -> None:
     """However late its answer comes, as to a process that was suspended meanwhile."""
-    clock, sent = BootClock(), list[HeardMembers]()
-    granted = GrantedHeartbeats(
-        send=lambda _, message: sent.append(message) if isinstance(message, HeardMembers) else None,
+    clock, sent = BootClock(), list[HeartbeatReport]()
+    delegated = DelegatedHeartbeats(
+        send=lambda _, message: sent.append(message) if isinstance(message, HeartbeatReport) else None,
         number_at=lambda *_: 1,
         partition_of=lambda _: 0,
         paced=Paced(),
@@ -208,14 +208,14 @@ async def test_a_lease_counts_from_before_the_owner_was_asked() -> None:
         monotonic_ms=lambda: 7,
     )
     node, client = Node(node_id=2, host="127.0.0.1", port=1), kept_heartbeats()
-    granted.keep(node, client, b"frame", 1, Granted(1, b"", "g", "m", LEASE_MS))
+    delegated.keep(node, client, b"frame", 1, Delegated(1, b"", "g", "m", LEASE_MS))
     ticket = client.heartbeats.keep.call_args.args[3]
     clock.now_ms += LEASE_MS - 1
-    granted.told(node, Leases(sent[0].sent_ms, {0: LEASE_MS}))
+    delegated.on_leases(node, Leases(sent[0].sent_ms, {0: LEASE_MS}))
     assert ticket.accept(7)
     clock.now_ms += 1
     assert not ticket.accept(8)
-    granted.lost(node)
+    delegated.on_unreachable(node)
 
 
 async def test_each_message_is_confirmed_by_its_own_answer() -> None:
@@ -223,10 +223,10 @@ async def test_each_message_is_confirmed_by_its_own_answer() -> None:
 
     And once more, when it breaks again before that was answered.
     """
-    sent = list[HeardMembers]()
+    sent = list[HeartbeatReport]()
     numbers = itertools.count(1_000)
-    granted = GrantedHeartbeats(
-        send=lambda _, message: sent.append(message) if isinstance(message, HeardMembers) else None,
+    delegated = DelegatedHeartbeats(
+        send=lambda _, message: sent.append(message) if isinstance(message, HeartbeatReport) else None,
         number_at=lambda *_: next(numbers),
         partition_of=lambda _: 0,
         paced=Paced(),
@@ -244,21 +244,21 @@ async def test_each_message_is_confirmed_by_its_own_answer() -> None:
 
     clients = [kept_heartbeats() for _ in range(450)]
     for at, client in enumerate(clients):
-        granted.keep(node, client, b"%d" % at, 1, Granted(at, b"", "g", "m", 60_000))
-    granted.told(node, Leases(5, {0: LEASE_MS}))
+        delegated.keep(node, client, b"%d" % at, 1, Delegated(at, b"", "g", "m", 60_000))
+    delegated.on_leases(node, Leases(5, {0: LEASE_MS}))
     for client in clients:
         assert client.heartbeats.keep.call_args.args[3].accept(6)
-    granted.tell(node)
+    delegated.report(node)
     assert members() == [200, 200, 50]
-    granted.told(node, Leases(5, {0: LEASE_MS}))
-    granted.told(node, Leases(5, {0: LEASE_MS}))
-    granted.lost(node)
+    delegated.on_leases(node, Leases(5, {0: LEASE_MS}))
+    delegated.on_leases(node, Leases(5, {0: LEASE_MS}))
+    delegated.on_unreachable(node)
     for _ in range(2):
-        granted.reached(node)
+        delegated.on_reachable(node)
         await until(lambda: sum(len(each.members) for each in sent) == 50)
         assert {member.frame for each in sent for member in each.members} == {b"%d" % at for at in range(400, 450)}
         sent.clear()
-        granted.lost(node)
+        delegated.on_unreachable(node)
 
 
 def kept_heartbeats() -> Any:
