@@ -1,4 +1,4 @@
-"""Disks that end the process at a chosen step, lose what was not synced, or are full."""
+"""Disks that end the process at a given step, lose data that was not synced, or are full."""
 
 import errno
 import os
@@ -9,13 +9,13 @@ from muster.replay.archive.files import Disk
 
 
 class Killed(BaseException):
-    """The process is dead: nothing catches it, and the disk does nothing any more."""
+    """The process is dead: the exception is not caught, and the disk does nothing any more."""
 
 
 class CrashingDisk(Disk):
-    """Ends the process before the step of that number; counts the steps without one.
+    """Ends the process before the step with this number; without one, it counts the steps. Nothing is really synced.
 
-    Nothing is really synced. `loses_power`: then what was not synced is gone, too: files' contents, and their names.
+    `loses_power`: unsynced data is lost, too: files' contents and their names.
     """
 
     def __init__(self, crash_at: int | None = None, *, loses_power: bool = False) -> None:
@@ -57,7 +57,7 @@ class CrashingDisk(Disk):
         super().write(file, data)
 
     def sync(self, file: BinaryIO) -> None:
-        self._step()  # and no real one: a test would wait for the disk some thousand times
+        self._step()  # no real sync: a test would wait for the disk a thousand times
         self._unsynced_files.pop(file, None)
 
     def rename(self, path: Path, to: Path) -> None:
@@ -85,7 +85,7 @@ class CrashingDisk(Disk):
 
 
 class FullDisk(Disk):
-    """Has room for so many bytes more."""
+    """Has room for this many more bytes."""
 
     def __init__(self, room: int) -> None:
         self._room = room

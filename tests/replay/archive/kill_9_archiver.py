@@ -1,4 +1,4 @@
-"""The process that `test_kill_9.py` kills: it writes a log and archives it for ever, and prints a dot for each run.
+"""The process that `test_kill_9.py` kills: it writes a log, archives it for ever, and prints a dot after each run.
 
 Usage: python -m tests.replay.archive.kill_9_archiver LOG ARCHIVE
 """

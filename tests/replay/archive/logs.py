@@ -1,4 +1,4 @@
-"""A log with headers that tests write record by record, and what archives have of it."""
+"""A log with headers that tests write record by record, and the contents of its archives."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.replay.archive.disks import CrashingDisk
 
 DAY_MS = 86_400_000
 NOON = 20_000 * DAY_MS + DAY_MS // 2
-"""Noon of 2024-10-04 (UTC), the time of these tests."""
+"""Noon of 2024-10-04 (UTC), the time in these tests."""
 MARK = ("muster", b"4 home 7")
 
 
@@ -40,14 +40,14 @@ class RawMemoryLog(MemoryEventLog):
         return self.named
 
     def write(self, partition: int, *, at_ms: int = NOON, value: bytes | None = b"value", **fields: object) -> None:
-        """Append a record of an owner, unless the fields say something else."""
+        """Append a record of an owner; the fields override its defaults."""
         offset = self.ends[partition]
         record = RawRecord(partition, offset, at_ms, b"key-%d" % offset, value, (MARK,), 7, transactional=False)
         self.records[partition].append(msgspec.structs.replace(record, **fields))
         self.ends[partition] += 1
 
     def compact(self, partition: int, *offsets: int) -> None:
-        """Take these away."""
+        """Remove these records, as compaction does."""
         self.records[partition] = [each for each in self.records[partition] if each.offset not in offsets]
 
     async def end_offset(self, partition: int) -> int:
@@ -56,7 +56,7 @@ class RawMemoryLog(MemoryEventLog):
     async def read_raw(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[RawRecord]]:
-        """Two records at a time."""
+        """Yield two records at a time."""
         stop = self.ends[partition] if end is None else end
         found = [each for each in self.records[partition] if start <= each.offset < stop]
         for at in range(0, len(found), 2):
@@ -67,7 +67,7 @@ class RawMemoryLog(MemoryEventLog):
 
 
 async def filled(partitions: int = 2, records: int = 10, **settings: object) -> RawMemoryLog:
-    """An open log with some records in each partition, a tombstone and headers of several kinds among them."""
+    """Return an open log with some records in each partition, including a tombstone and several kinds of headers."""
     log = RawMemoryLog(partitions)
     await log.open()
     more(log, records)
@@ -75,7 +75,7 @@ async def filled(partitions: int = 2, records: int = 10, **settings: object) -> 
 
 
 def more(log: RawMemoryLog, records: int) -> None:
-    """Append to each partition; some hours lie between records."""
+    """Append to each partition, with some hours between records."""
     for partition in range(log.partitions):
         for _ in range(records):
             number = log.ends[partition]
@@ -85,23 +85,23 @@ def more(log: RawMemoryLog, records: int) -> None:
 
 
 async def archived(log: EventLog, root: Path, **settings: object) -> ArchivedRun:
-    """Archive what the log has, by the clock of these tests."""
+    """Archive the log, by the clock of these tests."""
     wanted: Any = {"now_ms": NOON, "disk": CrashingDisk(), **settings}
     return await archive(log, root, watch=lambda _done, _total: None, **wanted)
 
 
 async def raw(log: EventLog, partition: int = 0) -> list[RawRecord]:
-    """All records of a partition."""
+    """Return all records of a partition."""
     return [record async for chunk in raw_chunks(log, partition, start=0, end=None) for record in chunk]
 
 
 async def digests(log: EventLog) -> list[str]:
-    """The digest of each partition."""
+    """Return the digest of each partition."""
     return [digest_of(await raw(log, partition)) for partition in range(log.partitions)]
 
 
 async def opened(root: Path) -> ArchiveLog:
-    """The archive as a log."""
+    """Open the archive as a log."""
     log = ArchiveLog(root)
     await log.open()
     return log
@@ -112,5 +112,5 @@ async def digests_in(root: Path) -> list[str]:
 
 
 def named(root: Path) -> set[str]:
-    """The segments that are there as files."""
+    """Return the segments that exist as files."""
     return {str(path.relative_to(root)) for path in root.glob("day=*/*/*")}

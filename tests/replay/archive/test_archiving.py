@@ -35,7 +35,7 @@ from tests.replay.archive.logs import (
 
 
 async def test_each_record_is_there_once_byte_by_byte(tmp_path: Path) -> None:
-    """With headers that are null, empty and twice, tombstones, and records of strangers; run after run."""
+    """Including headers that are null, empty or repeated, tombstones, and foreign records; run after run."""
     log = await filled()
     log.write(0, key=None, value=None, headers=(), producer_id=-1, timestamp_ms=-1)
     log.write(0, value=b"x" * 300_000, headers=(("h", b"\xff"),), transactional=True)
@@ -48,7 +48,7 @@ async def test_each_record_is_there_once_byte_by_byte(tmp_path: Path) -> None:
 
 
 async def test_a_run_without_anything_new_commits_nothing(tmp_path: Path) -> None:
-    """An archiver that runs each minute fills no disk with manifests; an empty log is an archive, too."""
+    """An archiver that runs each minute does not fill the disk with manifests; an empty log has an archive, too."""
     log = RawMemoryLog()
     await log.open()
     await archived(log, tmp_path / "a")
@@ -72,7 +72,7 @@ async def test_a_file_has_one_day_and_partition_and_its_name_says_which(tmp_path
 
 
 async def test_days_never_go_back_and_none_is_after_tomorrow(tmp_path: Path) -> None:
-    """Whatever clocks said: so a day is a range of offsets, and a wrong clock cannot keep days from expiring."""
+    """Whatever the clocks show: a day is a range of offsets, and a wrong clock cannot prevent days from expiring."""
     log = RawMemoryLog(1)
     await log.open()
     for at_ms in (NOON, NOON - DAY_MS, 2**60, NOON):
@@ -97,7 +97,7 @@ async def test_a_segment_ends_when_it_is_large_enough(tmp_path: Path) -> None:
 
 
 async def test_what_compaction_took_before_the_archive_came_is_a_hole_and_not_an_error(tmp_path: Path) -> None:
-    """Segments stand for all offsets that were looked at; the end is that of the topic."""
+    """Segments cover all offsets that were read; the end is that of the topic."""
     log = await filled(1)
     log.compact(0, 0, 1, 4, 9)
     await archived(log, tmp_path / "a")
@@ -112,7 +112,7 @@ async def test_what_compaction_took_before_the_archive_came_is_a_hole_and_not_an
 
 
 async def test_another_topic_is_refused(tmp_path: Path) -> None:
-    """So is one of the same name that was made anew, and one with other partitions; nothing is changed by it."""
+    """So is one with the same name that was created again, and one with other partitions; nothing is changed."""
     await archived(await filled(), tmp_path / "a")
     before = await digests_in(tmp_path / "a")
     other = RawMemoryLog(identity="topic-2")
@@ -136,7 +136,7 @@ async def test_a_topic_that_lost_records_is_refused(tmp_path: Path) -> None:
 
 
 async def test_two_writers_at_once(tmp_path: Path) -> None:
-    """The second one is told who the first is."""
+    """The second one gets the name of the first one in its error."""
     log = await filled()
     await archived(log, tmp_path / "a")
     with writing(tmp_path / "a"), pytest.raises(ArchiveBusy, match=r"is written by another process \(.*:\d+\)"):
@@ -144,7 +144,7 @@ async def test_two_writers_at_once(tmp_path: Path) -> None:
 
 
 async def test_two_writers_without_a_lock_cannot_both_commit(tmp_path: Path) -> None:
-    """Where locks do not work, the manifest's number keeps the second one out; what it wrote is a leftover."""
+    """If locks do not work, the manifest's number keeps the second one out; its files are leftovers."""
     log = await filled()
     await archived(log, tmp_path / "a")
     more(log, 1)
@@ -158,7 +158,7 @@ async def test_two_writers_without_a_lock_cannot_both_commit(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("room", [0, 700, 3_000, 8_000, 20_000])
 async def test_a_full_disk_leaves_what_was_committed(tmp_path: Path, room: int) -> None:
-    """One line says so; the next run, with room, goes on."""
+    """One line reports it; the next run, with room, continues."""
     log = await filled()
     with pytest.raises(LogUnavailable, match=r"there is no room at .*; what was committed stands"):
         await archived(log, tmp_path / "a", disk=FullDisk(room), segment_bytes_max=1)
@@ -177,7 +177,7 @@ async def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) 
 
 
 async def test_an_archive_that_lost_its_manifests_is_not_begun_anew(tmp_path: Path) -> None:
-    """Its segments would be leftovers, and be removed."""
+    """Its segments would be leftovers, and would be removed."""
     log = await filled()
     await archived(log, tmp_path / "a")
     before = named(tmp_path / "a")
@@ -198,7 +198,7 @@ async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 
 async def test_reading_needs_few_manifests_however_many_there_are(tmp_path: Path) -> None:
-    """Now and then one names all that there is; compact removes those before it."""
+    """Now and then a manifest lists everything; compact removes those before it."""
     log = RawMemoryLog(1)
     await log.open()
     for _ in range(150):
@@ -208,12 +208,12 @@ async def test_reading_needs_few_manifests_however_many_there_are(tmp_path: Path
     assert state is not None
     assert state.number == 151
     assert state.full > 60
-    path_of(tmp_path / "a", state.full - 1).unlink()  # what nobody reads
+    path_of(tmp_path / "a", state.full - 1).unlink()  # no longer needed by any reader
     assert len(await raw(await opened(tmp_path / "a"))) == 150
 
 
 async def test_what_manifests_take_grows_with_the_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run is one commit, however many partitions it has segments of; few of many name all that there is."""
+    """A run is one commit, no matter how many partitions have new segments; few of many manifests list everything."""
     log = RawMemoryLog(20)
     await log.open()
     for run in range(1, 41):
@@ -234,7 +234,7 @@ async def test_what_manifests_take_grows_with_the_segments(tmp_path: Path, monke
 
 
 async def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
-    """Whoever brings them: a partition's records come by offset, or not at all."""
+    """A partition's records must be in order of offset, whatever the source."""
     log = await filled(1, 4)
     first, second, *_ = log.records[0]
     elsewhere = msgspec.structs.replace(second, partition=3)
@@ -246,7 +246,7 @@ async def test_records_out_of_order_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_may_lack_its_end_is_archived_and_told(tmp_path: Path) -> None:
-    """A file without its write-ahead log says so when it is opened: what it has is true all the same."""
+    """A file without its write-ahead log is reported when it is opened: its records are right nevertheless."""
     log = await filled(3, 10)
     log.found = ("the end may be missing",)
     done = await archived(log, tmp_path)
@@ -258,7 +258,7 @@ async def test_a_log_that_may_lack_its_end_is_archived_and_told(tmp_path: Path) 
 async def test_what_cannot_be_read_ends_its_partition_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A reader would pass over it; an archive would have a hole for ever. What stands before it is there at once."""
+    """A reader would skip the record; an archive would have a hole for ever. Earlier records are available at once."""
     log = await filled(3, 10)
     read_raw = log.read_raw
 
@@ -307,7 +307,7 @@ async def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_reader_follows_an_archive_that_is_being_written(tmp_path: Path) -> None:
-    """As it follows a topic."""
+    """As with a topic."""
     log = await filled(1, 3)
     await archived(log, tmp_path / "a")
     archive = await opened(tmp_path / "a")

@@ -1,4 +1,4 @@
-"""`--log archive:DIR`: whatever reads a log reads the archive of it, and tells the same."""
+"""`--log archive:DIR`: all readers of a log can read its archive, with the same results."""
 
 import asyncio
 import subprocess
@@ -46,7 +46,7 @@ async def written(tmp_path: Path) -> tuple[str, str]:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_replay_tells_the_same_of_an_archive(tmp_path: Path, command: list[str]) -> None:
-    """But for the log's name."""
+    """Except for the log's name."""
     log, archive = asyncio.run(written(tmp_path))
     name, runner = str(tmp_path / "muster.db"), CliRunner(env={"COLUMNS": "500"})  # the paths differ in length
     of_log = runner.invoke(app, ["replay", *command, "--log", log])
@@ -56,7 +56,7 @@ def test_replay_tells_the_same_of_an_archive(tmp_path: Path, command: list[str])
 
 
 async def test_an_archive_has_the_histories_of_its_log(tmp_path: Path) -> None:
-    """Item by item, positions included."""
+    """Item by item, including positions."""
     found = []
     for url in await written(tmp_path):
         log = open_for_reading(url, security=NOT_SECURED)
@@ -69,7 +69,7 @@ async def test_an_archive_has_the_histories_of_its_log(tmp_path: Path) -> None:
 
 
 async def test_only_wanted_keys_are_read(tmp_path: Path) -> None:
-    """And those that are no key of ours."""
+    """And keys that do not belong to Muster."""
     log = await filled(1, 0)
     for key in (prefix_of("a") + b"\x00\x00", prefix_of("b") + b"\x00\x00", b"strange", None):
         log.write(0, key=key)
@@ -81,7 +81,7 @@ async def test_only_wanted_keys_are_read(tmp_path: Path) -> None:
 
 
 async def test_strangers_are_told_as_in_the_topic(tmp_path: Path) -> None:
-    """They are known by headers, and the producer where it is known: Spark's source does not tell it."""
+    """They are recognized by their headers, and by the producer if it is known, which Spark's source does not have."""
     log = await filled(1, 1)
     log.write(0, headers=())
     log.write(0, producer_id=8)
@@ -120,7 +120,7 @@ async def test_it_is_what_it_is_the_archive_of_and_nobody_writes_it(tmp_path: Pa
 
 
 async def test_an_archive_can_be_archived(tmp_path: Path) -> None:
-    """It is a log like others: a copy of a copy has the same records, headers included."""
+    """It is a log like others: a copy of a copy has the same records, including headers."""
     await archived(await filled(), tmp_path / "a")
     await archived(await opened(tmp_path / "a"), tmp_path / "b")
     copies = [[chunk async for chunk in (await opened(tmp_path / name)).read_raw(0)] for name in ("a", "b")]
@@ -130,7 +130,7 @@ async def test_an_archive_can_be_archived(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["none", "file"])
 def test_what_is_no_archive_is_named(tmp_path: Path, name: str) -> None:
-    """One line, exit code 2."""
+    """In one line, with exit code 2."""
     (tmp_path / "file").write_text("x")
     answer = CliRunner().invoke(app, ["replay", "groups", "--log", f"archive:{tmp_path / name}"])
     assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1)
@@ -138,7 +138,7 @@ def test_what_is_no_archive_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_an_archive_is_read_without_pandas(tmp_path: Path) -> None:
-    """Which pyarrow imports when it is given a number or a list, and takes a second and 50 MB."""
+    """pyarrow imports it when it gets a number or a list, which takes a second and 50 MB."""
     _, archive = asyncio.run(written(tmp_path))
     for more in ([], ["--since", "3", "--seq"]):
         told = (

@@ -1,4 +1,4 @@
-"""Joining small segments, and giving up days."""
+"""Joining small segments, and expiring days."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def compacted(root: Path, *, now_ms: int = NOON) -> CompactedArchive:
 
 
 async def in_small_pieces(root: Path) -> RawMemoryLog:
-    """A log of two days, archived after each record."""
+    """Return a log of two days, archived after each record."""
     log = RawMemoryLog(1)
     await log.open()
     for number in range(8):
@@ -41,7 +41,7 @@ async def in_small_pieces(root: Path) -> RawMemoryLog:
 
 
 async def test_small_segments_of_a_day_become_one(tmp_path: Path) -> None:
-    """The records stay as they are; a second run finds nothing to do."""
+    """The records stay as they are; a second run has nothing to do."""
     log = await in_small_pieces(tmp_path)
     assert compacted(tmp_path) == CompactedArchive(replaced=8, added=2, removed=0)
     assert await digests_in(tmp_path) == await digests(log)
@@ -55,7 +55,7 @@ async def test_small_segments_of_a_day_become_one(tmp_path: Path) -> None:
 
 
 async def test_who_is_reading_meanwhile_reads_on(tmp_path: Path) -> None:
-    """The files that were joined stay for an hour; then they are gone, and the reader takes the new ones."""
+    """The joined files stay for an hour; then they are removed, and the reader uses the new ones."""
     log = await in_small_pieces(tmp_path)
     early, late = await opened(tmp_path), await opened(tmp_path)
     reading = early.read_raw(0)
@@ -69,7 +69,7 @@ async def test_who_is_reading_meanwhile_reads_on(tmp_path: Path) -> None:
 
 
 async def test_manifests_that_nobody_needs_are_removed(tmp_path: Path) -> None:
-    """Those that are left still form a chain."""
+    """The remaining ones still form a chain."""
     log = await in_small_pieces(tmp_path)
     compacted(tmp_path)
     assert numbers(tmp_path) == [10]
@@ -77,7 +77,7 @@ async def test_manifests_that_nobody_needs_are_removed(tmp_path: Path) -> None:
 
 
 async def test_an_altered_segment_is_not_joined(tmp_path: Path) -> None:
-    """It would get a new name, and a right SHA-256."""
+    """It would get a new name, and a correct SHA-256."""
     await in_small_pieces(tmp_path)
     before = named(tmp_path)
     path = tmp_path / min(before)
@@ -98,7 +98,7 @@ async def test_holes_stay_named_after_joining(tmp_path: Path) -> None:
 
 
 async def test_expired_days_are_gone_for_good_and_the_archive_says_so(tmp_path: Path) -> None:
-    """Also those that compaction had replaced; the offsets go on where they were, and nothing is archived again."""
+    """Including those that compaction had replaced; the offsets continue, and nothing is archived again."""
     log = await in_small_pieces(tmp_path)
     compacted(tmp_path)
     gone = expire(tmp_path, "2024-09-26", now_ms=NOON)
@@ -107,13 +107,13 @@ async def test_expired_days_are_gone_for_good_and_the_archive_says_so(tmp_path: 
     assert (await archived(log, tmp_path)).records == 0
     archive = await opened(tmp_path)
     assert [record.offset for record in await raw(archive)] == [4, 5, 6, 7]
-    assert archive.warnings == ()  # with any, replay's exit code would be that of damage
+    assert archive.warnings == ()  # with any, replay would exit with the code for damage
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
     assert (found.damage, found.compared, found.partitions[0].expired_to) == ((), 4, 4)
 
 
 async def test_everything_may_expire(tmp_path: Path) -> None:
-    """The archive goes on behind it; the days given up add up."""
+    """The archive continues after it; the expired days add up."""
     log = await in_small_pieces(tmp_path)
     expire(tmp_path, "2024-09-26", now_ms=NOON)
     expire(tmp_path, "2024-10-04", now_ms=NOON)
@@ -128,7 +128,7 @@ async def test_everything_may_expire(tmp_path: Path) -> None:
 
 
 async def test_what_expired_of_a_partition_stays_known_when_days_of_another_expire(tmp_path: Path) -> None:
-    """Else its offsets would be taken for missing ones."""
+    """Its offsets would otherwise count as missing."""
     log = RawMemoryLog(2)
     await log.open()
     for partition in (0, 1):

@@ -1,4 +1,4 @@
-"""An archiver that is killed at any moment, again and again: each record is there once, in order."""
+"""An archiver that is killed at any time, again and again: each record is archived once, in order."""
 
 from collections.abc import Callable
 from itertools import count
@@ -31,7 +31,7 @@ Work = Callable[[Path, CrashingDisk], object]
 
 
 async def assert_well(root: Path, log: RawMemoryLog) -> None:
-    """A reader finds the beginning of each partition, whole; nothing is wrong with it."""
+    """Check that a reader finds an intact beginning of each partition, and that `verify` finds no damage."""
     if load(root) is None:
         return
     archive = await opened(root)
@@ -43,7 +43,7 @@ async def assert_well(root: Path, log: RawMemoryLog) -> None:
 
 @pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "power-lost"])
 async def test_an_archiver_that_dies_at_any_step_goes_on_where_it_was(tmp_path: Path, *, loses_power: bool) -> None:
-    """At each step of one run, a new archive each time; the next run makes it whole, and leaves nothing over."""
+    """At each step of one run, with a new archive each time; the next run completes it, and leaves nothing behind."""
     log = await filled(records=3)
     for step in count():
         root, disk = tmp_path / str(step), CrashingDisk(step, loses_power=loses_power)
@@ -64,7 +64,7 @@ async def test_an_archiver_that_dies_at_any_step_goes_on_where_it_was(tmp_path: 
 
 @pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "power-lost"])
 async def test_one_archive_survives_deaths_at_ever_later_steps(tmp_path: Path, *, loses_power: bool) -> None:
-    """The log grows meanwhile; each run gets three steps further than the one before."""
+    """The log grows meanwhile; each run gets three steps further than the previous one."""
     log = await filled(records=2)
     for step in range(0, 240, 3):
         try:
@@ -90,7 +90,7 @@ def expiring(root: Path, disk: CrashingDisk) -> object:
 @pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "power-lost"])
 @pytest.mark.parametrize("work", [compacting, expiring])
 async def test_compacting_and_expiring_may_die_at_any_step(tmp_path: Path, work: Work, *, loses_power: bool) -> None:
-    """Before the commit all is as it was, after it as it should be; the next run of anything tidies up."""
+    """Before the commit all is as it was, after it as it should be; the next run of any kind cleans up."""
     log = RawMemoryLog()
     await log.open()
     wanted: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""The digest: whatever differs in a record, it differs."""
+"""The digest differs if anything in a record differs."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ OTHERS = [
 
 
 def test_records_that_differ_in_any_field_have_other_digests() -> None:
-    """Null is not empty; the bytes of two fields are not those of one. Of the batch nothing is in it."""
+    """Null is not empty; the bytes of two fields are not those of one. The digest does not depend on the batch."""
     others = [digest_of([msgspec.structs.replace(RECORD, **fields)]) for fields in OTHERS]  # type: ignore[arg-type]
     assert len({digest_of([RECORD]), *others}) == 1 + len(OTHERS)
     assert digest_of([msgspec.structs.replace(RECORD, producer_id=8, transactional=True)]) == digest_of([RECORD])

@@ -1,4 +1,4 @@
-"""An archive whose files somebody has changed, replaced or forged, or that two write at once: it is told, and stays."""
+"""An archive whose files were changed, replaced or forged, or that two writers use at once: it is reported and kept."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ from tests.replay.archive.logs import NOON, RawMemoryLog, archived, digests, dig
 
 
 async def one_segment(root: Path, *, key: bytes = b"key", records: int = 3) -> RawMemoryLog:
-    """A log of one partition, and its archive of one file, which manifest 2 names."""
+    """Return a log of one partition and its archive, with one file, which manifest 2 lists."""
     log = RawMemoryLog(1)
     await log.open()
     for _ in range(records):
@@ -34,21 +34,21 @@ async def one_segment(root: Path, *, key: bytes = b"key", records: int = 3) -> R
 
 
 def segment_of(root: Path, *, first: bool = False) -> Path:
-    """The only one, or the first of all."""
+    """Return the only segment, or the first one."""
     paths = sorted(root.glob("day=*/*/*.parquet"))
     assert first or len(paths) == 1
     return paths[0]
 
 
 def change(root: Path, number: int, before: bytes, after: bytes) -> None:
-    """Change the first such words of a manifest; the last manifest of an archive can be, and the chain holds."""
+    """Change the first occurrence of a text in a manifest; if it is the last manifest, the chain stays valid."""
     text = path_of(root, number).read_bytes()
     assert before in text
     path_of(root, number).write_bytes(text.replace(before, after, 1))
 
 
 def forge(root: Path, write: Callable[[Path], object]) -> None:
-    """Put another file in the segment's place, and have the manifest name its size and SHA-256."""
+    """Put another file in the segment's place, and let the manifest have its size and SHA-256."""
     path = segment_of(root)
     size, sha256 = path.stat().st_size, files.sha256_of(path)
     write(path)
@@ -57,7 +57,7 @@ def forge(root: Path, write: Callable[[Path], object]) -> None:
 
 
 async def damage(root: Path) -> str:
-    """All that verify finds."""
+    """Return all findings of verify."""
     return "\n".join((await verify(root, None, watch=lambda _done, _total: None)).damage)
 
 
@@ -65,7 +65,7 @@ async def damage(root: Path) -> str:
 
 
 async def test_what_another_writer_takes_for_leftovers_cannot_be_committed(tmp_path: Path) -> None:
-    """Two machines, and a lock that does not reach from one to the other: else a manifest named files that are gone."""
+    """Two machines have a lock that does not work between them: a manifest would otherwise list files that are gone."""
     log = await filled(1)
     with writing(tmp_path, make=True) as slow:
         slow.begin(archived_log(log))
@@ -79,7 +79,7 @@ async def test_what_another_writer_takes_for_leftovers_cannot_be_committed(tmp_p
 
 
 async def test_a_file_that_another_writer_takes_for_a_leftover_while_it_is_written(tmp_path: Path) -> None:
-    """It is not the disk that is broken: with `--every` the other one is waited for."""
+    """The disk is not broken: with `--every` it waits for the other writer."""
     log = await filled(1)
 
     def write_slowly() -> None:
@@ -99,7 +99,7 @@ async def test_a_file_that_another_writer_takes_for_a_leftover_while_it_is_writt
 
 
 async def test_a_link_that_nfs_asks_for_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answer was lost, the second one says that the name is taken: by this very file."""
+    """The first response was lost, and the second one says that the name is taken: by this very file."""
     real = os.link
 
     def twice(path: Path, to: Path) -> None:
@@ -116,7 +116,7 @@ async def test_a_link_that_nfs_asks_for_twice(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_files_with_names_of_their_own_stay(tmp_path: Path) -> None:
-    """Beside segments, manifests and what is being written; they count for nothing."""
+    """Files beside segments, manifests and unfinished files are ignored."""
     log = await filled(1)
     await archived(log, tmp_path)
     folder = segment_of(tmp_path, first=True).parent
@@ -132,7 +132,7 @@ async def test_files_with_names_of_their_own_stay(tmp_path: Path) -> None:
 
 
 async def test_a_day_may_be_moved_elsewhere_and_linked(tmp_path: Path) -> None:
-    """To a larger disk, say; the archiver and readers go on."""
+    """To a larger disk, for example; the archiver and readers continue."""
     log = await filled(1)
     await archived(log, tmp_path / "a")
     folder = segment_of(tmp_path / "a", first=True).parent
@@ -175,7 +175,7 @@ async def test_a_lock_that_leads_elsewhere_is_not_written(tmp_path: Path) -> Non
     ids=lambda value: None if isinstance(value, bytes) else value[:30],
 )
 async def test_a_manifest_that_lies_is_named(tmp_path: Path, before: bytes, after: bytes, said: str) -> None:
-    """Or is cut off. Nobody reads what it says, and nobody writes."""
+    """Or that is cut off. No reader uses its contents, and no writer writes."""
     log = await one_segment(tmp_path)
     change(tmp_path, 2, before, after)
     for use in (opened(tmp_path), archived(log, tmp_path), damage(tmp_path)):
@@ -186,7 +186,7 @@ async def test_a_manifest_that_lies_is_named(tmp_path: Path, before: bytes, afte
 
 @pytest.mark.parametrize(("end", "said"), [(5, "segments end at 3, and manifests say 5"), (2, "at 3, .* say 2")])
 async def test_an_end_that_no_segment_reaches(tmp_path: Path, end: int, said: str) -> None:
-    """An archiver that believed it would leave records out for ever."""
+    """An archiver that trusted it would leave out records for ever."""
     log = await one_segment(tmp_path)
     change(tmp_path, 2, b'"0": 3', b'"0": %d' % end)
     with pytest.raises(LogDamaged, match=said):
@@ -195,7 +195,7 @@ async def test_an_end_that_no_segment_reaches(tmp_path: Path, end: int, said: st
 
 
 async def test_a_manifest_that_is_no_file(tmp_path: Path) -> None:
-    """Whatever cannot be read is one line."""
+    """Any unreadable one is reported in one line."""
     log = await one_segment(tmp_path)
     path_of(tmp_path, 3).mkdir()
     for use in (opened(tmp_path), archived(log, tmp_path), damage(tmp_path)):
@@ -214,7 +214,7 @@ async def test_a_manifest_that_leads_nowhere(tmp_path: Path) -> None:
 
 
 async def test_a_segment_of_another_archive_in_its_place(tmp_path: Path) -> None:
-    """Readers see it by its size and its records, verify by its SHA-256; nothing of it is told or joined."""
+    """Readers notice by its size and its records, verify by its SHA-256; none of it is used or joined."""
     await one_segment(tmp_path / "a")
     await one_segment(tmp_path / "b", key=b"another")
     segment_of(tmp_path / "a").write_bytes(segment_of(tmp_path / "b").read_bytes())
@@ -252,7 +252,7 @@ OTHER_COLUMNS = pa.schema([each for each in SCHEMA if each.name != "headers"])
     ids=["no-parquet", "columns", "records", "partition", "fewer"],
 )
 async def test_a_forged_segment_is_named(tmp_path: Path, write: Callable[[Path], object], said: str) -> None:
-    """One that a forged manifest names, too."""
+    """Even if a forged manifest lists it."""
     await one_segment(tmp_path)
     forge(tmp_path, write)
     with pytest.raises(LogDamaged, match=rf"{segment_of(tmp_path).name}.*{said}"):
@@ -272,7 +272,7 @@ async def test_a_row_group_that_would_fill_the_memory_is_not_read(tmp_path: Path
 
 
 async def test_a_row_group_of_large_records_is_small(tmp_path: Path) -> None:
-    """However many of them come at once: readers hold a row group in memory."""
+    """However many of them come at once: readers keep a row group in memory."""
     log = RawMemoryLog(1)
     await log.open()
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""The archive after `kill -9` of its archiver, at whatever point, again and again."""
+"""The archive after `kill -9` of its archiver, at any point, again and again."""
 
 import contextlib
 import random
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def archive_until_killed(path: Path, root: Path, runs: int, *, after_s: float) -> None:
-    """Run an archiver, and kill it as soon as it has told so many runs, or that much later."""
+    """Start an archiver, and kill it as soon as it has reported this many runs, or that much later."""
     command = [sys.executable, "-m", "tests.replay.archive.kill_9_archiver", str(path), str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as archiver:
         assert archiver.stdout is not None
@@ -30,8 +30,9 @@ def archive_until_killed(path: Path, root: Path, runs: int, *, after_s: float) -
 
 
 async def test_each_record_is_archived_once_and_in_order(tmp_path: Path) -> None:
-    """Round after round on one archive: a reader finds the beginning of each partition, whole; the next archiver goes
-    on behind it. In the end the digests of log and archive are the same.
+    """In many rounds, a reader finds an intact beginning of each partition, and the next archiver continues after it.
+
+    At the end the digests of log and archive are the same.
     """
     path, root = tmp_path / "muster.db", tmp_path / "archive"
     for _ in range(ROUNDS):

@@ -24,7 +24,7 @@ def first_segment(root: Path) -> Path:
 
 
 async def test_a_whole_archive_is_well(tmp_path: Path) -> None:
-    """Also against its topic, each record of which is compared."""
+    """Also against its topic, with each record compared."""
     log = await filled()
     await archived(log, tmp_path)
     found = await verified(tmp_path, log)
@@ -51,7 +51,7 @@ async def test_compaction_after_the_archive_came_changes_nothing(tmp_path: Path)
 
 
 async def test_an_altered_segment_is_found(tmp_path: Path) -> None:
-    """A single bit; the other segments are looked at all the same."""
+    """A single bit; the other segments are checked nevertheless."""
     await archived(await filled(), tmp_path)
     path = first_segment(tmp_path)
     altered = bytearray(path.read_bytes())
@@ -69,7 +69,7 @@ async def test_a_missing_segment_is_found(tmp_path: Path) -> None:
 
 
 async def test_an_archive_that_changes_while_it_is_verified_is_not_said_to_be_damaged(tmp_path: Path) -> None:
-    """Files that `expire` has removed since are missing, and nothing is wrong."""
+    """Files that `expire` has removed meanwhile are missing, which is no damage."""
     log = await filled()
     await archived(log, tmp_path)
     more(log, 10)
@@ -84,7 +84,7 @@ async def test_an_archive_that_changes_while_it_is_verified_is_not_said_to_be_da
 
 
 async def test_a_manifest_of_the_past_that_leads_nowhere(tmp_path: Path) -> None:
-    """Readers do not need it; verify looks at all that are there."""
+    """Readers do not need it; verify checks all manifests."""
     await archived(await filled(), tmp_path)
     path_of(tmp_path, 0).symlink_to(tmp_path / "nowhere")
     with pytest.raises(LogDamaged, match=r"000000000000\.json leads nowhere"):
@@ -92,7 +92,7 @@ async def test_a_manifest_of_the_past_that_leads_nowhere(tmp_path: Path) -> None
 
 
 async def test_an_altered_manifest_breaks_the_chain(tmp_path: Path) -> None:
-    """Nobody can change what an archive had, but by writing all that came after it anew."""
+    """The archive's past cannot be changed without rewriting everything after it."""
     log = await filled()
     await archived(log, tmp_path)
     more(log, 1)
@@ -109,7 +109,7 @@ async def test_an_altered_manifest_breaks_the_chain(tmp_path: Path) -> None:
     ids=["altered", "missing"],
 )
 async def test_the_chain_is_looked_at_from_its_begin(tmp_path: Path, *, is_there: bool, finding: str) -> None:
-    """Readers begin at the last manifest that has all; who has changed one before that is found all the same."""
+    """Readers begin at the last manifest that lists everything; a change to one before it is found nevertheless."""
     log = await filled()
     for _ in range(2):
         await archived(log, tmp_path)
@@ -157,7 +157,7 @@ async def test_another_log_is_no_comparison(tmp_path: Path) -> None:
 
 
 async def group_log() -> RawMemoryLog:
-    """A partition with the events of a group, as owners write them."""
+    """Return a partition with the events of a group, as owners write them."""
     told = a_night()
     log = RawMemoryLog(1)
     await log.open()
@@ -167,7 +167,7 @@ async def group_log() -> RawMemoryLog:
 
 
 async def test_a_groups_gap_where_no_offset_is_missing_is_a_loss(tmp_path: Path) -> None:
-    """The topic's offsets follow each other, and the group's numbers do not."""
+    """The topic's offsets are consecutive, and the group's seqs are not."""
     log = await group_log()
     kept = [each for each in log.records[0] if each.offset != 3]
     log.records[0] = [RawRecord(0, n, r.timestamp_ms, r.key, r.value, r.headers, 7) for n, r in enumerate(kept)]
@@ -200,7 +200,7 @@ async def test_a_groups_event_that_came_twice_is_found(tmp_path: Path) -> None:
 
 
 async def test_a_strangers_copy_of_an_event_is_nothing(tmp_path: Path) -> None:
-    """It is skipped by all readers."""
+    """All readers skip it."""
     log = await group_log()
     again = log.records[0][2]
     log.write(0, key=again.key, value=again.value, headers=())

@@ -1,4 +1,4 @@
-"""pyarrow is used without pandas, in a process of its own: what has imported it once has it for good."""
+"""pyarrow is used without pandas. This runs in a separate process: after one import, pandas stays loaded."""
 
 import importlib.util
 import subprocess
@@ -18,7 +18,7 @@ assert pa.array(frame["a"]).to_pylist() == [1, 2]
 
 
 def test_arrays_import_no_pandas_and_a_data_frame_can_be_had() -> None:
-    """It is installed here, as everywhere beside PySpark; pyarrow would import it with the first list."""
+    """pandas is installed, as always beside PySpark; pyarrow would import it with the first list."""
     assert importlib.util.find_spec("pandas") is not None
 
     ran = subprocess.run([sys.executable, "-c", SAYS], capture_output=True, text=True, check=False, timeout=120)

@@ -1,1 +1,1 @@
-"""The commands of `muster replay`, as they are given."""
+"""Tests of the commands of `muster replay`, as users run them."""

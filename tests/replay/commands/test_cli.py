@@ -1,4 +1,4 @@
-"""`muster replay` as a user types it: outputs, exit codes, one line for each error."""
+"""`muster replay` as a user runs it: outputs, exit codes, one line for each error."""
 
 import asyncio
 import os
@@ -21,14 +21,14 @@ from tests.replay.stories import a_night
 from tests.replay.written import BROKEN_KEY, PARTITIONS, append, broken_value, script, sqlite_log, unknown_type
 
 WIDE = {"COLUMNS": "140", "LINES": "25", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
-"""A terminal of 140 columns without colours. To rich, a dumb one has 80, unless its lines are given, too."""
+"""A terminal of 140 columns without colours. rich assumes 80 for a dumb one unless LINES is set, too."""
 BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
 """For processes that write as users have them do, wherever the tests run."""
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A log with the night of `orders`, and a group that did nothing."""
+    """A log with the night of `orders`, and a group without activity."""
     path = tmp_path_factory.mktemp("log") / "muster.db"
     return asyncio.run(sqlite_log(path, a_night(), script("payments").created()))
 
@@ -39,7 +39,7 @@ def run(*arguments: str, log: str | None = None) -> Result:
 
 
 def assert_fails(result: Result, code: int, *parts: str) -> None:
-    """One line on stderr, nothing on stdout, no traceback."""
+    """Check for one line on stderr, no stdout, and no traceback."""
     assert result.exit_code == code, result.output
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1, result.stderr
@@ -61,7 +61,7 @@ def assert_fails(result: Result, code: int, *parts: str) -> None:
     ],
 )
 def test_what_is_piped_is_as_wide_as_columns_says_and_has_no_blanks_at_the_end(command: list[str], url: str) -> None:
-    """Nothing is cut off, and no line is filled up."""
+    """Nothing is cut off, and no line is padded."""
 
     def piped(columns: int) -> list[str]:
         told = CliRunner().invoke(app, [*command, "--log", url], env={"COLUMNS": str(columns)})
@@ -72,14 +72,14 @@ def test_what_is_piped_is_as_wide_as_columns_says_and_has_no_blanks_at_the_end(c
         return lines
 
     narrow, wide = (sorted("".join(piped(columns)).translate(_NO_FRAMES)) for columns in (80, 10_000))
-    assert narrow == wide or command == ["groups"]  # which has sentences where there is room
+    assert narrow == wide or command == ["groups"]  # which has sentences if there is room
 
 
 _NO_FRAMES = str.maketrans("", "", " \u2500")
 
 
 def test_without_a_terminal_and_without_columns_a_line_has_120(tmp_path: Path) -> None:
-    """As in a cron job; a line of a history is one all the same, for grep."""
+    """As in a cron job; each entry of a history is one line nevertheless, for grep."""
     log = asyncio.run(sqlite_log(tmp_path / "muster.db", a_night()))
     unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
 
@@ -107,7 +107,7 @@ def test_without_a_terminal_and_without_columns_a_line_has_120(tmp_path: Path) -
 )
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
 def test_each_command_prints_each_format(url: str, command: list[str], form: str) -> None:
-    """JSON is one document, JSON lines are documents, a table has no colours where there is no terminal."""
+    """JSON is one document, JSON lines are documents, a table has no colours without a terminal."""
     result = run(*command, "--format", form, log=url)
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.stdout
@@ -119,13 +119,13 @@ def test_each_command_prints_each_format(url: str, command: list[str], form: str
 
 
 def test_a_group_that_never_rebalanced_is_no_error(url: str) -> None:
-    """The answer is that there was none."""
+    """The output says that there was none."""
     result = run("why", "payments", log=url)
     assert (result.exit_code, result.stdout) == (0, "The log tells of no incident of payments.\n")
 
 
 def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> None:
-    """Exit code 1: the log is well."""
+    """Exit code 1: the log is sound."""
     path = url.removeprefix("sqlite:///")
     for command in (["history", "order"], ["why", "order"], ["state", "order", "--at", "1"]):
         assert_fails(run(*command, log=url), 1, "'order'", path, "did you mean orders?")
@@ -133,14 +133,13 @@ def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> No
 
 
 def test_an_unknown_generation_is_told_with_those_that_there_are(url: str) -> None:
-    """Exit code 1."""
     assert_fails(
         run("why", "orders", "--generation", "9", log=url), 1, "generation 9", "it tells of generations 1 to 4"
     )
 
 
 def test_a_moment_before_the_log_is_told_with_its_extent(url: str) -> None:
-    """Exit code 1, and what may be asked for."""
+    """Exit code 1, with the valid range."""
     result = run("state", "orders", "--at", "2020-01-01T00:00:00Z", log=url)
     assert_fails(result, 1, "seq 1 to 44", "2026-11-21T02:00:05.800Z")
 
@@ -166,7 +165,7 @@ def test_two_choices_at_once_are_refused(url: str) -> None:
     ],
 )
 def test_a_log_that_cannot_be_read_is_one_line(log: str, part: str) -> None:
-    """Exit code 2: a URL without scheme, of an unknown one, of what another process holds, of no file, of no log."""
+    """Exit code 2: a URL without scheme or with an unknown one, a file in use by another process, no file, no log."""
     assert_fails(run("groups", log=log), 2, part)
     assert_fails(run("why", "orders", log=log), 2, part)
 
@@ -192,14 +191,14 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command: list[str]) -> None:
-    """The error has the name of the property; the value may be a secret."""
+    """The error has the property's name; the value may be a secret."""
     result = run(*command, "--kafka-config", "sasl.pasword=hunter2", log=url)
     assert_fails(result, 2, "--kafka-config: there is no property 'sasl.pasword'; did you mean sasl.password?")
     assert "hunter2" not in result.stderr
 
 
 def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
-    """The command tells what came before it; the exit code says that the history is not whole."""
+    """The command shows the events before it; the exit code says that the history is incomplete."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
     result = run("history", "orders", log=url)
@@ -229,7 +228,7 @@ EVERY_COMMAND = (
     "broken", [broken_value("orders"), unknown_type("orders"), BROKEN_KEY], ids=["value", "type", "key"]
 )
 def test_every_command_says_that_one_record_cannot_be_read(tmp_path: Path, broken: Record) -> None:
-    """The place is named, and the exit code is 3, if the answer stands on it; a copy of the log is whole with it."""
+    """It has the position, and exit code 3 if the result depends on it; a copy of the log is complete."""
     night = a_night()
     transitions = night.stored_transitions()
     middle = len(transitions) // 2
@@ -246,7 +245,7 @@ def test_every_command_says_that_one_record_cannot_be_read(tmp_path: Path, broke
 
 
 def test_a_record_that_the_answer_does_not_stand_on_is_no_lack(tmp_path: Path) -> None:
-    """Another group's; one of the time after what is told."""
+    """It is another group's, or later than the requested time."""
     night = a_night()
     url = asyncio.run(append(tmp_path, night.partition, *night.stored_transitions(), (broken_value("shadow"),)))
     for command in ("history", "why", "whatif"):
@@ -259,7 +258,7 @@ def test_a_record_that_the_answer_does_not_stand_on_is_no_lack(tmp_path: Path) -
 
 
 def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
-    """With a warning, and an exit code of its own: the answer may lack something."""
+    """With a warning and an exit code of its own: the result may be incomplete."""
     told = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions(), *filler))
@@ -273,14 +272,14 @@ def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_group_that_a_damaged_file_no_longer_tells_of_may_have_been_there(tmp_path: Path) -> None:
-    """That it is not there is no answer: the exit code is that of damage, also where a row has become empty."""
+    """A missing group is no proof: the exit code is that of damage, also if a row has become empty."""
     told = script("orders").created()
     filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
     url = asyncio.run(append(tmp_path, told.partition, *filler, *told.stored_transitions()))
     file = tmp_path / "muster.db"
     content = bytearray(file.read_bytes())
     page = content.index(b"orders") // 4096 * 4096
-    content[page + 1000 : page + 4096] = bytes(3096)  # the head of the page stays: its rows are full of NULL
+    content[page + 1000 : page + 4096] = bytes(3096)  # keep the page header: its rows are full of NULL
     file.write_bytes(content)
     for command in (["history"], ["why"], ["state", "--at", "3"], ["whatif", "--static"]):
         result = run(*command, "orders", log=url)
@@ -292,7 +291,7 @@ def test_a_group_that_a_damaged_file_no_longer_tells_of_may_have_been_there(tmp_
 
 
 def test_a_log_without_its_write_ahead_log_is_answered_from_and_told(tmp_path: Path) -> None:
-    """The answer has what is there; the exit code says that more may have been."""
+    """The result has what is there; the exit code says that there may have been more."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
     file, copy = tmp_path / "muster.db", tmp_path / "copy.db"
@@ -312,7 +311,7 @@ def test_a_log_without_its_write_ahead_log_is_answered_from_and_told(tmp_path: P
 
 
 async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> None:
-    """Reading claims nothing: the writer appends before, and after."""
+    """Reading claims nothing: the writer appends before and after."""
     night, more = a_night(), script("orders").created()
     url = f"sqlite:///{tmp_path / 'muster.db'}"
     log = open_log(url, partitions=PARTITIONS)
@@ -326,7 +325,7 @@ async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> No
 
 
 def test_help_teaches_by_example() -> None:
-    """Each command shows how it is called."""
+    """Each command shows how to call it."""
     assert "muster replay why orders --generation 8" in run("--help").stdout
     for command in ("groups", "history", "why", "state"):
         assert f"muster replay {command}" in run(command, "--help").stdout
@@ -334,7 +333,7 @@ def test_help_teaches_by_example() -> None:
 
 @pytest.mark.parametrize("no_color", [False, True])
 def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> None:
-    """On a terminal there are colours, unless NO_COLOR is set."""
+    """There are colours on a terminal unless NO_COLOR is set."""
     main, terminal = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
     environment |= {"NO_COLOR": "1"} if no_color else {}
@@ -357,7 +356,7 @@ def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> N
 def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_be_read(
     url: str, tmp_path: Path
 ) -> None:
-    """The night of the other tests was written by hand, not by the rules, which `verify` finds out."""
+    """The night of the other tests was written by hand, not by the rules, which `verify` notices."""
     night = run("verify", log=url)
     assert night.exit_code == 1
     assert "finding" in night.stdout
@@ -372,7 +371,7 @@ def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_
 
 
 def test_a_finding_of_verify_names_its_place_in_two_lines(tmp_path: Path) -> None:
-    """Partition and offset, below them group and seq."""
+    """Partition and offset, and below them group and seq."""
     told = script("orders").created()
     twice = told.stored_transitions()
     url = asyncio.run(append(tmp_path, told.partition, *twice, *twice))
@@ -383,7 +382,7 @@ def test_a_finding_of_verify_names_its_place_in_two_lines(tmp_path: Path) -> Non
 
 
 def test_whatif_needs_another_setting(url: str) -> None:
-    """And tells each rebalance with its reason."""
+    """And reports each rebalance with its reason."""
     assert_fails(run("whatif", "orders", log=url), 2, "at least one setting")
     assert_fails(run("whatif", "order", "--static", log=url), 1, "did you mean orders")
     for asked in (("--session-timeout", "1m"), ("--session-timeout-ms", "60000"), ("--session-timeout-ms", "60s")):
@@ -396,13 +395,13 @@ def test_whatif_needs_another_setting(url: str) -> None:
 
 @pytest.mark.parametrize("form", ["table", "jsonl"])
 def test_whatif_refuses_settings_that_a_coordinator_would_refuse(url: str, form: str) -> None:
-    """With the setting, its value and what is accepted; nothing is printed as an answer."""
+    """With the setting, its value and the accepted range; no result is printed."""
     given = ("whatif", "orders", "--session-timeout-ms", "0", "--format", form)
     assert_fails(run(*given, log=url), 2, "session.timeout.ms=0 would be refused: give")
 
 
 def test_diff_of_generations_and_of_moments(url: str) -> None:
-    """A generation is as of its assignment; one that the log does not know is named, with those that it knows."""
+    """A generation is the group at its assignment; an unknown one is an error that lists the known ones."""
     generations = run("diff", "orders", "1", "2", log=url)
     assert generations.stdout == run("diff", "orders", "1", "2", "--generations", log=url).stdout
     assert generations.exit_code == 0, generations.output
@@ -417,7 +416,7 @@ def test_diff_of_generations_and_of_moments(url: str) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "md"])
 def test_an_answer_that_cannot_be_written_is_one_line(url: str, form: str) -> None:
-    """The disk is full: exit code 2, whether the answer is long or waits in a buffer until the end."""
+    """The disk is full: exit code 2, whether the output is long or stays in a buffer until the end."""
     line = [sys.executable, "-m", "muster", "replay", "history", "orders", "--format", form, "--log", url]
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
@@ -428,7 +427,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(url: str, form: str) -> No
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_an_answer_that_cannot_be_written_is_told_of_a_damaged_log_too(url: str, tmp_path: Path) -> None:
-    """After what is damaged, and with exit code 2: there is no answer."""
+    """After the damage, and with exit code 2: there is no result."""
     export = tmp_path / "night.jsonl"
     run("export", str(export), log=url)
     export.write_bytes(export.read_bytes()[:-100])
@@ -463,7 +462,7 @@ def test_a_number_of_thousands_of_digits_is_no_moment(url: str) -> None:
 
 
 def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:
-    """A file is anybody's: what is in it does not reach the terminal as it is."""
+    """A file may have any content, so its text does not reach the terminal as it is."""
     path = tmp_path / "night.jsonl"
     head = {"form": "\x1b[31m\nform", "log": "x", "identity": "y", "partitions": 1}
     path.write_bytes(msgspec.json.encode(head) + b"\n")
@@ -471,7 +470,7 @@ def test_what_an_error_quotes_is_printable(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_told_with_all_that_log_takes(tmp_path: Path) -> None:
-    """And of a file that is there, how a SQLite log at that place would be named."""
+    """And for an existing file, how to write the URL of a SQLite log there."""
     path = tmp_path / "muster.db"
     result = run("groups", log=str(path))
     assert_fails(result, 2, "has no scheme", "NAME.jsonl", "archive:DIR")
@@ -490,7 +489,7 @@ def test_a_state_is_that_of_now_if_no_moment_is_given(url: str) -> None:
 
 @pytest.mark.parametrize("name", ["night.jsonl", "report.html"])
 def test_a_disk_that_is_full_under_a_file_leaves_what_was_there(tmp_path: Path, name: str) -> None:
-    """One line says so, with exit code 2; the file is the one of before, and no half of a new one lies about."""
+    """One line reports it, with exit code 2; the file stays as before, and no partial file is left."""
     log = asyncio.run(
         sqlite_log(tmp_path / "muster.db", a_night(), *(script(f"g{each}").created() for each in range(99)))
     )

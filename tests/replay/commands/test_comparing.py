@@ -1,4 +1,4 @@
-"""`muster replay verify`, `whatif` and `diff` on real files: as they were written, exported, compacted, cut off."""
+"""`muster replay verify`, `whatif` and `diff` on real files: as written, exported, compacted, cut off."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,7 @@ def run(*arguments: str, width: str = "140") -> Result:
 
 @pytest.fixture(scope="module")
 def story() -> Harness:
-    """A restart that its session of 10 s did not cover, then a fourth process."""
+    """Return a log with a restart that its session of 10 s did not cover, and then a fourth process."""
     return live(A_RESTART, Settings(), until_s=90)
 
 
@@ -57,7 +57,7 @@ def test_what_was_written_at_each_format_level_holds_together(level: int, story:
 
 
 def test_a_file_of_an_older_level_holds_together(tmp_path: Path) -> None:
-    """It was written by the Muster of that time."""
+    """The Muster of that time wrote it."""
     copy = tmp_path / "level3.db"
     copy.write_bytes(LEVEL_3.read_bytes())
     result = run("verify", "--log", f"sqlite:///{copy}")
@@ -68,7 +68,7 @@ def test_a_file_of_an_older_level_holds_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["night.jsonl", "night.avro"])
 @pytest.mark.parametrize("has_pseudonyms", [False, True])
 def test_an_export_holds_together_as_its_log_does(url: str, tmp_path: Path, name: str, has_pseudonyms: bool) -> None:
-    """And a what-if of it says the same, also under pseudonyms."""
+    """And a what-if of it gives the same result, also with pseudonyms."""
     path, key = tmp_path / name, tmp_path / "key"
     key.write_text("0123456789abcdef")
     assert (
@@ -84,7 +84,7 @@ def test_an_export_holds_together_as_its_log_does(url: str, tmp_path: Path, name
 
 
 def test_a_part_that_was_exported_is_no_fault(url: str, tmp_path: Path) -> None:
-    """`verify` names what is not in the file, with how much could not be decided again."""
+    """`verify` reports the missing events, and how many could not be decided again."""
     path = tmp_path / "part.jsonl"
     middle = instant(_starts(url)[1] - 1)
     assert run("export", str(path), "--log", url, "--since", middle).exit_code == 0
@@ -95,7 +95,7 @@ def test_a_part_that_was_exported_is_no_fault(url: str, tmp_path: Path) -> None:
 
 
 def test_of_a_file_that_is_cut_off_is_said_that_not_all_was_read(url: str, tmp_path: Path) -> None:
-    """Exit code 3: what can be read holds together, and nobody calls the log sound."""
+    """Exit code 3: the readable part is consistent, but the log is not called sound."""
     path = tmp_path / "cut.jsonl"
     run("export", str(path), "--log", url)
     path.write_bytes(path.read_bytes()[:-100])
@@ -115,7 +115,7 @@ def test_a_file_of_something_else_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_compacted_log_holds_together(story: Harness) -> None:
-    """Each key keeps its last record: what is gone is counted, and is no finding."""
+    """Each key keeps its last record: missing events are counted, and are no finding."""
     records = stored(events_of(story))
     kept = {record.key: record for record in records}
     result = verified(sorted(kept.values(), key=lambda record: record.offset))
@@ -140,7 +140,7 @@ def test_findings_say_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_window_of_a_what_if(url: str) -> None:
-    """History before it is folded, that behind it is read as far as it matters, and neither is told."""
+    """Earlier history is folded, later history is read as far as needed, and neither is reported."""
     starts = _starts(url)
     asked = ("whatif", GROUP_ID, "--session-timeout", "45s", "--format", "jsonl")
     every = _lines(*asked, log=url)
@@ -156,7 +156,7 @@ def test_a_window_of_a_what_if(url: str) -> None:
 
 
 def test_times_are_told_in_the_zone(url: str) -> None:
-    """In the tables' heads and cells, never in JSON."""
+    """In the tables' headers and cells, never in JSON."""
     for command in (("whatif", GROUP_ID, "--static"), ("diff", GROUP_ID, "1", "2")):
         told = run(*command, "--tz", "Asia/Tokyo", "--log", url)
         assert "UTC+09:00" in told.stdout, told.output
@@ -164,7 +164,7 @@ def test_times_are_told_in_the_zone(url: str) -> None:
 
 
 def test_a_comparison_of_times_says_what_was_asked_for(url: str) -> None:
-    """The group is as of the last event until then."""
+    """The group is that after the last event until then."""
     late = instant(_starts(url)[-1] + 3_600_000)
     result = run("diff", GROUP_ID, "2", late, "--log", url)
     assert result.exit_code == 0, result.output
@@ -178,13 +178,13 @@ def _lines(*arguments: str, log: str) -> list[str]:
 
 
 def _starts(url: str) -> list[int]:
-    """Wall clock ms at which the rebalances began."""
+    """Return the wall clock ms at which the rebalances began."""
     lines = (msgspec.json.decode(line) for line in _lines("history", GROUP_ID, "--format", "jsonl", log=url))
     return [wall_ms_of(line["at"]) for line in lines if line.get("type") == RebalanceStarted.__name__]
 
 
 def test_verify_of_a_part_says_what_was_checked(url: str) -> None:
-    """A window, and groups of a pattern; nothing is said to hold together that is not in the log."""
+    """A window, and groups of a pattern; nothing outside of the log is called consistent."""
     middle = instant(_starts(url)[1] - 1)
     result = run("verify", "--log", url, "--since", middle, "--group", "ord*", "--tz", "UTC", width="200")
     assert result.exit_code == 0, result.output

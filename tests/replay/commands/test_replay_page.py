@@ -1,4 +1,4 @@
-"""The replay page (docs/replay.md): its commands, run as they stand there; and the completion that it promises."""
+"""The replay page (docs/replay.md): its commands are run as written, and so is the completion that it promises."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ COMMANDS = [shlex.split(command) for command in re.findall(r"^\$ muster replay (
 
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All in their order, on the log of one night; each answers, and tells of it."""
+    """In order, on the log of one night; each reports something about it."""
     asyncio.run(sqlite_log(tmp_path / "muster.db", a_night()))
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS:
@@ -31,7 +31,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_each_command_has_an_example_there() -> None:
-    """And the page names each option of `why`."""
+    """And the page has each option of `why`."""
     names = {each.name for each in app.registered_commands}
     assert {command[0] for command in COMMANDS} == names
     for option in ("--all", "--last", "--at", "--generation", "--since", "--until"):
@@ -42,7 +42,7 @@ def test_each_command_has_an_example_there() -> None:
     ("words", "completed"), [("replay wh", {"why", "whatif"}), ("replay why --la", {"--last"}), ("repl", {"replay"})]
 )
 def test_the_shell_completes_commands_and_options(words: str, completed: set[str]) -> None:
-    """As bash asks for it; of a command that is not imported before it is named, too."""
+    """As bash requests it; this includes a command whose module has not been imported yet."""
     asked = {
         "_MUSTER_COMPLETE": "complete_bash",
         "COMP_WORDS": f"muster {words}",

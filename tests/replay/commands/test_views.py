@@ -1,4 +1,4 @@
-"""`muster replay` seen through its options: windows, time zones, forms, several groups, what goes on."""
+"""The options of `muster replay`: windows, time zones, formats, several groups, following."""
 
 import asyncio
 import contextlib
@@ -35,13 +35,13 @@ DAY_MS = 24 * 3_600_000
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A log with the night of `orders`, and a group that did nothing."""
+    """A log with the night of `orders`, and a group without activity."""
     path = tmp_path_factory.mktemp("log") / "muster.db"
     return asyncio.run(sqlite_log(path, a_night(), script("payments").created()))
 
 
 def test_a_window_shows_what_is_in_it(url: str) -> None:
-    """Chosen by time, by number, until the end or from the beginning; what came before is folded."""
+    """It may be given by time or by seq, to the end or from the beginning; earlier events are folded."""
     whole = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
     lines = [msgspec.json.decode(line) for line in whole]
     since, until = lines[10]["at"], lines[30]["at"]
@@ -55,7 +55,7 @@ def test_a_window_shows_what_is_in_it(url: str) -> None:
 def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_there_is(
     tmp_path: Path, command: list[str]
 ) -> None:
-    """The last event has not the latest time then, and the first one not the earliest."""
+    """The last event then does not have the latest time, nor the first one the earliest."""
     back = Script().created()
     back.start(back.joined(back.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
     latest = back.now_ms
@@ -67,7 +67,7 @@ def test_where_the_clock_went_back_the_earliest_and_the_latest_time_are_what_the
     told = run(*command, "--since", "2027-01-01", log=url)
     told_of = " ".join((told.stdout + told.stderr).replace("T", " ").replace("Z", " ").split())
     assert end in told_of
-    assert begin in told_of or command == ["digest"]  # which tells where the log ends alone
+    assert begin in told_of or command == ["digest"]  # which only says where the log ends
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_window_outside_of_the_history_is_told_with_what_there_is(
 
 @pytest.mark.parametrize("form", ["table", "md"])
 def test_a_time_in_which_no_group_has_an_event_is_said_with_what_there_is(url: str, form: str) -> None:
-    """The log has groups, though none in that time."""
+    """The log has groups, but none in that time."""
     told = run("groups", "--since", "2027-01-01", "--format", form, log=url).stdout.replace("\\", "")
     told = " ".join(told.split())
     assert f"No group has an event in {url.removeprefix('sqlite:///')} since 2027-01-01 00:00:00.000 UTC; " in told
@@ -113,7 +113,7 @@ def test_a_wrong_window_is_one_line(url: str, options: list[str], said: str) -> 
 
 
 def test_times_are_told_in_the_zone_that_is_asked_for(url: str) -> None:
-    """And named with it; JSON has UTC always."""
+    """And name it; JSON always has UTC."""
     out = run("history", "orders", "--tz", "Asia/Kathmandu", log=url).stdout
     assert "Asia/Kathmandu" in out
     assert "2026-11-21 UTC+05:45" in out
@@ -126,7 +126,7 @@ def test_times_are_told_in_the_zone_that_is_asked_for(url: str) -> None:
 
 
 def test_each_time_bears_its_zone_where_the_clocks_are_changed(tmp_path: Path) -> None:
-    """In Berlin 02:59:59 of this night is followed by 02:00:00: no time is told without the offset that it has."""
+    """In Berlin 02:59:59 of this night is followed by 02:00:00, so all times are shown with their offset."""
     groups = [across_the_change("orders"), across_the_change("bills", later_ms=30_000)]
     groups += [across_the_change("payments", later_ms=3_600_000)]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *groups))
@@ -157,7 +157,7 @@ def test_each_time_bears_its_zone_where_the_clocks_are_changed(tmp_path: Path) -
 
 
 def across_the_change(name: str, *, later_ms: int = 0) -> Script:
-    """A group whose second rebalance begins before 01:00Z and ends after it; or so much later."""
+    """Return a group whose second rebalance begins before 01:00Z and ends after it, or this much later."""
     began_ms = 1_792_889_400_000 + later_ms  # 2026-10-25T00:50:00Z
     told = Script(name, partition=partition_for(name, PARTITIONS), begin_ms=began_ms).coordinator("coordinator-a:100")
     told.wait(5_000).created()
@@ -185,7 +185,7 @@ def test_a_piped_table_has_the_whole_time_in_each_line(url: str) -> None:
     "command", [["groups"], ["history", "orders"], ["why", "orders", "--all"], ["state", "orders", "--at", "2"]]
 )
 def test_markdown_cannot_be_formatted_by_a_client(url: str, command: list[str]) -> None:
-    """Each command has it; a table's rows have one number of cells."""
+    """This holds for each command; all rows of a table have the same number of cells."""
     out = run(*command, "--format", "md", log=url).stdout
     rows = [line for line in out.splitlines() if line.startswith("|")]
     assert len({row.replace("\\|", "").count("|") for row in rows}) <= 1
@@ -199,7 +199,7 @@ HOSTILE = "\x1b[2J\u202e[red]\r\n<script>alert(1)</script> | `x` @all \x9b2J\u20
 @pytest.mark.parametrize("form", ["table", "md"])
 @pytest.mark.parametrize("name", [HOSTILE, 32_000 * "L"], ids=["control characters", "32 KB"])
 def test_whatever_clients_are_called_is_printable_and_short(tmp_path: Path, name: str, form: str) -> None:
-    """No name, of a group, instance, client, host or topic, does anything to a terminal, or fills it."""
+    """The name of a group, instance, client, host or topic neither affects a terminal nor fills it."""
     told = Script(name, partition=partition_for(name, PARTITIONS)).coordinator(f"host{HOSTILE}:1")
     told.created().start(told.joined(told.member(name, host=f"/{HOSTILE}", client_id=name)))
     told.wait(400).advanced(told.joined(told.member("b" + name)))
@@ -226,7 +226,7 @@ def test_whatever_clients_are_called_is_printable_and_short(tmp_path: Path, name
 
 
 def test_json_of_a_history_is_one_document(url: str) -> None:
-    """As the lines are, with the window in front."""
+    """It has the same events as JSON lines, with the window first."""
     told = msgspec.json.decode(run("history", "orders", "--since", "40", "--seq", "--format", "json", log=url).stdout)
     lines = run("history", "orders", "--since", "40", "--seq", "--format", "jsonl", log=url).stdout.splitlines()
     assert told["lines"] == [msgspec.json.decode(line) for line in lines]
@@ -235,7 +235,7 @@ def test_json_of_a_history_is_one_document(url: str) -> None:
 
 
 def test_groups_are_chosen_and_sorted(url: str) -> None:
-    """Chosen by pattern, by time, by number of rebalances."""
+    """Their pattern, a time, or the number of rebalances decides."""
 
     def names(*options: str) -> list[str]:
         out = run("groups", "--format", "jsonl", *options, log=url).stdout
@@ -254,7 +254,7 @@ def test_groups_are_chosen_and_sorted(url: str) -> None:
 
 
 def test_all_groups_at_one_instant(url: str) -> None:
-    """As each alone."""
+    """Each is the same as alone."""
     at = ["--at", "2026-11-21T02:05:00Z", "--format", "jsonl"]
     every = run("state", *at, log=url).stdout.splitlines()
     assert every == [run("state", group, *at, log=url).stdout.strip() for group in ("orders", "payments")]
@@ -266,7 +266,7 @@ def test_all_groups_at_one_instant(url: str) -> None:
 
 
 def test_following_shows_what_is_appended(tmp_path: Path) -> None:
-    """A line for each event, as soon as it is there, to each who follows; interrupted it ends, without a word."""
+    """Each follower prints a line for each event as soon as it is there; after an interrupt it exits silently."""
     told = script("orders").created()
     url = asyncio.run(append(tmp_path, told.partition, *told.stored_transitions()))
     command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--follow", "--log", url]
@@ -307,7 +307,7 @@ def test_following_shows_what_is_appended(tmp_path: Path) -> None:
     ],
 )
 def test_whoever_has_read_enough_ends_a_command_without_a_word(url: str, command: list[str]) -> None:
-    """As SIGPIPE would: what was asked for is there, and the log is well."""
+    """As with SIGPIPE: the reader got what it wanted, and the log is sound."""
     read, write = os.pipe()
     os.close(read)
     told = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
@@ -317,7 +317,7 @@ def test_whoever_has_read_enough_ends_a_command_without_a_word(url: str, command
 
 
 def test_an_output_that_is_closed_is_read_by_nobody(url: str) -> None:
-    """The exit code is there all the same."""
+    """The exit code is the same nevertheless."""
     told = [sys.executable, "-m", "muster", "replay", "groups", "--log", url]
     for end, code in (([], 0), (["--group", "nobody"], 1)):
         command = ["sh", "-c", '"$@" >&-', "sh", *told, *end]
@@ -327,7 +327,7 @@ def test_an_output_that_is_closed_is_read_by_nobody(url: str) -> None:
 
 
 def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For grep and cut: time, number, generation and text, under a head of the same columns."""
+    """For grep and cut: time, seq, generation and text, under a header with the same columns."""
     monkeypatch.delenv("COLUMNS", raising=False)
     told = [
         msgspec.json.decode(each)
@@ -346,7 +346,7 @@ def test_a_piped_history_has_a_line_for_each_event_with_day_and_zone(url: str, m
 
 
 def test_a_history_in_markdown_is_a_table_of_the_same_lines(url: str) -> None:
-    """One head."""
+    """It has one header."""
     told = run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines()
     head, rule, *rows = run("history", "orders", "--all", "--format", "md", log=url).stdout.splitlines()
     assert (head.count("|"), rule.count("|"), len(rows)) == (5, 5, len(told))
@@ -370,7 +370,7 @@ def test_what_formats_is_escaped_and_what_does_not_stays_readable(sent: str, sho
 
 
 def test_the_last_by_which_groups_are_sorted_is_the_one_that_is_shown() -> None:
-    """An incident without a rebalance is later than the last rebalance."""
+    """An incident without a rebalance may be later than the last rebalance."""
     early, late = (Instant(f"2026-11-21T0{hour}:00:00.000Z") for hour in (2, 3))
     line = GroupLine(
         group_id=GroupId("a"),
@@ -400,7 +400,7 @@ def test_the_last_by_which_groups_are_sorted_is_the_one_that_is_shown() -> None:
 
 @pytest.mark.parametrize("command", [each.name for each in app.registered_commands])
 def test_the_help_has_each_option_whole_in_80_columns(command: str) -> None:
-    """No name is cut off or broken, as it is told by `muster`; nor are the names in what is said about it."""
+    """No name is cut off or broken, as `muster` prints it; nor are names in the descriptions."""
     told = CliRunner().invoke(muster, ["replay", command, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
     assert "--log " in told
     assert "…" not in told
@@ -409,7 +409,7 @@ def test_the_help_has_each_option_whole_in_80_columns(command: str) -> None:
 
 @pytest.mark.parametrize("ms", ["x", "-1", "2147483648", "9" * 5_000, "1.5", "\u0661"])
 def test_a_setting_is_a_number_of_ms(ms: str) -> None:
-    """Kafka's settings are 32 bits; nothing is read before that is known."""
+    """Kafka's settings have 32 bits; they are checked before anything is read."""
     result = CliRunner().invoke(app, ["whatif", "orders", "--session-timeout-ms", ms, "--log", "sqlite:///none.db"])
     assert result.exit_code == 2
     assert "Invalid value" in result.stderr
@@ -417,7 +417,7 @@ def test_a_setting_is_a_number_of_ms(ms: str) -> None:
 
 @pytest.mark.parametrize("form", ["table", "md"])
 def test_the_groups_own_record_is_shown_where_it_is_asked_for(form: str, url: str) -> None:
-    """It is written with each change of a member, and says nothing new; programs get every event."""
+    """It is written with each change of a member, and adds nothing; programs get all events."""
     ask = ("history", "orders", "--format", form)
     plain, whole = (run(*ask, *more, log=url).stdout.splitlines() for more in ((), ("--all",)))
     own = [line for line in whole if "the group's own record was written" in line]

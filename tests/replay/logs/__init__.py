@@ -1,1 +1,1 @@
-"""Logs that are read, and exports."""
+"""Tests of reading logs and exports."""

@@ -1,4 +1,4 @@
-"""Exports are read again: whole, in part, without names, and as far as a file goes that is cut off."""
+"""Exports can be read: whole, in part, with pseudonyms, and up to the end of a file that is cut off."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ async def read(path: Path) -> list[StoredRecord]:
 
 
 def stored(told: list[AnyRecordedEvent]) -> list[StoredRecord]:
-    """One partition's."""
+    """Return one partition's records."""
     return [StoredRecord(3, 2 * n, n, r.key, r.value) for n, r in enumerate(records_of(told, FORMAT_LEVEL))]
 
 
@@ -68,7 +68,7 @@ def stored(told: list[AnyRecordedEvent]) -> list[StoredRecord]:
 def test_any_events_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, name: str, told: list[AnyRecordedEvent]
 ) -> None:
-    """Place, time, key and value, tombstones too."""
+    """With position, time, key and value, including tombstones."""
     records = stored(told)
     path = written(tmp_path_factory.mktemp("export") / name, records)
     assert asyncio.run(read(path)) == records
@@ -76,7 +76,7 @@ def test_any_events_are_read_back(
 
 @pytest.mark.parametrize("name", FORMS)
 def test_what_cannot_be_read_is_exported_as_it_is(tmp_path: Path, name: str) -> None:
-    """A value that is no event, a type of a newer version, a key that is none of ours."""
+    """A value that is no event, a type from a newer version, a key that is not Muster's."""
     odd = [broken_value("orders"), unknown_type("orders"), BROKEN_KEY]
     records = [StoredRecord(n, 7, 9, each.key, each.value) for n, each in enumerate(odd)]
     assert asyncio.run(read(written(tmp_path / name, records))) == records
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_exported_as_it_is(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_many_partitions_and_sections_are_found_again(tmp_path: Path, name: str) -> None:
-    """Also from the middle of one."""
+    """Also from the middle of a section."""
     night = a_night().stored_records()
     records = [
         msgspec.structs.replace(record, partition=partition, offset=turn * len(night) + record.offset)
@@ -116,7 +116,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_command_says_the_same_of_an_export(url: str, tmp_path: Path, name: str) -> None:
-    """But for the name of the log."""
+    """Except for the name of the log."""
     path = tmp_path / name
     done = run("export", str(path), "--log", url)
     assert (done.exit_code, done.stderr) == (0, ""), done.output
@@ -132,7 +132,7 @@ def test_every_command_says_the_same_of_an_export(url: str, tmp_path: Path, name
 
 @pytest.mark.parametrize("name", FORMS)
 def test_of_a_file_that_is_cut_off_what_came_before_is_shown(url: str, tmp_path: Path, name: str) -> None:
-    """With the place, and an exit code of its own."""
+    """With the position, and an exit code of its own."""
     path = tmp_path / name
     run("export", str(path), "--log", url)
     content = path.read_bytes()
@@ -146,7 +146,7 @@ def test_of_a_file_that_is_cut_off_what_came_before_is_shown(url: str, tmp_path:
 
 
 async def test_of_a_file_that_is_cut_while_it_is_read_the_place_is_told(tmp_path: Path) -> None:
-    """Each line, or part, that is lacking."""
+    """Each missing line, or part, is reported."""
     records = [
         msgspec.structs.replace(record, partition=partition)
         for partition in range(3)
@@ -169,7 +169,7 @@ async def test_of_a_file_that_is_cut_while_it_is_read_the_place_is_told(tmp_path
 
 
 async def test_a_container_with_other_bytes_in_it_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    """Deflated blocks have no checksum: what comes out of one may be anything, but no other error."""
+    """Deflated blocks have no checksum: the contents may be anything, but there is no other error."""
     path = written(tmp_path / "night.avro", a_night().stored_records())
     content = path.read_bytes()
     for at in range(0, len(content), 11):
@@ -203,7 +203,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, name: str, content:
 
 
 async def test_an_export_can_only_be_read(tmp_path: Path) -> None:
-    """A claim says so."""
+    """A claim raises an error."""
     log = open_for_reading(str(written(tmp_path / "a.avro", [])), security=NOT_SECURED)
     await log.open()
     with pytest.raises(LogMismatch, match="can only be read"):
@@ -211,7 +211,7 @@ async def test_an_export_can_only_be_read(tmp_path: Path) -> None:
 
 
 def test_a_part_is_exported_with_what_makes_it_readable(url: str, tmp_path: Path) -> None:
-    """One group, from then on: the state before it is there, what is left out is a gap."""
+    """One group, from a given time on: the state before is included, and left-out events are a gap."""
     path = tmp_path / "part.jsonl"
     assert run("export", str(path), "--log", url, "--group", "ord*", "--since", "2026-11-21T02:14:00Z").exit_code == 0
     (line,) = [
@@ -224,7 +224,7 @@ def test_a_part_is_exported_with_what_makes_it_readable(url: str, tmp_path: Path
 
 
 def test_a_group_to_which_nothing_happened_since_is_exported_as_it_stood(url: str, tmp_path: Path) -> None:
-    """The events that are left out are a gap."""
+    """The left-out events are a gap."""
     path = tmp_path / "part.jsonl"
     assert run("export", str(path), "--log", url, "--since", "2026-12-01").exit_code == 0
     (whole, part) = (run("state", "orders", "--format", "json", "--log", log).stdout for log in (url, str(path)))
@@ -233,7 +233,7 @@ def test_a_group_to_which_nothing_happened_since_is_exported_as_it_stood(url: st
 
 
 def test_no_file_is_written_of_groups_that_are_not_there(url: str, tmp_path: Path) -> None:
-    """It is said, as by the other commands."""
+    """The error is the same as for the other commands."""
     path = tmp_path / "none.jsonl"
     result = run("export", str(path), "--log", url, "--group", "nope*")
     assert (result.exit_code, path.exists()) == (1, False)
@@ -241,7 +241,7 @@ def test_no_file_is_written_of_groups_that_are_not_there(url: str, tmp_path: Pat
 
 
 def test_nothing_is_kept_of_what_ended_before_the_span() -> None:
-    """The last record of each entity stays."""
+    """The last record of each key stays."""
     records = a_night().stored_records()
     last_ms = records[-1].timestamp_ms
     selection = Selection(Window(since=AtTime(last_ms)), None)
@@ -255,7 +255,7 @@ def test_nothing_is_kept_of_what_ended_before_the_span() -> None:
 
 
 def test_every_field_that_may_hold_a_name_is_replaced() -> None:
-    """A new field of an event is to be looked at: it is a name, or it is in this list."""
+    """Decide for each new field of an event: it is a name, or it belongs in this list."""
     nameless = {"group_id", "cause", "protocol_type", "protocol_name", "version", "name", "coordinator", "state"}
     nameless |= {"previous_state", "role", "settings", "metadata", "assignment", "absent"}
     nameless |= {"absent_seen_ms", "outcome", "emptied_by", "end", "offered_protocols", "topic"}
@@ -285,7 +285,7 @@ def test_every_field_that_may_hold_a_name_is_replaced() -> None:
 
 @given(events())
 def test_pseudonyms_are_the_same_for_the_same_names(event: AnyRecordedEvent) -> None:
-    """Under one key; under another one they are others. What is done twice is not undone."""
+    """With one key; with another key they differ. Applying it twice does not undo it."""
     told = Pseudonyms(KEY).event(event)
     assert Pseudonyms(KEY).event(event) == told
     assert type(told) is type(event)
@@ -293,13 +293,13 @@ def test_pseudonyms_are_the_same_for_the_same_names(event: AnyRecordedEvent) -> 
 
 @pytest.mark.parametrize(("cut", "left"), [(0, 18), (1, 0), (4, 0), (12, 0)])
 def test_of_a_subscription_that_is_not_whole_nothing_is_exported(cut: int, left: int) -> None:
-    """Where user data would begin in it is not known."""
+    """It is not known where its user data would begin."""
     whole = encode_subscription(["orders"])
     assert _metadata(whole[: len(whole) - cut]) == whole[:left]
 
 
 def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> None:
-    """Kinds, rebalances, generations and partitions; identities meet over both forms."""
+    """Kinds, rebalances, generations and partitions are the same; so are identities that occur in both forms."""
     key = tmp_path / "key"
     key.write_bytes(KEY)
     stories = []
@@ -327,7 +327,7 @@ def test_no_name_is_left_and_the_story_is_the_same(url: str, tmp_path: Path) -> 
 
 
 def test_what_cannot_be_read_keeps_its_place_alone() -> None:
-    """A broken value may hold any name, a broken key too."""
+    """A broken value may contain any name, and so may a broken key."""
     pseudonyms = Pseudonyms(KEY)
     for record in (broken_value("orders"), unknown_type("orders"), BROKEN_KEY):
         told = pseudonyms.record(
@@ -339,7 +339,7 @@ def test_what_cannot_be_read_keeps_its_place_alone() -> None:
 
 
 def test_a_key_that_can_be_guessed_is_refused(url: str, tmp_path: Path) -> None:
-    """And one that is not there; nothing is written then."""
+    """And a missing key file; nothing is written then."""
     key = tmp_path / "key"
     for prepare in (lambda: None, lambda: key.write_bytes(b"short\n")):
         prepare()
@@ -370,7 +370,7 @@ async def _histories(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN20
 
 @pytest.mark.parametrize("changed", [{"level": 0}, {"level": 99}, {}])
 def test_a_line_that_cannot_be_an_event_is_damage(url: str, tmp_path: Path, changed: dict[str, int]) -> None:
-    """A level that nobody writes, or a number that no event can have: in one line, with what came before."""
+    """A level that does not exist, or an impossible number: reported in one line, after the events before it."""
     path = tmp_path / "night.jsonl"
     run("export", str(path), "--log", url)
     *lines, last = path.read_bytes().splitlines()
@@ -386,7 +386,7 @@ def test_a_line_that_cannot_be_an_event_is_damage(url: str, tmp_path: Path, chan
 
 @pytest.mark.parametrize("name", FORMS)
 def test_an_export_does_not_replace_the_log_that_it_reads(url: str, tmp_path: Path, name: str) -> None:
-    """Not even under another name: what it leaves out would be lost."""
+    """Not even under another name: the left-out events would be lost."""
     path = tmp_path / name
     run("export", str(path), "--log", url)
     before = path.read_bytes()
@@ -401,7 +401,7 @@ def test_an_export_does_not_replace_the_log_that_it_reads(url: str, tmp_path: Pa
 
 
 def test_a_part_of_a_file_that_is_cut_off_is_exported_as_far_as_it_goes(url: str, tmp_path: Path) -> None:
-    """The exit code says that it is not all; what was exported can be read."""
+    """The exit code says that it is incomplete; the exported part can be read."""
     path, again = tmp_path / "night.jsonl", tmp_path / "again.jsonl"
     run("export", str(path), "--log", url)
     path.write_bytes(path.read_bytes()[:-100])
@@ -412,7 +412,7 @@ def test_a_part_of_a_file_that_is_cut_off_is_exported_as_far_as_it_goes(url: str
 
 
 def test_an_event_of_which_the_cause_is_not_known_here_is_exported_byte_by_byte() -> None:
-    """A newer version has a name for it, which would be lost on the way through ours."""
+    """A newer version has a name for the cause, which would be lost if this version wrote the event again."""
     happened = next(each for each in a_night().reads if isinstance(each, Happened))
     why = msgspec.structs.replace(happened.event.why, cause=Cause.UNKNOWN)
     (record,) = stored([msgspec.structs.replace(happened.event, why=why)])

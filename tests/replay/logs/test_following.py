@@ -1,4 +1,4 @@
-"""A SQLite file that is damaged, followed: what can be read is told, the damage at once, and what is appended later."""
+"""Following a damaged SQLite file: the readable part and the damage are shown at once, appended events later."""
 
 import asyncio
 import sqlite3
@@ -29,7 +29,7 @@ FILLER: list[Transition] = [
 
 
 def zero_leaf(path: Path, groups: Iterable[str]) -> None:
-    """Zero the page of the first of these groups that stands on a leaf of the tree."""
+    """Zero the page of the first of these groups that is on a leaf of the tree."""
     content = bytearray(path.read_bytes())
     pages = (content.rindex(b"%s" % group.encode()) // PAGE_BYTES * PAGE_BYTES for group in groups)
     page = next(page for page in pages if content[page] == LEAF)
@@ -41,7 +41,7 @@ def zero_leaf(path: Path, groups: Iterable[str]) -> None:
 async def test_a_damaged_file_is_followed_around_its_damage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], end: bool
 ) -> None:
-    """Its owner, who has the page in memory, knows nothing of it, and goes on; what it writes later is shown."""
+    """Its owner, which has the page in memory, does not notice and continues; what it writes later is shown."""
     night, path = a_night(), tmp_path / "muster.db"
     transitions = night.stored_transitions()
     half = len(transitions) // 2
@@ -86,7 +86,7 @@ async def test_a_damaged_file_is_followed_around_its_damage(
 
 @pytest.mark.parametrize("what", ["is gone", "is another file now"])
 async def test_a_file_that_is_taken_away_while_it_is_followed_ends_it(tmp_path: Path, what: str) -> None:
-    """Nothing would ever come of it; its write-ahead log comes and goes with its owner, which is no end."""
+    """It would never grow; its write-ahead log comes and goes with the owner, which does not end it."""
     night, path = a_night(), tmp_path / "muster.db"
     source = Source(url=await sqlite_log(path, night), security=NOT_SECURED)
     told: list[Item] = []

@@ -1,4 +1,4 @@
-"""Exports that went through other tools on their way: editors, pagers, Windows, gzip. What is there is read."""
+"""Exports that passed through other tools: editors, pagers, Windows, gzip. The readable part is used."""
 
 import asyncio
 import gzip
@@ -21,7 +21,7 @@ from tests.replay.stories import a_night
 from tests.replay.written import sqlite_log
 
 LEFT_OUT = 15
-"""The line that is spoiled: one of the group's, in the middle of its history."""
+"""The spoiled line: one of the group's, in the middle of its history."""
 
 Change = Callable[[list[bytes]], bytes]
 
@@ -32,7 +32,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
-    """An export that nothing happened to."""
+    """Return an intact export."""
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", a_night()))
     path = tmp_path / "whole.jsonl"
     assert run("export", str(path), "--log", url).exit_code == 0
@@ -40,7 +40,7 @@ def whole(tmp_path: Path) -> Path:
 
 
 def history(path: Path) -> tuple[int, list[tuple[int, str]], str]:
-    """The exit code, the offsets and types that are told, and what is said beside them."""
+    """Return the exit code, the offsets and types in the output, and the messages."""
     result = run("history", "orders", "--format", "jsonl", "--log", str(path))
     told = [msgspec.json.decode(line) for line in result.stdout.splitlines()]
     return result.exit_code, [(each["offset"], each["type"]) for each in told], result.stderr
@@ -68,12 +68,12 @@ def changed(whole: Path, change: Change, name: str = "night.jsonl") -> Path:
     ],
 )
 def test_an_export_in_other_clothes_is_read_whole(whole: Path, change: Change) -> None:
-    """Nothing is missing, so nothing is said."""
+    """Nothing is missing, so there is no message."""
     assert history(changed(whole, change)) == history(whole)
 
 
 def test_a_file_may_be_named_for_what_packed_it(whole: Path) -> None:
-    """NAME.jsonl.gz, NAME.avro.gz, and in capitals; a file of another name is opened by its URL, as the error says."""
+    """NAME.jsonl.gz, NAME.avro.gz, also in capitals; other names are opened by URL, as the error says."""
     _, told, _ = history(whole)
     avro = whole.with_name("night.avro")
     assert run("export", str(avro), "--log", str(whole)).exit_code == 0
@@ -97,7 +97,7 @@ def test_a_file_may_be_named_for_what_packed_it(whole: Path) -> None:
 def test_a_line_that_cannot_be_read_is_named_and_skipped(
     whole: Path, spoil: Callable[[bytes], bytes], reason: str
 ) -> None:
-    """The rest is read, with a gap that nobody calls compaction, and exit code 3."""
+    """The rest is read, with a gap that is not called compaction, and exit code 3."""
     _, told, _ = history(whole)
     path = changed(
         whole, lambda lines: b"\n".join([*lines[: LEFT_OUT - 1], spoil(lines[LEFT_OUT - 1]), *lines[LEFT_OUT:]])
@@ -116,7 +116,7 @@ def test_a_line_that_cannot_be_read_is_named_and_skipped(
 
 
 def test_a_part_that_was_taken_out_is_noticed(whole: Path) -> None:
-    """A line of the middle, or the last ones: the first line says how many there were. Both forms."""
+    """A line in the middle, or the last ones: the first line has the number of records. In both forms."""
     for cut in (slice(LEFT_OUT, LEFT_OUT + 1), slice(-3, None)):
 
         def without(lines: list[bytes], cut: slice = cut) -> bytes:
@@ -128,14 +128,14 @@ def test_a_part_that_was_taken_out_is_noticed(whole: Path) -> None:
     avro = whole.with_name("night.avro")
     assert run("export", str(avro), "--log", str(whole)).exit_code == 0
     content = avro.read_bytes()
-    begin = content.index(content[-16:]) + 16  # behind the header is the only block
+    begin = content.index(content[-16:]) + 16  # after the header there is only one block
     avro.write_bytes(content[:begin])
     result = run("groups", "--log", str(avro))
     assert (result.exit_code, "has 0" in result.stderr) == (3, True), result.stderr
 
 
 def test_an_export_of_an_older_version_has_no_count(whole: Path) -> None:
-    """So nothing is said of it."""
+    """So there is no message."""
 
     def uncounted(lines: list[bytes]) -> bytes:
         head = msgspec.json.decode(lines[0])
@@ -146,7 +146,7 @@ def test_an_export_of_an_older_version_has_no_count(whole: Path) -> None:
 
 
 def test_of_gzip_that_is_cut_off_what_came_before_is_read(whole: Path) -> None:
-    """And it is said."""
+    """And there is a message."""
     packed = gzip.compress(whole.read_bytes(), compresslevel=1)
     code, told, said = history(changed(whole, lambda _: packed[: len(packed) // 2]))
     assert code == 3
@@ -155,14 +155,14 @@ def test_of_gzip_that_is_cut_off_what_came_before_is_read(whole: Path) -> None:
 
 
 def test_many_lines_that_cannot_be_read_are_counted(whole: Path) -> None:
-    """Some are named."""
+    """The first ones are listed."""
     code, _, said = history(changed(whole, lambda lines: b"\n".join([*lines, *[b"?"] * 100])))
     assert (code, said.count("\n")) == (3, 6)
     assert "95 other parts cannot be read, up to line " in said
 
 
 def test_two_exports_in_one_file_are_not_mixed(whole: Path) -> None:
-    """The first is read; the other one, which may be of another log, is named."""
+    """The first is read; the other one, which may be of another log, is reported."""
     _, told, _ = history(whole)
     code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines])))
     assert (code, found) == (3, told)
@@ -170,7 +170,7 @@ def test_two_exports_in_one_file_are_not_mixed(whole: Path) -> None:
 
 
 def test_lines_that_are_there_twice_are_told_once(whole: Path) -> None:
-    """They are named."""
+    """And are reported."""
     _, told, _ = history(whole)
     code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines[1:]])))
     assert (code, found) == (3, told)
@@ -178,13 +178,13 @@ def test_lines_that_are_there_twice_are_told_once(whole: Path) -> None:
 
 
 def test_without_its_first_line_it_is_refused(whole: Path) -> None:
-    """As of `grep orders`: which log it is of, and how many partitions it has, is in that line."""
+    """As with `grep orders`: only that line has the log and the number of partitions."""
     result = run("groups", "--log", str(changed(whole, lambda lines: b"\n".join(lines[1:]))))
     assert (result.exit_code, "the line that says which log it is of is missing" in result.stderr) == (2, True)
 
 
 def test_a_block_that_cannot_be_read_is_stepped_over(tmp_path: Path) -> None:
-    """Those before and behind it are read."""
+    """The blocks before and after it are read."""
     nights = [a_night()]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *nights))
     path = tmp_path / "night.avro"
@@ -193,7 +193,7 @@ def test_a_block_that_cannot_be_read_is_stepped_over(tmp_path: Path) -> None:
     content = path.read_bytes()
     sync = content[-16:]
     begin = content.index(sync) + 16
-    spoiled = b"\x02\x08abcd" + sync  # a block of one record that is none
+    spoiled = b"\x02\x08abcd" + sync  # a block with one record that is no event
     path.write_bytes(content[:begin] + spoiled + content[begin:])
     result = run("history", "orders", "--format", "jsonl", "--log", str(path))
     assert (result.exit_code, result.stdout) == (3, lines)
@@ -201,7 +201,7 @@ def test_a_block_that_cannot_be_read_is_stepped_over(tmp_path: Path) -> None:
 
 
 def test_a_head_with_partitions_that_no_log_has_is_refused(whole: Path) -> None:
-    """Each partition is asked for by itself, so a made-up number would be waited for without an end."""
+    """Each partition is read separately, so an invented number of them would take for ever."""
     avro = whole.with_name("night.avro")
     assert run("export", str(avro), "--log", str(whole)).exit_code == 0
     head = msgspec.json.decode(whole.read_bytes().splitlines()[0])
@@ -241,7 +241,7 @@ def test_a_line_that_was_made_to_end_the_reader_is_named_and_skipped(whole: Path
 def container(
     path: Path, schema: Mapping[str, object], records: list[dict[str, object]], codec: str = "deflate"
 ) -> Path:
-    """A container that somebody else wrote."""
+    """Return a container that another tool wrote."""
     fastavro = pytest.importorskip("fastavro")
     with path.open("wb") as file:
         fastavro.writer(file, schema, records, codec=codec)
@@ -249,7 +249,7 @@ def container(
 
 
 def test_a_container_of_another_schema_is_refused_with_both(tmp_path: Path) -> None:
-    """Whatever it has, in one short line, before any record is read: such records may have no bytes, and be many."""
+    """Both are in one short line, before any record is read: such records may be empty, and there may be many."""
     field = {"name": "user", "type": "string"}
     other = container(tmp_path / "other.avro", {"type": "record", "name": "User", "fields": [field]}, [{"user": "a"}])
     refused = run("groups", "--log", str(other))
@@ -263,9 +263,9 @@ def test_a_container_of_another_schema_is_refused_with_both(tmp_path: Path) -> N
 def test_a_block_that_was_made_to_mislead_is_named_and_skipped(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is unpacked to a limit. What is behind it is read, also where the next marker spans two reads.
+    """It is unpacked up to a limit. The following blocks are read, also if the next marker spans two reads.
 
-    A record takes 200 bytes in memory, and 5 bytes before they are packed: 130 KB could become 5 GB.
+    A record takes 200 bytes in memory and at least 5 bytes unpacked, so 130 KB could become 5 GB.
     """
     path = tmp_path / "night.avro"
     assert run("export", str(path), "--log", str(whole)).exit_code == 0
@@ -317,7 +317,7 @@ def test_what_expands_as_no_export_does_is_refused(whole: Path) -> None:
 
 
 def test_a_disk_that_fills_while_a_file_is_unpacked_is_noticed(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only when it begins: others write, too."""
+    """Not only at the beginning: other processes write, too."""
     content = gzip.compress(whole.read_bytes() + random.Random(1).randbytes(4 * 1024 * 1024))
     free = [2**40, 2**40, *[1024] * 100]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free.pop(0)))
@@ -327,7 +327,7 @@ def test_a_disk_that_fills_while_a_file_is_unpacked_is_noticed(whole: Path, monk
 
 
 def test_the_fleet_tables_are_built_of_what_can_be_read(whole: Path) -> None:
-    """With the same words, and exit code 3."""
+    """With the same messages, and exit code 3."""
     pytest.importorskip("pyarrow")
     path = changed(whole, lambda lines: gzip.compress(b"\r\n".join([*lines[:19], lines[19][:50], *lines[20:]])))
     result = CliRunner().invoke(muster, ["fleet", "build", "--log", str(path), "--to", str(whole.parent / "fleet")])

@@ -1,4 +1,4 @@
-"""A log read into histories: what is told, what is skipped, what is marked."""
+"""Reading a log into histories: used, skipped and marked records."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ ORDERS = GroupId("orders")
 
 
 def stored(told: Script, *, replaced: dict[int, Record] | None = None) -> list[StoredRecord]:
-    """The script's records, some of them replaced by offset."""
+    """Return the script's records, some of them replaced by offset."""
     records = told.stored_records()
     for offset, record in (replaced or {}).items():
         records[offset] = msgspec.structs.replace(records[offset], key=record.key, value=record.value)
@@ -50,7 +50,7 @@ async def overview(log: MemoryEventLog) -> Groups:
 
 
 async def test_a_log_tells_the_same_story_as_the_script() -> None:
-    """Through codec and log and back, the rebalances are those of the events."""
+    """After encoding, storing and decoding, the rebalances are those of the events."""
     night = orders()
     log = MemoryEventLog()
     await log.open()
@@ -64,7 +64,7 @@ async def test_a_log_tells_the_same_story_as_the_script() -> None:
 
 
 async def test_of_other_groups_nothing_is_decoded_when_one_is_asked_for() -> None:
-    """Their broken values do not matter then, and their partitions are not read."""
+    """Their broken values then do not matter, and their partitions are not read."""
     night, neighbour = orders(), script("shadow")
     records = stored(night)
     end = records[-1].offset
@@ -76,7 +76,7 @@ async def test_of_other_groups_nothing_is_decoded_when_one_is_asked_for() -> Non
 
 
 async def test_a_broken_record_is_a_marker_within_its_group() -> None:
-    """Before and after it the group is told; in the overview it is quarantined, naming partition and offset."""
+    """The group's events around it are used; the overview shows it as quarantined, with partition and offset."""
     night = orders()
     log = await memory_log(stored(night, replaced={20: broken_value("orders")}))
     items = (await read_histories(log, group=ORDERS))[ORDERS].items
@@ -90,14 +90,14 @@ async def test_a_broken_record_is_a_marker_within_its_group() -> None:
 
 
 async def test_an_unknown_event_type_is_skipped_and_said() -> None:
-    """A reader goes on where an owner may not."""
+    """A reader continues where an owner may not."""
     log = await memory_log(stored(orders(), replaced={20: unknown_type("orders")}))
     broken = [item for item in (await read_histories(log, group=ORDERS))[ORDERS].items if isinstance(item, Broken)]
     assert [item.kind for item in broken] == [Unreadable.UNKNOWN_TYPE]
 
 
 async def test_an_undecodable_key_is_noted_in_every_group_of_its_partition() -> None:
-    """It may belong to any of them; it quarantines none."""
+    """It may belong to any of them, so none is quarantined."""
     log = await memory_log(stored(orders(), replaced={20: BROKEN_KEY}))
     items = (await read_histories(log, group=ORDERS))[ORDERS].items
     assert [item.kind for item in items if isinstance(item, Broken)] == [Unreadable.UNDECODABLE_KEY]
@@ -107,7 +107,7 @@ async def test_an_undecodable_key_is_noted_in_every_group_of_its_partition() -> 
 
 
 async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
-    """Neither the record nor the tombstone under its key; of a group that began before, the history has it still."""
+    """Neither the record nor the tombstone with its key; the history of a group that began before still has it."""
     records = stored(orders(), replaced={20: BROKEN_KEY})
     (election,) = records_of([ELECTED], FORMAT_LEVEL)
     for key, value in (
@@ -125,7 +125,7 @@ async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
 
 
 async def test_a_repair_counts_for_its_partition_alone() -> None:
-    """The same key may be broken in another one."""
+    """Another partition may have a broken record with the same key."""
     (lost, tombstone) = (
         StoredRecord(5, offset, 0, BROKEN_KEY.key, value) for offset, value in ((0, b"lost"), (1, None))
     )
@@ -135,7 +135,7 @@ async def test_a_repair_counts_for_its_partition_alone() -> None:
 
 
 async def test_a_group_that_begins_after_a_repair_knows_nothing_of_it() -> None:
-    """The broken record cannot have been its own."""
+    """The broken record cannot belong to it."""
     night = orders()
     before = [StoredRecord(night.partition, n, 0, BROKEN_KEY.key, value) for n, value in enumerate((b"lost", None))]
     moved = [msgspec.structs.replace(each, offset=each.offset + len(before)) for each in stored(night)]
@@ -144,7 +144,7 @@ async def test_a_group_that_begins_after_a_repair_knows_nothing_of_it() -> None:
 
 
 async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
-    """Whatever its key, one of ours too; the first of them is named, and the histories are as without them."""
+    """Whatever its key is, even one of Muster's; the first one is reported, and the histories do not change."""
     night = orders()
     owners = stored(night)
     mixed: list[StoredRecord] = []
@@ -165,7 +165,7 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
 
 
 async def test_what_was_compacted_away_is_a_gap() -> None:
-    """Offsets are missing, numbers are missing; the rest is told."""
+    """Offsets and seqs are missing; the rest is used."""
     records = [record for record in stored(orders()) if not 3 <= record.offset <= 16]
     log = await memory_log(records)
     items = (await read_histories(log, group=ORDERS))[ORDERS].items
@@ -176,7 +176,7 @@ async def test_what_was_compacted_away_is_a_gap() -> None:
 
 
 async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> None:
-    """It is at least so many, and events of a newer version are counted on their own."""
+    """It is a minimum, and events from a newer version are counted separately."""
     records = [record for record in stored(orders(), replaced={40: unknown_type("orders")}) if record.offset > 16]
     groups = await overview(await memory_log(records))
     assert (groups.groups[0].rebalances, groups.groups[0].unknown_events) == (3, 1)
@@ -185,7 +185,7 @@ async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> No
 
 
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:
-    """The last coordinator before it belongs to its story, with its election; earlier ones do not."""
+    """The last coordinator before it belongs to its history, with its election; earlier ones do not."""
     told = script("orders").coordinator("a:1").wait(10).coordinator("b:2").created()
     items = (await read_histories(await memory_log(told.stored_records()), group=ORDERS))[ORDERS].items
     events = [item.event for item in items if isinstance(item, Coordinated)]
@@ -193,7 +193,7 @@ async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> No
 
 
 async def test_a_log_of_a_higher_format_level_is_refused() -> None:
-    """It may hold what this version does not understand."""
+    """This version may not understand its events."""
     told = script("orders").coordinator("a:1")
     (_, (elected,)) = told.transitions[0]
     assert isinstance(elected, CoordinatorElected)
@@ -204,7 +204,7 @@ async def test_a_log_of_a_higher_format_level_is_refused() -> None:
 
 
 async def test_reading_is_watched_to_its_end() -> None:
-    """Offsets done, of offsets in all."""
+    """Offsets read, out of all."""
     seen: list[tuple[int, int]] = []
     records = stored(orders())
     await read_histories(await memory_log(records), group=ORDERS, watch=lambda done, total: seen.append((done, total)))
@@ -212,7 +212,7 @@ async def test_reading_is_watched_to_its_end() -> None:
 
 
 async def test_the_overview_shows_each_group_as_it_is_now() -> None:
-    """State, members, the last rebalance and how it went."""
+    """State, members, the last rebalance and its outcome."""
     night, quiet = orders(), script("quiet").created()
     night.wait(50).start(night.rejoined(night.of("billing-1")))
     log = await memory_log([*stored(night), *(stored(quiet) if quiet.partition != night.partition else [])])

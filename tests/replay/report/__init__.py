@@ -1,1 +1,1 @@
-"""The report: its values, its document, and the document in a real browser."""
+"""Tests of the report: its values, its document, and the document in a real browser."""

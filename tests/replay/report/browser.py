@@ -1,7 +1,7 @@
-"""A headless Chromium, told over a pipe what to do (--remote-debugging-pipe): JSON messages, a NUL after each.
+"""A headless Chromium, controlled over a pipe (--remote-debugging-pipe): JSON messages, a NUL after each.
 
-`MUSTER_TEST_NO_BROWSER=1` leaves the browser's tests out, and so does a machine without one, both loudly; in CI there
-must be one.
+With `MUSTER_TEST_NO_BROWSER=1`, or on a machine without a browser, its tests are skipped with a message; CI must have
+one.
 """
 
 import json
@@ -37,20 +37,20 @@ for number, each in enumerate(pipes, 3):
     os.dup2(each, number)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-"""The browser's end of the pipes are its descriptors 3 and 4."""
+"""The browser's ends of the pipes are its descriptors 3 and 4."""
 
 
 def found() -> str | None:
-    """The path of a Chromium; None if there is none."""
+    """Return the path of a Chromium; None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Failed(Exception):
-    """The browser refused, or did not answer."""
+    """The browser returned an error, or no response."""
 
 
 class Tab:
-    """A page in the browser. `requests`, `errors` and `messages` are what it did since it was opened."""
+    """A page in the browser. `requests`, `errors` and `messages` were seen since it was opened."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from = to_browser, from_browser
@@ -66,7 +66,7 @@ class Tab:
         self.call("Performance.enable", timeDomain="threadTicks")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Ask the browser for something, and wait for its answer."""
+        """Send a command to the browser, and wait for the response."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
@@ -82,7 +82,7 @@ class Tab:
             self._note(answer)
 
     def open(self, url: str) -> None:
-        """Load a page, until its load event."""
+        """Load a page, and wait for its load event."""
         self.requests.clear()
         self.errors.clear()
         self.call("Page.navigate", url=url)
@@ -90,18 +90,18 @@ class Tab:
         self.frame()
 
     def frame(self) -> None:
-        """Wait until what was asked for is drawn."""
+        """Wait until the requested change is drawn."""
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise Failed(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
     def processor_ms(self) -> float:
-        """The processor time that the page's thread has taken so far: script, style, layout and painting."""
+        """Return the processor time of the page's thread so far: script, style, layout and painting."""
         found = {each["name"]: each["value"] for each in self.call("Performance.getMetrics")["metrics"]}
         return float(found["TaskDuration"]) * 1_000
 
@@ -157,7 +157,7 @@ class Tab:
 
 @contextmanager
 def browser() -> Iterator[Tab]:
-    """A browser with one page, which ends with the block."""
+    """Start a browser with one page, and end it with the block."""
     program = found()
     if program is None:
         raise Failed("no Chromium here: apt-get install chromium, or say MUSTER_TEST_NO_BROWSER=1")
@@ -189,7 +189,7 @@ def url_of(path: Path) -> str:
 
 
 def middle(tab: Tab, selector: str) -> list[float]:
-    """The place of the first of these elements."""
+    """Return the centre of the first of these elements."""
     box = f"document.querySelector('{selector}').getBoundingClientRect()"
     place: list[float] = tab.run(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({box})")
     return place

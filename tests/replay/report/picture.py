@@ -1,4 +1,4 @@
-"""`python -m tests.replay.report.picture`: makes docs/report.png, the README's picture of a report, in a browser."""
+"""`python -m tests.replay.report.picture` makes docs/report.png, the README's picture of a report, in a browser."""
 
 import base64
 import tempfile
@@ -14,7 +14,7 @@ from tests.replay.report.told import document_of
 
 SCENARIO: Final = "crash-in-deployment"
 SEED: Final = 1
-"""A process dies while others are being replaced."""
+"""Return a group in which a process dies while others are being replaced."""
 PICTURE: Final = Path(__file__).parents[3] / "docs" / "report.png"
 
 

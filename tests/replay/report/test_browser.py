@@ -1,4 +1,4 @@
-"""The report in a real Chromium: it loads without errors, asks nobody, shows what the history holds; hover, filters."""
+"""The report in a real Chromium: it loads without errors or requests, and shows the history; hover, filters."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ PAPER_WIDTH = 718
 """The width of A4 without its margins, in CSS pixels."""
 RANGE = "document.querySelector('#range').textContent"
 SHOWN_CHART = f"[{RANGE}, document.querySelector('#body').innerHTML]"
-"""The range that the chart says it shows, and what it shows."""
+"""The range that the chart displays as text, and the range that it shows."""
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,12 @@ def tab() -> Iterator[Tab]:
 
 @pytest.fixture
 def night(tab: Tab, tmp_path: Path) -> Tab:
-    """The night of `orders`, opened."""
+    """Open the report of the night of `orders`."""
     return opened(tab, document_of(a_night().history()), tmp_path)
 
 
 def put(tab: Tab, selector: str, value: str) -> None:
-    """Enter a value as a user does."""
+    """Enter a value like a user."""
     tab.run(f"document.querySelector('{selector}').value = '{value}'")
     for event in ("input", "change"):
         tab.run(f"document.querySelector('{selector}').dispatchEvent(new Event('{event}', {{bubbles: true}}))")
@@ -62,7 +62,7 @@ def opened(tab: Tab, document: str, folder: Path) -> Tab:
 
 
 def test_it_loads_without_errors_and_shows_what_the_history_holds(night: Tab) -> None:
-    """A lane for each process, a mark for each incident, the numbers of partitions."""
+    """A lane for each process, a mark for each incident, the counts of partitions."""
     assert [lane.split(" ")[0] for lane in night.run(LANES)] == ["billing-1", "billing-2", "billing-3", "aiokafka-0.14"]
     night.run("document.querySelector('[data-do=all]').click()")
     night.frame()
@@ -76,7 +76,7 @@ def test_it_loads_without_errors_and_shows_what_the_history_holds(night: Tab) ->
 
 
 def test_the_chart_opens_on_what_cost_most(night: Tab, tmp_path: Path) -> None:
-    """With the silence that it began with; a link to another incident opens that, and the button all."""
+    """With the silence that it began with; a link to another incident opens that one, and the button shows all."""
     first = "[...document.querySelectorAll('article')].find(each => each.classList.contains('on')).dataset.kind"
     drawn = "[...document.querySelectorAll('#head rect.incident')].map(each => Number(each.dataset.n))"
     assert night.run(first) == "crash"
@@ -94,7 +94,7 @@ def test_the_chart_opens_on_what_cost_most(night: Tab, tmp_path: Path) -> None:
 
 
 def test_an_incident_is_told_on_hover(night: Tab) -> None:
-    """Its kind, its grade and its sentence; and gone when the mouse is."""
+    """Its kind, its grade and its sentence; they disappear with the pointer."""
     n = night.run("[...document.querySelectorAll('article')].findIndex(each => each.dataset.kind === 'crash')")
     night.mouse("mouseMoved", *middle(night, f'[data-n="{n}"]'))
     told = night.run(TIP)
@@ -106,13 +106,13 @@ def test_an_incident_is_told_on_hover(night: Tab) -> None:
 
 
 def test_a_lane_tells_what_its_process_had(night: Tab) -> None:
-    """Whoever points at a bar reads who, when and how many partitions."""
+    """Pointing at a bar shows the process, the time, and the number of partitions."""
     night.mouse("mouseMoved", *middle(night, "#body .count"))
     assert "4 partitions, generation 1" in night.run(TIP)
 
 
 def test_filters_leave_what_was_asked_for(night: Tab) -> None:
-    """Some by kind, one by process, and all again."""
+    """Several by kind, one by process, and all again."""
     every = night.run(SHOWN)
     night.run("document.querySelector('[value=crash]').click()")
     assert night.run(SHOWN) == [kind for kind in every if kind != "crash"]
@@ -132,7 +132,7 @@ def test_filters_leave_what_was_asked_for(night: Tab) -> None:
 
 
 def test_it_is_used_by_keyboard(night: Tab) -> None:
-    """Plus zooms, arrows move, n goes to the next incident and Enter to its text, Home shows all."""
+    """Plus zooms, arrows move, n goes to the next incident and Enter to its text, Home shows everything."""
     night.run("document.querySelector('#chart').focus()")
     night.key("Home")
     ranges = [night.run(RANGE)]
@@ -169,7 +169,7 @@ def test_times_change_their_zone_and_name_it(night: Tab) -> None:
     ids=["end-tag", "comment", "image", "directions", "long"],
 )
 def test_what_clients_say_is_only_text(tab: Tab, tmp_path: Path, text: str) -> None:
-    """Nothing of it runs, nothing of it is asked for, and the page is as wide as before."""
+    """It is neither executed nor requested, and the page stays as wide as before."""
     opened(tab, document_of(hostile(text).history()), tmp_path)
     assert tab.run("document.title").startswith("Why ")
     assert tab.run("document.querySelectorAll('img, script').length") == 2
@@ -191,17 +191,17 @@ COUNT_WORK = """(() => {
         work.outlines += name === "d" ? value.length : 0;
     });
 })()"""
-"""Has the page count what its script does to the chart; an outline is the text of a path."""
+"""Let the page count what its script does to the chart; an outline is the text of a path."""
 
 NODES_MAX, ATTRIBUTES_MAX, OUTLINES_MAX = 2_000, 7_000, 80_000
-"""A drawing of the chart at most, whatever its history; today half of it."""
+"""The maximum size of a drawing of the chart, for any history; currently it is half of that."""
 DRAWING_MS_MAX = 150
-"""Processor time of a step at most, with all that the browser does for it. Today 25 ms."""
+"""The maximum processor time of a step, including all of the browser's work; currently 25 ms."""
 
 
 @pytest.fixture(params=[3, 20, 200], ids=["500-incidents", "20-lanes", "200-lanes"])
 def busy_chart(tab: Tab, tmp_path: Path, request: pytest.FixtureRequest) -> Tab:
-    """A report of 10,000 events, with the chart on the screen."""
+    """Open a report of 10,000 events, with the chart on the screen."""
     opened(tab, document_of(busy(10_000, members=request.param).history()), tmp_path)
     tab.run(COUNT_WORK)
     tab.run("document.querySelector('[data-do=all]').click()")
@@ -212,7 +212,7 @@ def busy_chart(tab: Tab, tmp_path: Path, request: pytest.FixtureRequest) -> Tab:
 
 
 def worked(tab: Tab, act: Callable[[], None]) -> tuple[dict[str, int], float]:
-    """The work: what the script did to the chart meanwhile, and the processor time that the page took, in ms."""
+    """Return the work that the script did on the chart meanwhile, and the page's processor time in ms."""
     tab.run("Object.assign(work, {draws: 0, nodes: 0, attributes: 0, outlines: 0})")
     before_ms = tab.processor_ms()
     act()
@@ -221,9 +221,9 @@ def worked(tab: Tab, act: Callable[[], None]) -> tuple[dict[str, int], float]:
 
 
 def test_ten_thousand_events_are_zoomed_and_moved_without_lag(busy_chart: Tab) -> None:
-    """The screen bounds what is drawn, not the history: by wheel, by keys and by dragging, at any scale.
+    """The screen limits what is drawn, not the history: by wheel, by keys and by dragging, at any scale.
 
-    And each step draws, within a frame, what it leads to: another range is another chart.
+    And each step is drawn within a frame: another range is another chart.
     """
     tab = busy_chart
     x, y = middle(tab, "#chart")
@@ -237,7 +237,7 @@ def test_ten_thousand_events_are_zoomed_and_moved_without_lag(busy_chart: Tab) -
             tab.call("Input.dispatchMouseEvent", type=kind, x=at, y=y, button="left", clickCount=1)
 
     steps: list[Callable[[], None]] = [
-        lambda: tab.key("-"),  # it shows all already: the most that there is to draw
+        lambda: tab.key("-"),  # it shows everything already: the most that there is to draw
         *4 * [lambda: wheel(0, -400)],
         lambda: wheel(300, 0),
         lambda: drag(-200),
@@ -263,7 +263,7 @@ def test_ten_thousand_events_are_zoomed_and_moved_without_lag(busy_chart: Tab) -
 
 
 def test_events_that_come_faster_than_frames_are_drawn_together(busy_chart: Tab) -> None:
-    """A wheel or a finger sends hundreds a second; the chart is drawn once for each frame, where they lead to."""
+    """A wheel or a finger sends hundreds a second; the chart is drawn once for each frame, at the latest position."""
     tab = busy_chart
     x, y = middle(tab, "#chart")
     first = tab.run(RANGE)
@@ -275,7 +275,7 @@ def test_events_that_come_faster_than_frames_are_drawn_together(busy_chart: Tab)
 
 
 def test_who_points_at_the_chart_of_ten_thousand_events_is_told_without_drawing(busy_chart: Tab) -> None:
-    """A hover tells, and touches nothing of the chart."""
+    """Hovering shows the details without drawing the chart again."""
     tab = busy_chart
     x, y = middle(tab, "#chart")
 
@@ -300,7 +300,7 @@ def test_it_is_readable_on_a_phone(tab: Tab, tmp_path: Path) -> None:
 
 @pytest.fixture
 def paper(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
-    """A busy history laid out for A4 with margins of a centimetre, by a reader whose screen is dark."""
+    """Return a busy history laid out for A4 with margins of a centimetre, in a browser with a dark theme."""
     tab.size(PAPER_WIDTH, 1000)
     dark = [{"name": "prefers-color-scheme", "value": "dark"}]
     tab.call("Emulation.setEmulatedMedia", media="print", features=dark)
@@ -310,7 +310,7 @@ def paper(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
 
 
 def test_a_print_has_all_that_the_page_has_and_nothing_to_click(paper: Tab) -> None:
-    """A box that scrolls on a screen is unrolled, and nothing is wider than the paper."""
+    """A box that scrolls on a screen is expanded, and nothing is wider than the paper."""
     for selector in ("form", ".tools", ".show", ".skip", ".hint"):
         assert paper.run(f"[...document.querySelectorAll('{selector}')].every(each => !each.offsetHeight)"), selector
     cut_off = """[...document.querySelectorAll('body, body *')].filter(each =>
@@ -323,7 +323,7 @@ def test_a_print_has_all_that_the_page_has_and_nothing_to_click(paper: Tab) -> N
 
 
 def test_a_print_is_dark_on_white_and_breaks_between_parts(paper: Tab) -> None:
-    """Toner is not spent on a background, and a heading stands with what it is about."""
+    """No toner is spent on a background, and a heading stays with its text."""
     style = "getComputedStyle(document.querySelector('{}')).{}"
     assert paper.run(style.format("body", "color")) == "rgb(0, 0, 0)"
     assert paper.run(style.format("body", "backgroundColor")) in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
@@ -336,7 +336,7 @@ def test_a_print_is_dark_on_white_and_breaks_between_parts(paper: Tab) -> None:
 
 
 def test_a_print_has_a_page_for_what_fits_on_one_and_more_for_more(paper: Tab, tmp_path: Path) -> None:
-    """The whole page is printed, not what is on the screen."""
+    """The whole page is printed, not only what is on the screen."""
 
     many = pages_of(paper)
     opened(paper, document_of(a_night().history()), tmp_path)
@@ -344,14 +344,14 @@ def test_a_print_has_a_page_for_what_fits_on_one_and_more_for_more(paper: Tab, t
 
 
 def pages_of(tab: Tab) -> int:
-    """The pages of A4 that a print of it has."""
+    """Return the number of A4 pages of a print."""
     pdf = base64.b64decode(tab.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])
     return len(re.findall(rb"/Type /Page\b", pdf))
 
 
 @pytest.mark.parametrize("members", [3, 20, 200])
 def test_a_large_report_is_printed_on_ten_pages(tab: Tab, tmp_path: Path, members: int) -> None:
-    """The costly incidents alone; the rest of the page is counted, and is there again after the print."""
+    """Only the costly incidents; the rest of the page is counted, and is back after the print."""
     opened(tab, document_of(busy(10_000, members=members).history()), tmp_path)
     before = tab.run(f"[{LANES}.length, {RANGE}]")
     assert pages_of(tab) <= 10

@@ -1,4 +1,4 @@
-"""`muster replay report`: what it writes, where, and what it says."""
+"""`muster replay report`: its output file and its messages."""
 
 import asyncio
 import errno
@@ -38,19 +38,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """The page, which is not there yet."""
+    """The path of the page, which does not exist yet."""
     folder = tmp_path / "out"
     folder.mkdir()
     return folder / "report.html"
 
 
 def text_of(path: Path) -> str:
-    """The page's text, without tags."""
+    """Return the page's text, without tags."""
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", "", path.read_text(encoding="utf-8"))))
 
 
 def test_a_report_is_written_to_the_file(url: str, out: Path) -> None:
-    """One line says what it tells; an earlier one is replaced whole, and nothing is left beside it."""
+    """One line summarizes it; an earlier page is replaced as a whole, and nothing else is left behind."""
     out.write_text("an earlier one")
     result = run("report", "orders", "-o", str(out), log=url)
     span = "from 2026-11-21T02:00:05.800Z to 2026-11-21T03:14:06.255Z"
@@ -62,7 +62,7 @@ def test_a_report_is_written_to_the_file(url: str, out: Path) -> None:
 
 
 def test_a_report_that_cannot_be_made_is_one_line(url: str, out: Path) -> None:
-    """An unknown group, a time that is not in the log: the earlier page stays as it is."""
+    """An unknown group, or a time that is not in the log: the earlier page stays as it is."""
     out.write_text("an earlier one")
     assert_fails(run("report", "order", "-o", str(out), log=url), 1, "'order'", "did you mean orders?")
     late = run("report", "orders", "-o", str(out), "--since", "2027-01-01", log=url)
@@ -73,7 +73,7 @@ def test_a_report_that_cannot_be_made_is_one_line(url: str, out: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(url: str, out: Path) -> None:
-    """Before anything is read; a folder in place of a file is refused, too."""
+    """Before anything is read; a folder instead of a file is refused, too."""
     none = out.parent / "none" / "report.html"
     assert_fails(run("report", "orders", "-o", str(none), log=url), 2, f"there is no folder {none.parent}")
     assert run("report", "orders", "-o", str(out.parent), log=url).exit_code == 2
@@ -82,7 +82,7 @@ def test_a_folder_that_is_not_there_is_named(url: str, out: Path) -> None:
 def test_a_page_that_could_not_be_written_leaves_the_earlier_one(
     url: str, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is written beside it: a disk that is full ends the command, and leaves nothing."""
+    """The new page is written beside it: a full disk ends the command, and leaves nothing behind."""
     out.write_text("an earlier one")
 
     def refuse(path: Path, to: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_written_to_and_a_link_stays_one(url: str, out: Path)
 
 
 def test_times_are_told_in_the_zone_that_was_given(url: str, out: Path) -> None:
-    """Else in UTC; the page can be switched to either."""
+    """Otherwise in UTC; the page can be switched to either."""
     run("report", "orders", "-o", str(out), "--tz", "Europe/Berlin", log=url)
     assert "2026-11-21 03:00:05.800 UTC+01:00" in text_of(out)
     assert '<option value="Europe/Berlin">Europe/Berlin</option><option value="UTC">' in out.read_text()
@@ -125,7 +125,7 @@ def test_times_are_told_in_the_zone_that_was_given(url: str, out: Path) -> None:
 
 
 def test_of_a_window_what_is_in_it_is_told(url: str, out: Path) -> None:
-    """With who was there already; it says that it is a part, in words."""
+    """With the members that were there before; the page says that it is a part of the history."""
     result = run("report", "orders", "-o", str(out), "--since", "2026-11-21T02:10:00Z", log=url)
     assert "from 2026-11-21T02:10:00.000Z to 2026-11-21T03:14:06.255Z" in result.stdout
     assert "This is a part of the history: from 2026-11-21 02:10:00.000 UTC." in text_of(out)
@@ -134,7 +134,7 @@ def test_of_a_window_what_is_in_it_is_told(url: str, out: Path) -> None:
 
 
 def test_what_cannot_be_read_is_on_the_page_and_the_exit_code(tmp_path: Path, out: Path) -> None:
-    """A broken record is told where it is; of a file that is cut off what came before is shown, with exit code 3."""
+    """A broken record is reported with its position; of a file that is cut off the first part is used, with code 3."""
     night = a_night()
     transitions = night.stored_transitions()
     url = asyncio.run(
@@ -155,7 +155,7 @@ def test_what_cannot_be_read_is_on_the_page_and_the_exit_code(tmp_path: Path, ou
 
 
 def outage() -> Script:
-    """A quiet group whose coordinator was away: two members lost their places by it and came back as new ones."""
+    """Return a quiet group that lost its coordinator: two members lost their places and rejoined as new ones."""
     told = script("orders").coordinator("a:1").created()
     names = [f"app-{number}" for number in range(4)]
     members = [told.member(name, static=False, client_id=name) for name in names]
@@ -167,7 +167,7 @@ def outage() -> Script:
 
 
 async def windowed(told: Script, window: Window) -> Page:
-    """The page of a window, read as the command does."""
+    """Return the page of a window, read as the command does."""
     log = await memory_log(told.stored_records())
     reading = Reading(log=log)
     start = await find_start(reading, GroupId(told.group_id), window, quiet_ms=QUIET_MS)
@@ -181,7 +181,7 @@ async def windowed(told: Script, window: Window) -> Page:
 
 @pytest.mark.parametrize("story", [a_night, outage])
 async def test_an_incident_of_a_window_is_that_of_the_whole_history(story: Callable[[], Script]) -> None:
-    """Wherever the window begins or ends; those that reach over an edge say so, and no other ones do."""
+    """Wherever the window begins or ends; only incidents that cross an edge say so."""
     told = story()
     history = (await read_histories(await memory_log(told.stored_records())))[GroupId(told.group_id)]
     whole = page_of(history)
@@ -208,7 +208,7 @@ async def test_an_incident_of_a_window_is_that_of_the_whole_history(story: Calla
 
 
 async def test_who_was_there_before_the_window_has_a_lane_in_it() -> None:
-    """Those that had gone have none; what happened in the window is drawn, no more."""
+    """Processes that had left before have none; only events in the window are drawn."""
     told = a_night()
     whole = page_of(told.history())
     edge = whole.lanes[1].end_ms
@@ -232,7 +232,7 @@ def test_a_report_does_not_replace_the_log_that_it_reads(tmp_path: Path) -> None
 
 
 def test_a_groups_name_is_printable_beside_its_page(tmp_path: Path) -> None:
-    """Control sequences of a group's id do not reach the terminal."""
+    """Control sequences in a group's id do not reach the terminal."""
     name = "\x1b[31morders\n\u202e"
     log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created()))
     result = run("report", name, "-o", str(tmp_path / "report.html"), log=log)

@@ -1,4 +1,4 @@
-"""The document of a report: it needs nothing but itself, what clients sent is data in it, and it is never too long."""
+"""The document of a report: it is self-contained, text from clients is data in it, and it is never too long."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ END_TAG = "</script><script>alert(1)</script>"
 
 
 class Nesting(HTMLParser):
-    """Notes whether each tag is closed where it should be, and every id."""
+    """Checks that each tag is closed in order, and collects all ids."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,13 +26,13 @@ class Nesting(HTMLParser):
         self.ids: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open it."""
+        """Open a tag."""
         if tag not in {"meta", "input"}:
             self.open.append(tag)
         self.ids += [value for name, value in attrs if name == "id" and value is not None]
 
     def handle_endtag(self, tag: str) -> None:
-        """It was the last that was opened."""
+        """Check that the tag was the last one opened."""
         assert self.open.pop() == tag, (tag, self.getpos())
 
 
@@ -43,7 +43,7 @@ def night() -> str:
 
 @pytest.mark.parametrize("group", ["a night", END_TAG, "\"'><b id=x>"])
 def test_its_tags_are_closed_and_its_ids_are_its_own(night: str, group: str) -> None:
-    """A label or a link names what is there."""
+    """Each label and link has a target."""
     document = night if group == "a night" else document_of(hostile(group).history())
     nesting = Nesting()
     nesting.feed(document)
@@ -53,7 +53,7 @@ def test_its_tags_are_closed_and_its_ids_are_its_own(night: str, group: str) -> 
 
 
 def test_its_policy_allows_its_own_script_and_style_alone(night: str) -> None:
-    """It names their hashes, and no host."""
+    """It has their hashes, and no host."""
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.+?)"', night)
     allowed = dict(part.split(" ", 1) for part in policy.replace("&#39;", "'").split("; "))
     assert allowed.keys() == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
@@ -65,7 +65,7 @@ def test_its_policy_allows_its_own_script_and_style_alone(night: str) -> None:
 
 
 def test_it_asks_for_nothing(night: str) -> None:
-    """No address but the name of SVG, no source, no style that the policy would refuse."""
+    """It has no address except the name of SVG, no source, and no style that the policy would refuse."""
     assert set(re.findall(r"\w+://[^\"'<\s]*", night)) == {"http://www.w3.org/2000/svg"}
     assert {each[:9] for each in re.findall(r'(?:href|src)="(.*?)"', night)} == {"#incident"}
     assert not re.findall(r"<[^>]+ (style|on\w+)=", night)
@@ -82,7 +82,7 @@ def test_what_clients_say_opens_no_tag() -> None:
 
 @pytest.mark.parametrize("text", [END_TAG, "<!--<script>", "]]>", "a\u2028b\u2029c", "&lt;", "'\"\\"])
 def test_json_in_a_script_is_the_same_and_cannot_end_it(text: str) -> None:
-    """Whatever is in it."""
+    """Whatever it contains."""
     encoded = in_script({text: text})
     assert not set(encoded) & set("<>&'\u2028\u2029")
     assert msgspec.json.decode(encoded) == {text: text}
@@ -96,7 +96,7 @@ def test_ten_thousand_events_fit() -> None:
 
 
 def test_a_page_that_is_too_long_tells_less_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says what it left out."""
+    """And reports what it left out."""
     script = busy(3_000)
     whole = len(document_of(script.history()).encode())
     monkeypatch.setattr(html, "PAGE_BYTES_MAX", whole // 2)
@@ -106,7 +106,7 @@ def test_a_page_that_is_too_long_tells_less_until_it_fits(monkeypatch: pytest.Mo
 
 
 def test_long_names_of_many_members_do_not_make_it_long() -> None:
-    """Members with a client id of 30 KB each."""
+    """Members with client ids of 30 KB each."""
     script = Script("long").coordinator("coordinator-a:100").created()
     names = [f"{number}-{30_000 * '<'}" for number in range(300)]
     members = [script.member(f"m{number}", client_id=name) for number, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""The values of a report: who has a lane, what is drawn on it, what is told, and what is left out."""
+"""The values of a report: lanes, drawings, texts, and left-out parts."""
 
 from itertools import pairwise
 
@@ -23,14 +23,14 @@ LEAST = Limits(lanes=1, stretches=1, bands=1, incidents=1, shifts=1)
 
 
 def lanes_of(page: Page) -> dict[str, tuple[str, int, list[int | None]]]:
-    """How each process went, how many member ids it had, and the numbers of its partitions one after another."""
+    """Return how each process ended, how many member ids it had, and the numbers of its partitions over time."""
     return {
         lane.name: (lane.ended, lane.member_ids, [each.partitions for each in lane.stretches]) for lane in page.lanes
     }
 
 
 def test_each_process_has_a_lane_with_its_partitions() -> None:
-    """A static member that was restarted is still on its own; a lost one was silent for its session."""
+    """A restarted static member keeps its lane; a lost one was silent for its session."""
     page = page_of(a_night().history())
     lanes = lanes_of(page)
     assert [(name, *lane[:2]) for name, lane in lanes.items()] == [
@@ -47,7 +47,7 @@ def test_each_process_has_a_lane_with_its_partitions() -> None:
 
 
 def test_it_tells_the_incidents_and_rebalances_of_the_history() -> None:
-    """Each incident with the lanes of its culprits, each rebalance with what moved; generations one after another."""
+    """Each incident with the lanes of its culprits, each rebalance with its moves; generations are consecutive."""
     history = a_night().history()
     page = page_of(history)
     assert [each.kind for each in page.stories] == [each.kind for each in incidents(history)]
@@ -56,12 +56,12 @@ def test_it_tells_the_incidents_and_rebalances_of_the_history() -> None:
     assert [each.generations for each in page.shifts] == ["0 → 1", "1 → 2", "2 → 3", "3 → 4"]
     assert page.shifts[1].moves == ("billing-2 → aiokafka-0.14-00000007…: 4 (orders 4-7)",)
     assert [band.generation for band in page.bands] == [0, 1, 2, 3, 4]
-    assert len(page.unstable) == 3  # the one that was superseded and the next are one time
+    assert len(page.unstable) == 3  # the superseded one and the next are one time
     assert (page.state, page.rebalances, page.left_out, page.missing) == ("Stable", 4, (), ())
 
 
 def test_who_cannot_be_told_apart_has_a_lane_for_each_member_id() -> None:
-    """Two live members with one client id at one host; one that came after the other's end is the same process."""
+    """Two live members with one client id and host; one that joined after the other's end is the same process."""
     script = Script().coordinator("coordinator-a:100").created()
     twins = [script.member("twin", static=False, client_id="twin") for _ in range(2)]
     single = script.member("single", static=False, client_id="single", host="/10.0.0.9")
@@ -78,7 +78,7 @@ def test_who_cannot_be_told_apart_has_a_lane_for_each_member_id() -> None:
 
 
 def test_what_is_missing_is_said_and_ends_what_it_has_to() -> None:
-    """The record of a member's end is gone: it went, and how is not recorded."""
+    """The record of a member's end is missing: it left, but it is not recorded how."""
     script = a_night()
     reads = [read for read in script.reads if not (isinstance(read, Happened) and 20 <= read.event.seq <= 26)]
     page = page_of(script.history(reads=reads))
@@ -91,7 +91,7 @@ def test_what_is_missing_is_said_and_ends_what_it_has_to() -> None:
 
 
 def test_after_a_gap_nobody_is_said_to_have_no_partitions() -> None:
-    """Until all assignments are told again, in one transition of which nothing is missing."""
+    """Until a complete transition has all assignments again."""
     script = Script().coordinator("coordinator-a:100").created()
     names = ("one", "two")
     script.start(*(script.joined(script.member(name)) for name in names)).wait(100).complete()
@@ -108,7 +108,7 @@ def test_after_a_gap_nobody_is_said_to_have_no_partitions() -> None:
 
 
 def test_a_group_that_was_made_anew_has_the_members_of_both_lives() -> None:
-    """Deleted, and formed again."""
+    """It was deleted, and formed again."""
     script = Script().coordinator("coordinator-a:100").created()
     script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
     script.wait(1_000).start(script.removed(script.of("one"), Cause.MEMBER_LEFT, request=True))
@@ -118,7 +118,7 @@ def test_a_group_that_was_made_anew_has_the_members_of_both_lives() -> None:
 
 
 def test_members_whose_going_is_not_in_the_log_are_gone_when_the_group_is_made_anew() -> None:
-    """How they went is not recorded."""
+    """It is not recorded how they left."""
     script = Script().coordinator("coordinator-a:100").created()
     script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
     script.wait(60_000).made_anew().created()
@@ -128,7 +128,7 @@ def test_members_whose_going_is_not_in_the_log_are_gone_when_the_group_is_made_a
 
 
 def test_a_history_of_which_nothing_can_be_read_has_a_page() -> None:
-    """It says what is missing, and that the state is not known."""
+    """It reports what is missing, and that the state is not known."""
     position = LogPosition(partition=3, offset=0, timestamp_ms=1_795_226_400_000)
     broken = Broken(position=position, kind=Unreadable.BROKEN, reason="no event")
     page = page_of(History(group_id=Script().group_id, log="memory", items=tuple(with_gaps([broken]))))
@@ -136,7 +136,7 @@ def test_a_history_of_which_nothing_can_be_read_has_a_page() -> None:
 
 
 def test_the_latest_is_kept_and_the_rest_is_counted() -> None:
-    """Where there is no room for all; and the incidents that cost most."""
+    """If there is not enough room; the most costly incidents are kept."""
     page = page_of(a_night().history(), LEAST)
     assert [lane.name for lane in page.lanes] == ["billing-3"]
     assert [len(each) for each in (page.bands, page.shifts)] == [1, 1]
@@ -147,7 +147,7 @@ def test_the_latest_is_kept_and_the_rest_is_counted() -> None:
 
 
 def test_it_begins_with_what_cost_most() -> None:
-    """The time in which partitions had no consumer decides; the sums are told, and how many of each kind."""
+    """The order is by time without a consumer; it has totals, and the number of each kind."""
     page = page_of(a_night().history())
     assert [page.stories[each].kind for each in page.weightiest] == ["crash", "scale-down", "deployment", "start"]
     assert page.cost == (
@@ -159,7 +159,7 @@ def test_it_begins_with_what_cost_most() -> None:
 
 
 def test_what_is_kept_while_reading_is_bounded() -> None:
-    """10,000 events: nothing that was left out is forgotten in the counts."""
+    """10,000 events: the counts include everything that was left out."""
     page = page_of(busy(10_000).history())
     assert (len(page.lanes), page.events >= 10_000, page.left_out) == (20, True, ())
     assert sum(len(lane.marks) for lane in page.lanes) == len([each for each in page.stories if each.kind != "start"])
@@ -167,7 +167,7 @@ def test_what_is_kept_while_reading_is_bounded() -> None:
 
 @pytest.mark.parametrize("seed", range(16))
 def test_nothing_is_left_out_of_what_the_judge_plays(seed: int) -> None:
-    """Every incident and every rebalance, and who is there in the end; a process is there once, or was silent."""
+    """All incidents and rebalances, and the final members; a process occurs once, or was silent."""
     history = make_case(seed).history
     page = page_of(history)
     assert [each.headline for each in page.stories] == [shown(each.headline) for each in incidents(history)]
@@ -183,7 +183,7 @@ def test_nothing_is_left_out_of_what_the_judge_plays(seed: int) -> None:
 
 
 def test_times_never_run_backwards_on_a_lane() -> None:
-    """A wall clock that jumped an hour back is told, and what goes on is drawn on both sides of it."""
+    """A wall clock that jumped back an hour is reported, and bars are drawn on both sides of the jump."""
     script = Script().coordinator("coordinator-a:100").created()
     script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
     script.wait(-3_600_000).start(script.joined(script.member("two"))).wait(100).complete()
@@ -200,7 +200,7 @@ def test_times_never_run_backwards_on_a_lane() -> None:
 
 
 def test_a_clock_that_went_back_a_little_stood_still() -> None:
-    """Less than a second is not worth a word, and cuts no bar."""
+    """Less than a second is not worth a note, and cuts no bar."""
     script = Script().coordinator("coordinator-a:100").created()
     script.start(script.joined(script.member("one"))).wait(100).complete().stabilize({"one": {"orders": [0]}})
     script.wait(-50).advanced(script.rejoined(script.of("one")))
@@ -210,7 +210,7 @@ def test_a_clock_that_went_back_a_little_stood_still() -> None:
 
 
 def test_a_text_is_bounded_and_has_no_control_characters() -> None:
-    """The rest is counted; an escape does not make it longer than that."""
+    """The rest is counted; escaping does not exceed the limit."""
     assert shown("billing-2") == "billing-2"
     assert shown("\x1b[31m\u202e") == "\\x1b[31m\\u202e"
     assert shown(30_000 * "x") == f"{TEXT_MAX * 'x'}… (30,000 characters)"
@@ -218,7 +218,7 @@ def test_a_text_is_bounded_and_has_no_control_characters() -> None:
 
 
 def test_a_sentence_that_rests_on_many_events_names_the_first_and_counts_the_rest() -> None:
-    """The numbers of all of them are in `why --format json`."""
+    """`why --format json` has the seqs of all of them."""
     (crash,) = (each for each in incidents(a_night().history()) if each.kind == "crash")
     (statement, *_) = crash.chain
 
@@ -232,7 +232,7 @@ def test_a_sentence_that_rests_on_many_events_names_the_first_and_counts_the_res
 
 
 def test_a_jump_of_the_clock_is_among_what_is_uncertain() -> None:
-    """With its direction and its length."""
+    """With its direction and its size."""
     fleet = Fleet(2)
     fleet.world.rules.wall_offset_ms -= 3_600_000
     fleet.start(3)

@@ -1,4 +1,4 @@
-"""Histories for reports, and how a test makes a report of one."""
+"""Histories for reports, and the reports of histories."""
 
 from muster.events.causes import Cause
 from muster.replay.report.fold import ReportFold
@@ -12,12 +12,12 @@ MADE_MS = 1_795_240_000_000
 
 
 def page_of(history: History, limits: Limits = LIMITS) -> Page:
-    """The values of the page of a history."""
+    """Return the values of a history's page."""
     return _folded(history).page(history.log, made_ms=MADE_MS, limits=limits)
 
 
 def document_of(history: History) -> str:
-    """The document of a history."""
+    """Return the document of a history."""
     return fitting(_folded(history), history.log, made_ms=MADE_MS)[0]
 
 
@@ -30,7 +30,7 @@ def _folded(history: History) -> ReportFold:
 
 
 def busy(events: int, members: int = 20) -> Script:
-    """A group of static members, of which one after another is lost and comes again, until there are so many events."""
+    """Return a group of static members that are lost and rejoin one after another, until there are this many events."""
     names = [f"app-{number}" for number in range(members)]
     script = Script("busy").coordinator("coordinator-a:100").wait(1_000).created()
     script.start(*(script.joined(script.member(name, host=f"/10.0.1.{n}")) for n, name in enumerate(names)))
@@ -49,7 +49,7 @@ def busy(events: int, members: int = 20) -> Script:
 
 
 def _settle(script: Script, members: int) -> None:
-    """All rejoin; each has twelve partitions of its own, and the others share those of who is lost."""
+    """Let all rejoin; each has twelve partitions of its own, and the others share those of lost members."""
     script.wait(1_500).complete()
     names = [member.name for member in script.group.members.values()]
     shares = {name: list(range(12 * _number(name), 12 * _number(name) + 12)) for name in names}
@@ -64,7 +64,7 @@ def _number(name: str) -> int:
 
 
 def hostile(text: str) -> Script:
-    """A group whose members call themselves so, wherever a client may say something."""
+    """Return a group whose members have such names, in all fields that a client can set."""
     script = Script(text).coordinator("coordinator-a:100").wait(1_000).created()
     static = script.member(text, host=text, client_id=text)
     dynamic = script.member("dynamic", static=False, host=f"/{text}", client_id=text)

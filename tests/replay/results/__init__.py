@@ -1,1 +1,1 @@
-"""The results of commands."""
+"""Tests of the results of commands."""

@@ -1,4 +1,4 @@
-"""`diff`: what differs in a group between two moments."""
+"""`diff`: the differences in a group between two times."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ from tests.replay.whole import History
 
 
 def diff(history: History, before: At | AtGeneration, after: At | AtGeneration) -> Diff | None:
-    """The comparison; None if the log does not tell of both."""
+    """Return the comparison; None if the log does not have both."""
     fold = DiffFold(history.group_id, history.log, before, after)
     for item in history.items:
         if not fold.feed(item):
@@ -27,7 +27,7 @@ def diff(history: History, before: At | AtGeneration, after: At | AtGeneration) 
 
 
 def test_members_partitions_and_settings() -> None:
-    """One came, one went, one restarted, one subscribed something else; 12 partitions moved or stayed."""
+    """One joined, one left, one restarted, one subscribed to other topics; 12 partitions moved or stayed."""
     h = Harness()
     a, b, _ = stable(h.static("a"), h.static("b"), h.static("c"))
     first = AtSeq(h.events[-1].seq)
@@ -64,7 +64,7 @@ def test_members_partitions_and_settings() -> None:
 
 
 def test_generations_are_as_of_their_assignments() -> None:
-    """The last life's; one that never was is not found."""
+    """The group is that of the last incarnation; a generation that never existed is not found."""
     h = Harness()
     a, b = stable(h.static("a"), h.static("b"))
     h.leave_instance("b")
@@ -81,7 +81,7 @@ def test_generations_are_as_of_their_assignments() -> None:
 
 
 def test_nothing_differs_between_a_moment_and_itself() -> None:
-    """All stay, nothing moves."""
+    """All members stay, no partition moves."""
     h = Harness()
     stable(h.static("a"), h.dynamic("b"))
     here = AtSeq(h.events[-1].seq)
@@ -94,7 +94,7 @@ def test_nothing_differs_between_a_moment_and_itself() -> None:
 
 
 def test_another_life_and_assignments_of_others() -> None:
-    """A group that was made anew says so; an assignment that is no consumer's leaves it open what moved."""
+    """A group that was created again is reported; moves are unknown if an assignment is no consumer's."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.leave_instance("a")
@@ -115,7 +115,7 @@ def test_another_life_and_assignments_of_others() -> None:
 
 
 def test_who_was_made_anew_with_the_group_is_compared_across_its_lives() -> None:
-    """Another principal of the same instance is told; so is that numbers are those of the last life."""
+    """Another principal of the same instance is reported; so is that seqs refer to the last incarnation."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
     here = AtTime(script.now_ms)
@@ -139,7 +139,7 @@ def test_who_was_made_anew_with_the_group_is_compared_across_its_lives() -> None
 
 
 def test_what_is_missing_before_either_moment_is_said_once() -> None:
-    """Whatever was in the gap, both sides are told without it."""
+    """No matter what was in the gap, both sides are shown without it."""
     script = a_night()
     reads = [read for read in script.reads if not (isinstance(read, Happened) and read.event.seq == 3)]
     found = diff(script.history(reads=reads), AtSeq(12), AtSeq(20))

@@ -1,4 +1,4 @@
-"""`digest`: what mattered over all groups."""
+"""`digest`: the important incidents of all groups."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ SINCE = ["--since", "2026-11-21T01:30:00"]
 
 
 def one_host(group_id: str, client_host: str, *, after_ms: int = 0) -> Script:
-    """Two members; then one of them crashes, at a host, an hour and that much later."""
+    """Return a group of two members of which one crashes, at this host, an hour and this much later."""
     told = script(group_id).wait(after_ms).created()
     told.start(told.joined(told.member("a", host="/10.0.0.1"))).advanced(
         told.joined(told.member("b", host=client_host))
@@ -41,7 +41,7 @@ def one_host(group_id: str, client_host: str, *, after_ms: int = 0) -> Script:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The night of `orders`; groups of which a host crashed at one moment; one at a sidecar's host, and a quiet one."""
+    """The night of `orders`; groups with crashes on one host at one time; one behind a sidecar, and a quiet one."""
     path = tmp_path_factory.mktemp("log") / "muster.db"
     crashed = [one_host(group_id, "/10.0.0.7") for group_id in GROUPS]
     return asyncio.run(
@@ -55,7 +55,7 @@ def digest(url: str, *options: str) -> dict[str, Any]:
 
 
 def test_what_cost_most_comes_first_and_quiet_groups_are_counted(url: str) -> None:
-    """Those that are in storms are told there alone."""
+    """Those in storms are only shown there."""
     told = digest(url, *SINCE)
     weights = [each["cost"]["partition_ms"] or 0 for each in told["incidents"]]
     assert weights == sorted(weights, reverse=True)
@@ -66,14 +66,14 @@ def test_what_cost_most_comes_first_and_quiet_groups_are_counted(url: str) -> No
 
 
 def test_processes_of_one_host_that_crash_in_several_groups_are_a_storm(url: str) -> None:
-    """The host of a sidecar's clients says nothing."""
+    """The host of a sidecar's clients proves nothing."""
     (storm,) = digest(url, *SINCE)["storms"]
     assert (storm["kind"], storm["client_host"], storm["rebalances"]) == ("host", "10.0.0.7", 4)
     assert storm["groups"] == sorted(GROUPS)
 
 
 def test_an_incident_is_that_which_why_tells(url: str) -> None:
-    """Also where it crosses the window's edge."""
+    """Also if it crosses the window's edge."""
     since = ["--since", "2026-11-21T02:13:31"]
     told = [each for each in digest(url, *since)["incidents"] if each["group_id"] == "orders"]
     alone = run("why", "orders", "--format", "jsonl", *since, log=url).stdout.splitlines()
@@ -83,7 +83,7 @@ def test_an_incident_is_that_which_why_tells(url: str) -> None:
 
 
 def test_what_comes_after_the_window_ends_no_incident_of_it(url: str) -> None:
-    """The crash is told as without an end of the window, but for groups that there were not yet."""
+    """The crash is shown as without an end of the window, except for groups that did not exist yet."""
     until = [*SINCE, "--until", "2026-11-21T02:14:00"]
     told = [each["id"] for each in digest(url, *until)["incidents"] if each["group_id"] == "orders"]
     alone = run("why", "orders", "--format", "jsonl", *until, log=url).stdout.splitlines()
@@ -93,7 +93,7 @@ def test_what_comes_after_the_window_ends_no_incident_of_it(url: str) -> None:
 
 
 def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
-    """Markdown, as in the golden file; the table tells the same."""
+    """Markdown, as in the golden file; the table has the same contents."""
     out = run("digest", *SINCE, log=url).stdout
     assert out == run("digest", *SINCE, "--format", "md", log=url).stdout
     assert_golden("digest.md", out)
@@ -103,7 +103,7 @@ def test_it_is_for_a_chat_where_there_is_no_terminal(url: str) -> None:
 def test_the_twenty_that_cost_most_are_told_and_the_others_are_listed_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are 23 crashes that have nothing to do with each other; each group's start is an incident, too."""
+    """There are 23 unrelated crashes; each group's start is an incident, too."""
     crashed = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 600_000) for number in range(23)]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *crashed))
     told = digest(url, *SINCE)
@@ -121,7 +121,7 @@ def test_the_twenty_that_cost_most_are_told_and_the_others_are_listed_and_counte
 
 
 def test_a_poll_timeout_within_a_deployment_is_shown(tmp_path: Path) -> None:
-    """Its rebalance is the deployment's: it has none of its own, and costs nothing of its own."""
+    """Its rebalance is the deployment's: it has none of its own, and no cost."""
     fleet = Fleet(6)
     for number in (1, 2, 3):
         fleet.restart(number, 1_000)
@@ -139,14 +139,14 @@ def test_a_poll_timeout_within_a_deployment_is_shown(tmp_path: Path) -> None:
 
 
 def test_groups_can_be_chosen(url: str) -> None:
-    """A pattern that none matches is told."""
+    """A pattern without a match is reported."""
     assert digest(url, *SINCE, "--group", "ord*")["groups"] == 1
     assert_fails(run("digest", *SINCE, "--group", "x*", log=url), 1, "no group in", "'x*'")
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
 def test_a_time_after_the_history_is_told_with_its_end(url: str, form: str) -> None:
-    """That nothing happened is an answer; that nothing is known of the time is said with it."""
+    """The result is that nothing happened; with it comes a note that nothing is known about that time."""
     told = run("digest", "--since", "2027-01-01", "--format", form, log=url)
     assert told.exit_code == 0
     assert "0 incidents in 0 of 7 groups since 2027-01-01" in told.stdout
@@ -157,14 +157,14 @@ def test_a_time_after_the_history_is_told_with_its_end(url: str, form: str) -> N
 
 
 def test_a_time_before_the_history_is_told_with_its_begin(url: str) -> None:
-    """Exit code 1, as of the other commands."""
+    """Exit code 1, as with the other commands."""
     window = ["--since", "2026-01-01", "--until", "2026-01-02"]
     assert_fails(run("digest", *window, log=url), 1, "no group since 2026-01-01T00", "begins at 2026-11-21T02:00:00")
     assert_fails(run("digest", *window, "--group", "ord*", log=url), 1, "no group that matches 'ord*' since 2026-01-01")
 
 
 def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path) -> None:
-    """Whatever its members lost by it; groups of all its partitions are in it."""
+    """Whatever its members lost; groups of all its partitions are in it."""
     scripts = []
     for group_id in ("g0", "g1", "g2", "g3"):
         told = script(group_id).coordinator("a:1").created()
@@ -179,7 +179,7 @@ def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path
 
 
 def test_a_coordinator_that_was_away_again_and_again_says_how_often_and_until_when(tmp_path: Path) -> None:
-    """Three times within a minute of each other: one storm, whose end is told."""
+    """Three times within a minute of each other: one storm, with its end."""
     scripts = []
     for group_id in ("g0", "g1", "g2"):
         told = script(group_id).coordinator("a:1").created()
@@ -199,7 +199,7 @@ def test_a_coordinator_that_was_away_again_and_again_says_how_often_and_until_wh
 
 
 def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
-    """All its clients are there, whatever machine they run on."""
+    """All its clients have that host, whatever machine they run on."""
     scripts = [one_host(group_id, "/127.0.0.1") for group_id in GROUPS]
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
     told = digest(url, *SINCE)
@@ -207,7 +207,7 @@ def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
 
 
 def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window() -> None:
-    """The incident in the window is told all the same."""
+    """The incident in the window is shown nevertheless."""
 
     told = script("busy").created()
     told.start(told.joined(told.member("a"))).advanced(told.joined(told.member("b")))
@@ -230,7 +230,7 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
 
 
 def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the same is told of them, wherever their records were kept meanwhile."""
+    """And the results are the same, wherever their records were kept."""
     groups = [one_host(f"g{number}", f"/10.0.1.{number}", after_ms=number * 1_000) for number in range(20)]
     for told in groups:
         for _ in range(50):
@@ -250,7 +250,7 @@ def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pyte
 
 
 def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_told() -> None:
-    """Whether or not the garbage collector has run, which it seldom does in a command."""
+    """Even if the garbage collector has not run, which it rarely does in a command."""
 
     def there() -> int:
         return sum(isinstance(each, Skim) for each in gc.get_objects())
@@ -275,7 +275,7 @@ LATER = ["--since", "2026-11-21T03:30:00"]
 
 
 def of_one_partition(groups: int) -> list[Script]:
-    """So many groups, each with a member, an hour and a half before the window."""
+    """Return this many groups, each with a member, an hour and a half before the window."""
     names = [name for name in (f"g{number}" for number in range(1_000)) if script(name).partition == 3][:groups]
     told = [script(name).coordinator("a:1").created() for name in names]
     for each in told:
@@ -285,7 +285,7 @@ def of_one_partition(groups: int) -> list[Script]:
 
 @pytest.mark.parametrize("own", [0, 3])
 def test_an_outage_is_one_of_all_groups_of_its_partition(tmp_path: Path, own: int) -> None:
-    """Also of those that have no event in the window; so it is for `groups` and `why`."""
+    """Including those without an event in the window; so it is in `groups` and `why`."""
     told = of_one_partition(6)
     before = [transition for each in told for transition in each.stored_transitions()]
     begun = len(told[0].stored_transitions())
@@ -328,7 +328,7 @@ def test_a_rebalance_that_goes_on_is_one_of_the_window(tmp_path: Path) -> None:
 
 
 def test_a_window_in_which_nothing_went_on_has_nothing(tmp_path: Path) -> None:
-    """A group that is Stable, under an owner that stays, is quiet; one that was emptied long ago is, too."""
+    """A Stable group whose owner stays is quiet; so is one that was emptied long ago."""
     told = of_one_partition(1)[0]
     url = asyncio.run(append(tmp_path, 3, *told.stored_transitions()))
     result = digest(url, "--since", "2026-11-22")
@@ -337,7 +337,7 @@ def test_a_window_in_which_nothing_went_on_has_nothing(tmp_path: Path) -> None:
 
 
 def test_consumers_that_were_refused_are_shown_though_nothing_rebalanced(tmp_path: Path) -> None:
-    """The newest first, as on-call engineers are asked for them; for people and for programs."""
+    """The latest first, since on-call engineers are asked about them; in tables and in JSON."""
     logged = []
     for number in range(30):
         told = one_host(f"group-{number}", "/10.0.0.8", after_ms=number * 1_000)

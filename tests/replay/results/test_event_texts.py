@@ -1,4 +1,4 @@
-"""The text of an event by its cause: what each says that others of its type do not."""
+"""The text of an event depends on its cause."""
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ from tests.replay.histories import Script
 
 
 def events() -> dict[type, AnyEvent]:
-    """One of each type."""
+    """Return one event of each type."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).advanced(script.joined(script.member("b")))
     script.complete(cause=Cause.JOIN_PHASE_TIMED_OUT, absent=[script.of("b")])
@@ -59,7 +59,7 @@ EVENTS = events()
     ],
 )
 def test_the_text_says_what_the_cause_makes_of_the_event(event_type: type, cause: Cause, said: str) -> None:
-    """Nothing of another cause is in it."""
+    """It has nothing that belongs to another cause."""
     event = EVENTS[event_type]
     told = event_text(msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, cause=cause)))
     assert said in told
@@ -83,7 +83,7 @@ def test_an_initial_delay_is_no_limit_of_the_join_phase(state: GroupState, said:
 
 
 def test_bytes_that_are_no_assignment_are_counted() -> None:
-    """Other clients than consumers may write what they like."""
+    """Clients other than consumers may write anything."""
     event = EVENTS[MemberAssigned]
     assert isinstance(event, MemberAssigned)
     for assignment, said in ((b"\x00\x01\x02", "3 bytes that are no consumer assignment"), (b"", "nothing")):

@@ -1,4 +1,4 @@
-"""Records that are kept until they are told: the same, in memory and in a file; and in little room."""
+"""Records that are kept until they are needed: the same in memory and in a file, with limited memory."""
 
 import resource
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def busy(group_id: str, rejoins: int) -> Script:
 
 
 def records_of(rejoins: int) -> list[list[StoredRecord]]:
-    """The records of some groups."""
+    """Return the records of some groups."""
     return [busy(f"g{number}", rejoins).stored_records() for number in range(GROUPS)]
 
 
@@ -42,7 +42,7 @@ def no_file_grows() -> Iterator[None]:
 
 @pytest.mark.parametrize("in_memory", [1, 7, 10_000])
 def test_what_is_kept_is_given_back_in_order(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
-    """Group by group, whatever of it had to go into the file; a second time there is nothing."""
+    """Group by group, even if some had to go into the file; the second time there is nothing."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", in_memory)
     kept, groups = KeptRecords(), records_of(20)
     for at in range(0, len(groups[0]), 3):
@@ -57,7 +57,7 @@ def test_what_is_kept_is_given_back_in_order(monkeypatch: pytest.MonkeyPatch, in
 
 @pytest.mark.parametrize("in_memory", [1, 7, 10_000])
 def test_what_is_dropped_is_not_given_back(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
-    """But for what is in a block with something that is kept."""
+    """Except in a block with a record that is kept."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", in_memory)
     kept, records = KeptRecords(), records_of(20)[0]
     for record in records:
@@ -69,7 +69,7 @@ def test_what_is_dropped_is_not_given_back(monkeypatch: pytest.MonkeyPatch, in_m
 
 
 def test_in_memory_there_is_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is for all groups together."""
+    """The limit is for all groups together."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", 50)
     kept, before = KeptRecords(), CountedValue.kept
     for at in range(30):
@@ -80,7 +80,7 @@ def test_in_memory_there_is_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_disk_without_room_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what it was for, and where it is."""
+    """With its purpose and its place."""
     monkeypatch.setattr(kept_records, "IN_MEMORY_MAX", 1_000)
     kept = KeptRecords()
     large = [StoredRecord(0, offset, 0, b"", Random(offset).randbytes(10_000)) for offset in range(3_000)]

@@ -1,4 +1,4 @@
-"""Tables and Markdown count what they leave out, and name what cannot be read; where all is there, they do neither."""
+"""Tables and Markdown count what they leave out and list unreadable records; a complete result has no such notes."""
 
 from collections.abc import Callable
 from typing import Final
@@ -70,7 +70,7 @@ PARTIAL: Final = [
 
 
 def but(result: Result, field: str, value: object) -> Result:
-    """The result with another value: of groups, that of its one line."""
+    """Return the result with another value; for groups, in its one line."""
     if isinstance(result, Groups):
         (line,) = result.groups
         return msgspec.structs.replace(result, groups=(msgspec.structs.replace(line, **{field: value}),))
@@ -82,7 +82,7 @@ def in_a_table(result: Result) -> str:
 
 
 def in_markdown(result: Result) -> str:
-    """Without what is written for the format alone."""
+    """Return the text without the parts that only the format needs."""
     return " ".join(printed(result, Format.MD).replace("\\", "").replace("*", "").split())
 
 
@@ -91,14 +91,14 @@ def in_markdown(result: Result) -> str:
 def test_what_is_not_whole_says_so(
     whole: Result, field: str, value: object, sentence: str, shown: Callable[[Result], str]
 ) -> None:
-    """Once; and what is whole does not say so at all."""
+    """Once; a complete result does not have the note."""
     (begin, _, end) = sentence.partition(str(value)) if isinstance(value, int) else ("", "", sentence)
     assert shown(but(whole, field, value)).count(sentence) == 1
     assert max((begin, end), key=len) not in shown(whole)
 
 
 def test_of_many_groups_that_were_compacted_the_first_are_named() -> None:
-    """How much is gone of each, and how many others there are."""
+    """With the number of missing events for each, and how many other groups there are."""
     some = msgspec.structs.replace(VERIFIED, compacted=COMPACTED[:COMPACTED_SHOWN], compacted_groups=COMPACTED_SHOWN)
     told = in_a_table(some)
     assert "g00: 1 event no longer in the log, 3 not decided again" in told
@@ -116,7 +116,7 @@ def member(name: str) -> MemberRef:
 
 
 def test_of_many_moves_the_first_are_told_and_who_sent_no_assignment_is_named() -> None:
-    """The numbers are of all of them."""
+    """The counts include all of them."""
     moves = tuple(
         PartitionMove(
             previous=member("a"),

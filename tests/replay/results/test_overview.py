@@ -1,4 +1,4 @@
-"""The table of groups: their last incidents by the width of the terminal, and what of a history is missing."""
+"""The table of groups: their last incidents by the width of the terminal, and missing parts of histories."""
 
 import gc
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tests.replay.written import CountedValue, broken_value, counted
 
 
 def overview(records: list[StoredRecord]) -> Groups:
-    """The groups of a log with these records."""
+    """Return the groups of a log with these records."""
     groups = Overview()
     for record in records:
         groups.take([record])
@@ -31,7 +31,7 @@ def overview(records: list[StoredRecord]) -> Groups:
 
 
 def test_the_last_incident_is_whole_where_there_is_room() -> None:
-    """Its kind alone where there is not."""
+    """Otherwise it shows only the kind."""
     groups = overview(a_night().stored_records())
     (line,) = groups.groups
     assert line.last_incident is not None
@@ -51,7 +51,7 @@ def test_an_incident_that_is_not_over_is_said_to_be_going_on() -> None:
 
 
 def test_a_group_is_as_old_as_the_beginning_of_its_last_incident() -> None:
-    """Not as the last rebalance of it: it is told, and sorted, by when the trouble began."""
+    """Not of its last rebalance: it is shown, and sorted, by the time when the trouble began."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
     script.wait(3_600_000).start(script.joined(script.member("b"))).complete().wait(2_000)
@@ -63,7 +63,7 @@ def test_a_group_is_as_old_as_the_beginning_of_its_last_incident() -> None:
 
 
 def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_at_least() -> None:
-    """In the table and in Markdown; the others are counted as they are."""
+    """In the table and in Markdown; the other groups have exact numbers."""
     records = a_night().stored_records()
     whole, cut = overview(records), overview(records[12:])
     assert "+ |" not in printed(whole, Format.MD)
@@ -74,7 +74,7 @@ def test_of_a_history_that_has_lost_its_beginning_there_were_so_many_rebalances_
 
 
 def test_a_record_that_cannot_be_read_is_no_event_that_is_missing() -> None:
-    """It explains the number that is left out, wherever it stands."""
+    """It explains the missing seq, wherever it is."""
     records = a_night().stored_records()
     broken = broken_value("orders").value
     for at, record in enumerate(records):
@@ -83,13 +83,13 @@ def test_a_record_that_cannot_be_read_is_no_event_that_is_missing() -> None:
 
 
 def busy(script: Script, name: str, transitions: int) -> None:
-    """Something happens to a member all the time, and no rebalance."""
+    """Let a member change all the time, without a rebalance."""
     for _ in range(transitions):
         script.wait(1_000).advanced(script.rejoined(script.of(name)))
 
 
 def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept() -> None:
-    """Its last rebalance is told all the same, before and after what came then has been dropped."""
+    """Its last rebalance is shown nevertheless, before and after later records have been dropped."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
     busy(script, "a", TAIL_MAX)
@@ -107,7 +107,7 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept() -> None:
 
 
 def test_while_a_rebalance_is_running_its_beginning_is_kept_however_long_it_is() -> None:
-    """Its members and its trigger are told when it ends."""
+    """Its members and its trigger are shown when it ends."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
     busy(script, "a", TAIL_MAX)
@@ -121,7 +121,7 @@ def test_while_a_rebalance_is_running_its_beginning_is_kept_however_long_it_is()
 
 
 def test_a_tail_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few records may be large ones."""
+    """A few records may be large."""
     monkeypatch.setattr(group_tail, "TAIL_BYTES", 20_000)
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
@@ -138,7 +138,7 @@ def test_a_tail_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None
 def test_where_those_of_all_groups_are_too_many_the_last_rebalance_is_told_of_few_records(
     monkeypatch: pytest.MonkeyPatch, until: int
 ) -> None:
-    """When it began, why, and how it ended are told as if all were kept, at each moment of a night."""
+    """Its start, cause and outcome are shown as if all records were kept, at each time of a night."""
     night = a_night()
     records = night.stored_records()[: sum(map(len, night.stored_transitions()[:until]))]
     whole = overview(records).groups
@@ -154,7 +154,7 @@ def test_where_those_of_all_groups_are_too_many_the_last_rebalance_is_told_of_fe
 def test_what_happens_within_a_rebalance_is_not_kept_then(
     monkeypatch: pytest.MonkeyPatch, limit: str, at_most: int, in_records: int
 ) -> None:
-    """The ends of its transitions are; all that is kept counts, not what came last."""
+    """The ends of its transitions are; the limit is for all kept records, not only for the latest."""
     script = Script().created()
     script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({})
     script.wait(1_000).start(script.joined(script.member("b")))
@@ -171,7 +171,7 @@ def test_what_happens_within_a_rebalance_is_not_kept_then(
 
 @pytest.mark.parametrize("make", [Overview, lambda: StatesFold("memory", AtTime(2**50))])
 def test_nothing_is_kept_of_the_groups_of_a_partition_that_was_read(make: Callable[[], Overview | StatesFold]) -> None:
-    """Whether or not the garbage collector has run, which it seldom does in a command."""
+    """Even if the garbage collector has not run, which it rarely does in a command."""
 
     def there() -> int:
         return sum(isinstance(each, Skim) for each in gc.get_objects())

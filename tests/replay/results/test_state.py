@@ -1,4 +1,4 @@
-"""The group at a moment, and what `--at` may be."""
+"""The group at a given time, and the forms of `--at`."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ def test_a_seq_number_is_the_group_right_after_that_event() -> None:
 
 
 def test_a_time_is_the_group_after_all_that_was_decided_by_then() -> None:
-    """Between two transitions nothing changes; at the time of one it counts."""
+    """Nothing changes between two transitions; a transition at this time is included."""
     expiry_ms = next(happened.at_ms for happened in NIGHT.events if happened.event.seq == 18)
     before, at = state_at(NIGHT, AtTime(expiry_ms - 1)), state_at(NIGHT, AtTime(expiry_ms))
     assert before is not None
@@ -41,14 +41,14 @@ def test_a_time_is_the_group_after_all_that_was_decided_by_then() -> None:
 
 
 def test_nothing_is_known_before_the_first_event_or_after_the_last_number() -> None:
-    """That is None, not a guess."""
+    """The result is None, not a guess."""
     assert state_at(NIGHT, AtTime(BEGIN_MS)) is None
     assert state_at(NIGHT, AtSeq(LAST_SEQ + 1)) is None
     assert state_at(NIGHT, AtSeq(0)) is None
 
 
 def test_a_number_means_the_last_life_of_the_group() -> None:
-    """Numbers begin again when a group is made anew."""
+    """Seqs begin at 1 again when a group is created again."""
     script = Script().created().deleted().wait(5_000).made_anew().created()
     state = state_at(script.history(), AtSeq(1))
     assert state is not None
@@ -67,7 +67,7 @@ def test_at_every_number_the_state_is_what_evolve_makes(seq: int) -> None:
 
 
 def test_the_forms_of_at() -> None:
-    """A number, an ISO time with or without zone, a time of the last 24 hours."""
+    """A number, an ISO time with or without a zone, a time of the last 24 hours."""
     two_hours = BEGIN_MS + 3_600_000
 
     def at(text: str, now_ms: int = two_hours) -> At | AtGeneration | None:
@@ -85,7 +85,7 @@ def test_the_forms_of_at() -> None:
 
 
 def test_a_time_of_day_is_the_last_one_that_is_over() -> None:
-    """Shortly after midnight it is yesterday's: no moment is asked for that is still to come."""
+    """Shortly after midnight it is yesterday's: a time in the future is never meant."""
     three = BEGIN_MS + 3_600_000
     assert read_at("03:00", now_ms=three - 1) == AtTime(three - DAY_MS)
     assert read_at("03:00", now_ms=three + DAY_MS - 1) == AtTime(three)

@@ -1,4 +1,4 @@
-"""The lines of a history: what stood before the first one, and how many are kept until they are shown."""
+"""The lines of a history: the state before the first one, and how many are buffered."""
 
 import io
 
@@ -18,7 +18,7 @@ from tests.replay.whole import lines
 
 
 def test_a_config_that_was_set_before_the_first_line_is_what_a_change_begins_with() -> None:
-    """As where a window begins between the two."""
+    """As if a window begins between the two."""
     fleet = Fleet(2)
     for size in ("3", "4"):
         fleet.configure(TARGET_GROUP_SIZE, size)
@@ -32,7 +32,7 @@ def test_a_config_that_was_set_before_the_first_line_is_what_a_change_begins_wit
 
 
 def test_on_a_terminal_a_page_is_shown_as_soon_as_it_is_full() -> None:
-    """It has 500 lines, a history may have millions. There is one head, and all columns stay where they are."""
+    """It has 500 lines, while a history may have millions. There is one header, and the column widths stay the same."""
     out, history = io.StringIO(), a_night().history()
     stream = story_stream(history.group_id, history.log, None, View(), console_of(out, 200))
     line = next(each for each in lines(history) if each.seq)

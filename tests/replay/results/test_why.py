@@ -1,4 +1,4 @@
-"""`why`: the incidents of one night in each form, and which of them are shown."""
+"""`why`: the incidents of one night in each format, and which of them are shown."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ NIGHT = incidents(a_night().history())
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A log with the night of `orders`, and a group to which much happened."""
+    """A log with the night of `orders`, and a group with many events."""
     path = tmp_path_factory.mktemp("log") / "muster.db"
     return asyncio.run(sqlite_log(path, a_night(), busy()))
 
 
 def busy() -> Script:
-    """A member joins an empty group and leaves it, 25 times, an hour apart: 50 incidents."""
+    """Return a group that a member joins and leaves 25 times, an hour apart: 50 incidents."""
     told = script("busy").created()
     for _ in range(25):
         told.wait(3_600_000).start(told.joined(told.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
@@ -51,13 +51,13 @@ def busy() -> Script:
 
 
 def told(url: str, *options: str, group: str = "orders") -> list[dict[str, Any]]:
-    """The incidents that are given as JSON lines."""
+    """Return the incidents in JSON lines."""
     out = run("why", group, "--format", "jsonl", *options, log=url).stdout
     return [msgspec.json.decode(line) for line in out.splitlines()]
 
 
 def shown(url: str, *options: str, group: str = "orders") -> list[str]:
-    """When each of the incidents began that a table shows, in its order."""
+    """Return when each of the incidents in a table began, in its order."""
     out = run("why", group, *options, log=url).stdout
     return [line.partition(" UTC,")[0] for line in out.splitlines() if " UTC," in line and line.startswith("20")]
 
@@ -76,7 +76,7 @@ def test_a_night_is_told_as_it_was_in_every_format(form: Format, name: str) -> N
 
 
 def test_json_lines_are_the_incidents_of_the_json_document(url: str) -> None:
-    """Both forms have all of them, oldest first."""
+    """Both formats have all of them, oldest first."""
     document = msgspec.json.decode(run("why", "orders", "--format", "json", log=url).stdout)
     assert list(document) == ["group_id", "log", "window", "incidents"]
     assert document["incidents"] == told(url)
@@ -90,7 +90,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_people_are_shown_the_newest_first_and_how_many_more_there_are(url: str) -> None:
-    """On a terminal and in Markdown; `--all` has all, the newest at the bottom."""
+    """On a terminal and in Markdown; `--all` has all of them, the latest at the bottom."""
     every = begins(told(url, group="busy"))
     assert len(every) == 50
     assert shown(url, group="busy") == every[: -NEWEST - 1 : -1]
@@ -103,13 +103,13 @@ def test_people_are_shown_the_newest_first_and_how_many_more_there_are(url: str)
 
 
 def test_the_last_one_is_that_which_began_last(url: str) -> None:
-    """Whether it has a rebalance or not; it is told without reading all."""
+    """With or without a rebalance; the rest of the log is not read for it."""
     for group in ("orders", "busy"):
         assert told(url, "--last", group=group) == told(url, group=group)[-1:]
 
 
 def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str) -> None:
-    """All that is told of a rebalance alone stands below the incident."""
+    """The details of the rebalance are below the incident."""
     (crash,) = told(url, "--generation", "2")
     assert (crash["kind"], [each["to_generation"] for each in crash["rebalances"]]) == ("crash", [2])
     out = run("why", "orders", "--generation", "2", log=url).stdout
@@ -119,7 +119,7 @@ def test_a_generation_is_that_of_its_incident_with_the_rebalance_whole(url: str)
 
 
 def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
-    """A time or a number; between two of them both are shown, and that it is so."""
+    """A time or a seq; between two incidents both are shown, with a note."""
     (crash,) = told(url, "--at", "2026-11-21T02:13:31.000Z")
     assert crash["kind"] == "crash"
     assert told(url, "--seq", "--at", str(crash["rebalances"][0]["first_seq"] + 1))[0]["id"] == crash["id"]
@@ -136,7 +136,7 @@ def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
 
 
 def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url: str) -> None:
-    """Without a window nothing is said; a number is an edge, too."""
+    """Without a window there is no note; a seq is an edge, too."""
     every = told(url)
     (crash,) = (each for each in every if each["kind"] == "crash")
     first, last = crash["rebalances"][0]["first_seq"], crash["rebalances"][0]["last_seq"]
@@ -153,7 +153,7 @@ def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url:
 
 
 def test_a_window_tells_of_a_takeover_as_the_whole_history_does(tmp_path: Path) -> None:
-    """The former owner, and the settings of the one that serves, are in the log before the window."""
+    """The log has the former owner, and the settings of the current one, before the window."""
     story = script("orders").coordinator("a:1").created()
     story.start(story.joined(story.member("x"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
     story.stabilize({"x": {"orders": [0]}}).wait(3_600_000).start(story.joined(story.member("y")))
@@ -171,7 +171,7 @@ def test_a_window_tells_of_a_takeover_as_the_whole_history_does(tmp_path: Path) 
 
 
 def test_a_time_without_an_incident_is_no_error(url: str) -> None:
-    """The history is there, and nothing happened."""
+    """The history covers it, and nothing happened."""
     result = run("why", "orders", "--since", "2026-11-21T02:20", "--until", "2026-11-21T02:40", log=url)
     assert (result.exit_code, result.stdout) == (
         0,
@@ -186,7 +186,7 @@ def test_last_and_at_take_no_window(url: str) -> None:
 
 
 def test_a_client_can_write_neither_to_the_terminal_nor_markdown() -> None:
-    """Escape sequences and markup in what clients send are shown, not obeyed."""
+    """Escape sequences and markup from clients are printed, not executed."""
     hostile = Script().created()
     hostile.start(hostile.joined(hostile.member("x", host="/10.0.0.1", client_id="\x1b[2J[bold]boo[/bold]\x07")))
     found = incidents(hostile.history())
@@ -197,12 +197,12 @@ def test_a_client_can_write_neither_to_the_terminal_nor_markdown() -> None:
 
 
 def test_the_page_of_kinds_is_named() -> None:
-    """In the help of the command."""
+    """In the command's help."""
     assert "docs/incidents.md" in " ".join(run("why", "--help").stdout.split())
 
 
 def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
-    """All at the length of the first would hide how many there are."""
+    """If all were as long as the first one, it would hide how many there are."""
 
     class Stream(IncidentStream):
         def __init__(self) -> None:
@@ -226,7 +226,7 @@ def test_of_a_list_the_newest_is_told_whole_and_the_others_in_brief() -> None:
 
 
 def test_an_incident_within_another_says_so_and_what_is_too_much_is_counted() -> None:
-    """A crash in a deployment: its kind and number; on a terminal some sentences and rebalances, not all."""
+    """A crash in a deployment: its kind and number; a terminal shows some sentences and rebalances, not all."""
     fleet = Fleet(12)
     for number in range(1, 9):
         fleet.restart(number, 5_000)
@@ -247,7 +247,7 @@ def test_an_incident_within_another_says_so_and_what_is_too_much_is_counted() ->
 
 
 def test_many_rebalances_events_and_culprits_are_told_as_such() -> None:
-    """From which generation to which, as long as none is missing between; each culprit has its name in a row."""
+    """The range of generations, as long as none is missing in between; each culprit has its name in a row."""
     fleet = Fleet(12)
     for number in range(1, 9):
         fleet.restart(number, 5_000)
@@ -286,7 +286,7 @@ def test_many_rebalances_events_and_culprits_are_told_as_such() -> None:
 def test_how_many_incidents_are_older_than_those_that_are_shown_is_said(
     choice: IncidentChoice, of: Sequence[Incident], noted: list[str]
 ) -> None:
-    """Below them; and that there are none."""
+    """Below them; also if there are none."""
     notes: list[str] = []
 
     class Stream(IncidentStream):
@@ -308,7 +308,7 @@ def test_how_many_incidents_are_older_than_those_that_are_shown_is_said(
 
 
 def crash_in_a_deployment() -> Fleet:
-    """The deployment begins before the crash, and goes on after it."""
+    """The deployment begins before the crash, and continues after it."""
     fleet = Fleet(6)
     for number in (1, 2, 3, 4):
         fleet.restart(number, 5_000)
@@ -336,7 +336,7 @@ def test_an_incident_is_as_new_as_its_newest_rebalance(at_most: int) -> None:
 
 
 def test_the_nearest_incident_after_a_moment_is_that_which_begins_first() -> None:
-    """Also where it is newer than another one, as it ends later."""
+    """Even if it counts as newer than another one, since it ends later."""
     fleet = crash_in_a_deployment()
     fold = WhyFold(GROUP_ID, at=AtTime(fleet.began_ms - 60_000))
     around = Around(fold)

@@ -1,4 +1,4 @@
-"""Times as they are read and told: ages, zones, the hours that are there twice or not at all."""
+"""Parsing and printing times: ages, zones, hours that occur twice or not at all."""
 
 import typing
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -44,7 +44,7 @@ def read(text: str, zone: tzinfo = UTC) -> int | None:
 
 
 def test_ages_count_back_from_now() -> None:
-    """In one unit or several; `now` may stand before them, or alone."""
+    """In one unit or several; `now` may precede them, or be alone."""
     ages = {"30m": 1_800_000, "2h": 7_200_000, "7d": 604_800_000, "1w": 604_800_000, "1h30m": 5_400_000}
     ages |= {"now-10m": 600_000, "now": 0, "90s": 90_000, "250ms": 250}
     ages |= {"1.5h": 5_400_000, "now-1.5h": 5_400_000, "2 h": 7_200_000, "2H": 7_200_000}  # as durations elsewhere
@@ -54,7 +54,7 @@ def test_ages_count_back_from_now() -> None:
 
 
 def test_a_time_without_zone_is_one_of_the_zone_that_is_given() -> None:
-    """With one of its own it is not."""
+    """Unless it has a zone of its own."""
     assert read("2026-11-21T04:00:00", BERLIN) == NOW_MS
     assert read("2026-11-21T03:00:00Z", BERLIN) == NOW_MS
     assert read("04:00", BERLIN) == NOW_MS
@@ -76,12 +76,12 @@ def test_a_time_without_zone_is_one_of_the_zone_that_is_given() -> None:
 )
 @pytest.mark.parametrize("zone", [UTC, BERLIN])
 def test_a_time_of_day_may_have_its_own_zone(text: str, behind_ms: int, zone: tzinfo) -> None:
-    """It is the last such time until now, on the day that it is there; the zone of all others does not matter."""
+    """It is the last such time until now, on the last day that has it; the zone of other times does not matter."""
     assert read(text, zone) == NOW_MS - behind_ms
 
 
 def test_a_time_is_read_as_it_is_told() -> None:
-    """Whoever copies one from an answer has its zone behind a blank."""
+    """A time copied from an output has its zone after a blank."""
     assert read("2026-11-21 02:59:58.250 UTC", BERLIN) == NOW_MS - 1_750
     assert read("2026-11-21 03:59:58.250 UTC+01:00") == NOW_MS - 1_750
     for nonsense in ("UTC", "03:00 UTC+1", "03:00+99:00", "25:00Z", "03:00ZZ", "2h UTC"):
@@ -89,7 +89,7 @@ def test_a_time_is_read_as_it_is_told() -> None:
 
 
 def test_a_zone_that_is_that_of_utc_is_told_as_utc() -> None:
-    """A machine in UTC names its zone 'Etc/UTC'; in London it is winter."""
+    """A machine in UTC calls its zone 'Etc/UTC'; in London it is winter."""
     for name in ("Etc/UTC", "Europe/London"):
         assert zone_of(in_zone(instant(NOW_MS), ZoneInfo(name))) == "UTC"
 
@@ -102,7 +102,7 @@ def test_a_zone_that_is_that_of_utc_is_told_as_utc() -> None:
     ],
 )
 def test_an_hour_that_is_there_twice_or_not_at_all_is_refused(time: str, readings: list[str]) -> None:
-    """With both readings; with an offset it is a time as any other."""
+    """With both readings; with an offset it is a normal time."""
     with pytest.raises(NoSuchTime) as refused:
         read(time, BERLIN)
     assert "Europe/Berlin" in str(refused.value)
@@ -113,7 +113,7 @@ def test_an_hour_that_is_there_twice_or_not_at_all_is_refused(time: str, reading
 
 @given(st.integers(0, 4_102_444_800_000), ZONES)
 def test_what_is_told_in_a_zone_is_read_back(wall_ms: int, name: str) -> None:
-    """Through daylight saving, half hours and the day that Samoa left out."""
+    """Across daylight saving time, half hours and the day that Samoa skipped."""
     told = in_zone(instant(wall_ms), zone_named(name))
     assert wall_ms_of(told) == wall_ms
     assert read(told) == wall_ms
@@ -122,7 +122,7 @@ def test_what_is_told_in_a_zone_is_read_back(wall_ms: int, name: str) -> None:
 
 @given(st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)), ZONES)  # noqa: DTZ001 -- without zone on purpose
 def test_every_local_time_has_one_reading_or_is_refused(moment: datetime, name: str) -> None:
-    """Never a silent choice."""
+    """There is never a silent choice."""
     zone = zone_named(name)
     moment = moment.replace(microsecond=0)
     first, second = (moment.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
@@ -134,7 +134,7 @@ def test_every_local_time_has_one_reading_or_is_refused(moment: datetime, name: 
 
 
 def test_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TZ says it; what is no zone is UTC."""
+    """TZ has it; an invalid zone is UTC."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     assert str(local_zone()) == "Asia/Tokyo"
     monkeypatch.setenv("TZ", "nonsense/zone")
@@ -153,7 +153,7 @@ def test_what_is_no_zone_is_refused(name: str) -> None:
 
 
 def test_results_are_told_in_a_zone() -> None:
-    """Every instant, however deep, and nothing else: a client may call itself as it likes."""
+    """Every instant, at any depth, and nothing else: a client may have any name."""
     history = a_night().history()
     incident = next(each for each in incidents(history) if each.rebalances)
     told = told_in(incident, BERLIN)
@@ -212,7 +212,7 @@ def test_results_are_told_in_a_zone() -> None:
     ],
 )
 def test_the_times_of_a_sentence_are_told_in_a_zone(sentence: str, told: str) -> None:
-    """With its day, and its offset where the clocks were changed between two; in UTC it stays as it is."""
+    """With its day, and its offset if the clocks change between two times; in UTC it stays as it is."""
     assert sentence_in_zone(sentence, BERLIN) == told
     assert sentence_in_zone(sentence, UTC) == sentence
 
@@ -221,7 +221,7 @@ def test_the_times_of_a_sentence_are_told_in_a_zone(sentence: str, told: str) ->
     "quoted", ["'2026-11-23 07:01:14 UTC' left", 'the client says: "since 2026-11-23 07:01:14 UTC"']
 )
 def test_what_is_quoted_in_a_sentence_is_a_client_s(quoted: str) -> None:
-    """It is left alone."""
+    """It is left unchanged."""
     assert sentence_in_zone(quoted, BERLIN) == quoted
 
 
