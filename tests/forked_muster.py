@@ -96,7 +96,7 @@ class _Template:
         atexit.register(self._end)
 
     def has_variables_of(self, environment: Mapping[str, str]) -> bool:
-        """Whether a process with this environment would start Python as the template was started."""
+        """Return whether a process with this environment would start Python as the template was started."""
         return _of_python(environment) == _of_python(self._environment)
 
     @contextmanager

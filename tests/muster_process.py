@@ -1,11 +1,11 @@
 """A real `muster serve` as a child process, for tests that talk to it over a socket.
 
-What belongs here: starting it on a port of its own choice, knowing where it listens, and every way in which it may
-end. What it must not know: what is asked of it. It runs on a leash (`brokers/child.py`) and never outlives the tests.
+Starts it on a free port, knows its address, and can end it in every way. It runs on a leash (`brokers/child.py`) and
+never outlives the tests.
 
     with running_muster(log="memory:", topics=["orders:3"]) as muster:
         client = connect(muster.bootstrap)
-        muster.kill()      # as kill -9 does
+        muster.kill()      # kill -9
         muster.start()     # on the same log, at the same address
 """
 
@@ -28,8 +28,8 @@ SERVES_WITHIN_S: Final = 90
 ENDS_WITHIN_S: Final = 15
 LOOK_EVERY_S: Final = 0.01
 
-# Those of the test broker: groups form in 50 ms, sessions may be as short as a test likes, and no sweep takes empty
-# groups away ten minutes after the start.
+# The settings of the test broker: groups form in 50 ms, sessions may be as short as a test needs, and no sweep removes
+# empty groups ten minutes after the start.
 TEST_CONFIG: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "50",
     "group.min.session.timeout.ms": "100",
@@ -38,7 +38,7 @@ TEST_CONFIG: Final[Mapping[str, str]] = {
 
 
 def last_words(stderr: str) -> list[str]:
-    """The lines with which a process said why it ends, or what is wrong with its settings, whatever the form."""
+    """The lines in which a process logged why it ended, or what is wrong with its settings, in any format."""
     said = []
     for line in stderr.splitlines():
         if line.startswith("muster: "):
@@ -49,11 +49,11 @@ def last_words(stderr: str) -> list[str]:
 
 
 class MusterEnded(Exception):
-    """The process ended, or went on, when it should not have; the message holds the end of its log."""
+    """The process ended, or kept running, when it should not have; the message has the end of its log."""
 
 
 class MusterProcess:
-    """One address and one event log, with a process that serves them or none at the moment."""
+    """One address and one event log, with at most one process that serves them."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class MusterProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process that serves now: the leash's only child. Linux alone tells."""
+        """The id of the serving process: the leash's only child. Linux only."""
         assert self._leash is not None
         return only_child_of(self._leash.pid)
 
@@ -110,7 +110,7 @@ class MusterProcess:
         self._port = int(serving["listen"].rpartition(":")[2])
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to stop by a signal, and wait for its exit code. Raises `MusterEnded` when it goes on."""
+        """Send it a signal to stop, and wait for its exit code. Raises `MusterEnded` if it keeps running."""
         assert self._leash is not None
         signal_group(self._leash, number)
         return self.wait()
@@ -121,7 +121,7 @@ class MusterProcess:
         self._let_go()
 
     def wait(self) -> int:
-        """Its exit code, once it has ended by itself. Raises `MusterEnded` when it goes on."""
+        """Wait until it ends by itself, and return its exit code. Raises `MusterEnded` if it keeps running."""
         assert self._leash is not None
         try:
             return self._leash.wait(timeout=ENDS_WITHIN_S)
@@ -138,7 +138,7 @@ class MusterProcess:
         return text
 
     def restart(self, *, topics: Sequence[str] | None = None) -> None:
-        """Stop it in good order, and start it again on the same log at the same address, perhaps with other topics."""
+        """Stop it cleanly, and start it again on the same log at the same address, perhaps with other topics."""
         if topics is not None:
             at = [place for place, argument in enumerate(self._arguments) if argument == "--topic"]
             kept = [each for place, each in enumerate(self._arguments) if place not in at and place - 1 not in at]
@@ -149,7 +149,7 @@ class MusterProcess:
         self.start()
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """End every process and remove its files."""
         if self._leash is not None:
             self._let_go()
 

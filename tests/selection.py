@@ -1,11 +1,11 @@
-"""Which tests run, and in which order, as a pytest plugin.
+"""A pytest plugin that selects tests and orders them.
 
 `--quick` runs the folders in QUICK: the rules, the events, the causes, and the bugs of other coordinators. They need
 nothing but the package and the group `quick` of pyproject.toml. Folders named `on_broker` are left out, as are tests
-with a marker of MARKERS_LEFT_OUT. If a test starts Java or a container all the same, it fails.
+with a marker of MARKERS_LEFT_OUT. A test that starts Java or a container anyway fails.
 
-The longest files come first: each is one worker's, and all would wait for one that is begun last. `make test` has
-xdist keep this order (`--no-loadscope-reorder`; by itself it begins with the files that have most tests).
+The longest files run first: one worker runs a whole file, and all would wait for a long one that starts last. `make
+test` makes xdist keep this order (`--no-loadscope-reorder`; by default it starts with the files that have most tests).
 """
 
 import os
@@ -104,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what is left out."""
+    """Do not even import files that are not selected."""
     if config.getoption("--quick") and collection_path.is_relative_to(ROOT):
         return not is_quick(collection_path.relative_to(ROOT)) or None
     return None

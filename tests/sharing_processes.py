@@ -1,6 +1,6 @@
-"""Several real `muster serve` that share the partitions of one event log in Kafka, as child processes.
+"""Several real `muster serve` processes that share the partitions of one event log in Kafka, as child processes.
 
-What belongs here: starting them, and waiting until each has its share. What it must not know: what is asked of them.
+Starts them, and waits until each serves its share.
 """
 
 import time
@@ -49,7 +49,7 @@ def sharing_sidecar(
     replication: int = 1,
     options: Sequence[str] = (),
 ) -> Iterator[MusterProcess]:
-    """One that stands in front of these brokers, while the block lasts. `secret`: the file of the sidecars."""
+    """Run a sidecar in front of these brokers. `secret`: the file that the sidecars share."""
     (port,), base_port = lasting_ports(1), lasting_base(upstream.count(",") + 1)
     sharing = ["--share-partitions", "--node-id", str(node_id), "--owner-session-timeout-ms", str(SESSION_MS)]
     sharing += ["--peer-listen", f"{HOST}:{port}", "--peer-secret-file", str(secret)]
@@ -72,7 +72,7 @@ def until_shared(*processes: MusterProcess, partitions: int) -> None:
 
 
 def until_served(*processes: MusterProcess) -> None:
-    """Wait until each of them serves all that it is to own."""
+    """Wait until each process serves all partitions that it is to own."""
 
     def is_ready(process: MusterProcess) -> bool:
         try:
@@ -99,6 +99,6 @@ def until_standing_by(process: MusterProcess, *, partitions: int) -> None:
 
 
 def _share_of(process: MusterProcess) -> list[int] | None:
-    """The partitions that the process is to own, as it has logged the last time; None: some are on their way."""
+    """Return the partitions that the process is to own, from its last log line; None: some are still being moved."""
     told = process.events("partitions shared")
     return None if not told or told[-1]["moving"] else told[-1]["ours"]

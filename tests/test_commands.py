@@ -49,7 +49,7 @@ def imported_by(*commands: list[str]) -> set[str]:
 
 
 def test_help_imports_nothing_that_takes_long() -> None:
-    """So it is there at once, whatever the command needs to do its work."""
+    """So help is shown immediately, whatever the command itself needs."""
     assert imported_by(*SUBCOMMANDS) & (SLOW | SETTINGS) == set()
 
 
@@ -74,7 +74,7 @@ def test_a_system_that_is_not_posix_is_told_what_is_needed(monkeypatch: pytest.M
 
 
 def test_a_command_that_does_not_exist_is_told_with_the_nearest() -> None:
-    """As before any of them was imported."""
+    """As before, without importing any of them."""
     said = CliRunner().invoke(app, ["replya"], env=WIDE)
     assert (said.exit_code, "Did you mean 'replay'" in said.output) == (2, True), said.output
 
@@ -105,7 +105,7 @@ def test_the_variables_of_kubernetes_are_passed_over() -> None:
 def test_a_path_behind_an_equals_sign_is_in_the_users_home(
     given: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the shell has it where the path is a word of its own; else a folder named ~ would be made here."""
+    """As the shell does if the path is a word of its own; otherwise a folder named ~ would be created here."""
     taken: list[Path | None] = []
     command = typer.Typer()
 
@@ -121,7 +121,7 @@ def test_a_path_behind_an_equals_sign_is_in_the_users_home(
 
 @pytest.mark.parametrize("command", [*SUBCOMMANDS, ["serve"], ["config", "check"]], ids=" ".join)
 def test_a_flag_shows_no_type(command: list[str]) -> None:
-    """It takes no value; an option that takes one says what."""
+    """A flag takes no value; an option that takes one shows its type."""
     told = CliRunner().invoke(app, [*command, "--help"], env=WIDE).stdout
     assert "--help" in told
     assert "bool" not in told

@@ -1,4 +1,4 @@
-"""The commands of docs/membership.md, run as they stand there, in their order, on a group of real consumers."""
+"""The commands of docs/membership.md, run as written and in their order, on a group of real consumers."""
 
 import re
 import shlex
@@ -43,7 +43,7 @@ def test_the_commands_of_the_page() -> None:
 
 
 def test_every_command_has_its_place_on_the_page() -> None:
-    """A command that nobody is told of is not there."""
+    """A command that is not documented might as well not exist."""
     shown = {shlex.split(command)[2] for command in COMMANDS}
     help_text = subprocess.run(
         [sys.executable, "-m", "muster", "members", "--help"], capture_output=True, text=True, check=True, timeout=60

@@ -1,4 +1,4 @@
-"""A package that has folders lists what is in it, each with its purpose; any other one says its own in a sentence."""
+"""A package with folders lists its content with the purpose of each; any other package states its own purpose."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ PACKAGES = sorted(
 
 @pytest.mark.parametrize("package", PACKAGES, ids=str)
 def test_a_package_with_folders_lists_its_files_and_folders(package: Path) -> None:
-    """In a folder without others, each file's own first line says what it is for."""
+    """In a folder without subfolders, the first line of each file states its purpose."""
     opening = _opening(package)
     if not any((ROOT / package).glob("*/__init__.py")):
         assert opening.strip(), "a sentence"

@@ -1,4 +1,4 @@
-"""Pages say each thing once, and their links lead somewhere."""
+"""Pages do not repeat each other, and their links work."""
 
 import re
 import tomllib

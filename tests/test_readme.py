@@ -1,8 +1,8 @@
-"""The README and the pages that it leads to: commands run as they stand, in an empty directory and in their order.
+"""The README and the pages that it links to: commands run as written, in an empty directory and in their order.
 
-What belongs elsewhere: `make demo` has tests of its own, `make test` runs this one, and `pip install` takes what is
-published. The sidecar needs a cluster: `tests/clients/through_sidecar` has one. A command that is neither run here nor
-named here as one of those fails the test.
+Exceptions: `make demo` has its own tests, `make test` runs this one, and `pip install` installs the published package.
+The sidecar needs a cluster: `tests/clients/through_sidecar` has one. A command that is neither run here nor listed here
+as an exception fails the test.
 """
 
 import os
@@ -64,7 +64,7 @@ def arguments_of(command: str) -> list[str]:
 
 
 def is_committed(consumer: RunningConsumer, offset: int) -> bool:
-    """Whether a commit is taken; until the client has found the coordinator again it is not, and breaks off."""
+    """Try to commit; return False while the client has not found the coordinator again."""
     try:
         consumer.commit(0, offset)
     except KafkaException as error:
@@ -78,7 +78,7 @@ def is_committed(consumer: RunningConsumer, offset: int) -> bool:
 @pytest.mark.clients
 @pytest.mark.timeout(900)  # a minute, of which a busy machine gives little
 def test_the_commands_of_the_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer joins, outlives `kill -9` of the coordinator, and each further command tells of its group."""
+    """A consumer joins and survives `kill -9` of the coordinator, and each further command shows its group."""
     monkeypatch.chdir(tmp_path)
     serve, *asking = commands_of(FIRST_STEPS)
     assert set(commands_of(README)) <= {serve, *asking}
@@ -138,7 +138,7 @@ def test_written_parts_are_what_the_program_writes(path: Path, name: str, make: 
 
 
 def test_the_settings_file_of_the_page(tmp_path: Path) -> None:
-    """It is taken as it stands."""
+    """It is accepted as written."""
     (text,) = re.findall(r"```toml\n(.+?)```", CONFIGURATION, re.DOTALL)
     file = tmp_path / "muster.toml"
     file.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A cluster that asks who is there: an event log on it, with its offsets, and the commands that reach it."""
+"""A cluster with authentication: an event log on it, with its offsets, and the commands that connect to it."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ def password_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options(properties: Mapping[str, str]) -> list[str]:
-    """For the command line, but for the password."""
+    """Return the command line options, except for the password."""
     given = [f"{name}={value}" for name, value in properties.items() if name != "sasl.password"]
     return [part for entry in given for part in ("--kafka-config", entry)]
 
@@ -55,7 +55,7 @@ def assert_fails(result: Result, *parts: str) -> None:
 
 
 def test_a_log_and_its_offsets_are_kept_there(broker: SecuredBroker) -> None:
-    """Made, written, and read again by the next process and by whoever asks why."""
+    """The log is created, written, and read by the next process and by `why`."""
     topic, group = f"events-{uuid4().hex[:8]}", "orders"
     url = f"kafka://{broker.address(LISTENER)}/{topic}"
     with running_muster(log=url, topics=["orders:1"], options=of(broker)) as muster:
@@ -82,7 +82,7 @@ def test_who_is_not_let_in_is_told_why(broker: SecuredBroker, monkeypatch: pytes
 
 
 def test_the_members_of_a_group_are_asked_for_there(broker: SecuredBroker) -> None:
-    """Kafka answers here, and does not have what is asked for: the connection is what is looked at."""
+    """Kafka responds without having the member: the test is about the connection."""
     result = asked(members_cli.app, "list", "nobody", "--bootstrap", broker.address(LISTENER), *of(broker))
     assert_fails(result, "is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)")
 
@@ -91,7 +91,7 @@ def test_the_members_of_a_group_are_asked_for_there(broker: SecuredBroker) -> No
 def test_who_brings_no_credentials_is_told_at_once_that_some_are_wanted(
     broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch, listener: str
 ) -> None:
-    """A broker hangs up on him, with or without having told its versions."""
+    """A broker closes the connection, with or without having sent its versions."""
     monkeypatch.delenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD")
     address, wants = broker.address(listener), "does it want credentials or TLS ("
     assert_fails(asked(replay_cli.app, "groups", "--log", f"kafka://{address}/events"), f"{address}: hung up", wants)

@@ -31,7 +31,7 @@ sys.exit(pytest.main(["--quick", "--collect-only", "--quiet", "-p", "no:cachepro
 
 
 def test_a_quick_run_needs_no_spark_no_arrow_no_broker_and_no_client() -> None:
-    """In the environment of `make quick`, which has none of these packages, each module is imported all the same."""
+    """The environment of `make quick` has none of these packages, and each module can still be imported."""
     command = [sys.executable, "-c", COLLECTED_WITHOUT, *ABSENT]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr
@@ -41,7 +41,7 @@ def test_a_quick_run_needs_no_spark_no_arrow_no_broker_and_no_client() -> None:
 
 
 def test_a_test_that_starts_a_broker_fails_in_a_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container too; it is to be marked, or to be in a folder that a quick run leaves out."""
+    """In a container too; such a test must be marked, or be in a folder that a quick run leaves out."""
     monkeypatch.setenv(NO_BROKERS_VARIABLE, "1")
     with pytest.raises(JarsMissing, match="a quick run"):
         resolved_libs()

@@ -1,4 +1,4 @@
-"""`muster serve` as a process: what it says of things it cannot use, its side door, and how it ends."""
+"""`muster serve` as a process: its errors about unusable settings, its admin port, and how it ends."""
 
 import asyncio
 import json
@@ -98,7 +98,7 @@ def test_a_wrong_flag_is_named() -> None:
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    """And the log stays with whoever has it: the address comes first."""
+    """The log stays with its owner: the address is checked first."""
     with socket.create_server((HOST, 0)) as taken:
         address = f"{HOST}:{taken.getsockname()[1]}"
         done = muster("serve", "--listen", address, "--log", sqlite_log(tmp_path))
@@ -138,7 +138,7 @@ def test_who_gave_a_log_or_topics_that_cannot_be_is_named() -> None:
 
 @pytest.mark.parametrize("form", ["console", "json"])
 def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None:
-    """And exit code 1, for whoever restarts it; the last line says that it is to be reported."""
+    """And ends with exit code 1, for its supervisor; the last line asks to report the bug."""
     broken = (
         "from muster import cli\n"
         "from muster.coordinator.settings import certificates\n"
@@ -190,7 +190,7 @@ def test_a_log_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
-    """And left as it is."""
+    """And is not modified."""
     (tmp_path / "muster.db").write_bytes(b"notes, not a database" * 100)
     assert str(tmp_path / "muster.db") in refused("--log", sqlite_log(tmp_path))
     assert (tmp_path / "muster.db").read_bytes().startswith(b"notes")
@@ -240,7 +240,7 @@ def test_it_ends_in_good_order(serving: MusterProcess, number: signal.Signals) -
 
 
 def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:
-    """Another owner in the file: as soon as it has something to write it says so, and ends with exit code 1."""
+    """Another process owns the file: as soon as this one has to write, it logs that and ends with exit code 1."""
     with closing(sqlite3.connect(tmp_path / "muster.db", isolation_level=None)) as connection:
         connection.execute("UPDATE owners SET epoch = epoch + 1")
     consumer = Confluent(serving.bootstrap, "orders", "orders").start()
@@ -250,7 +250,7 @@ def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:
 
 
 def test_whose_file_was_moved_away_ends(serving: MusterProcess, tmp_path: Path) -> None:
-    """It ends by itself, with the path and the way out in its last line; exit code 1."""
+    """It ends by itself with exit code 1; its last log line has the path and a remedy."""
     (tmp_path / "muster.db").rename(tmp_path / "elsewhere.db")
     assert serving.wait() == 1
     last = serving.output.splitlines()[-1]
@@ -268,7 +268,7 @@ def test_help_documents_every_option() -> None:
 
 
 async def answers_while_it_waits(bootstrap: str) -> None:
-    """As a broker that loads: where everything is, is known; groups are being loaded, and members not disturbed."""
+    """It answers like a loading broker: metadata is available, groups are loading, and members are not disturbed."""
     connection = await Connection.open(bootstrap)
     try:
         assert (await connection.ask("ApiVersions", 0))["error_code"] == 0
@@ -287,9 +287,9 @@ async def answers_while_it_waits(bootstrap: str) -> None:
 
 
 def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
-    """/healthz is well meanwhile, /readyz and one line of the log say what is waited for; asked to stop, it does.
+    """Meanwhile /healthz is healthy, /readyz and one log line say what it waits for, and it stops when asked to.
 
-    Clients are answered as while groups are loaded, and certificates that were changed are read again.
+    Clients get the answers of a loading broker, and changed certificates are reloaded.
     """
     (port,) = lasting_ports(1)
     log, output = f"kafka://{HOST}:{port}/events", tmp_path / "output"

@@ -23,7 +23,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_owns_one_name(wheel: Path) -> None:
-    """And has what is read beside the code."""
+    """And it has the files that are read beside the code."""
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
     assert {name.split("/")[0] for name in names} == {"muster", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
@@ -62,9 +62,9 @@ def test_it_works_beside_others(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_the_sdist_can_run_its_own_tests(wheel: Path, tmp_path: Path) -> None:
-    """Those that read files beside the code among them, but for the first steps, which the tests of the tree take.
+    """Including the tests that read files beside the code, but not the first steps of the README, which need the tree.
 
-    Of the code it has `src` alone, and not the folders again; and there all that the wheel has.
+    Its code is in `src` only, not also in the top-level folders; and `src` has everything that the wheel has.
     """
     _run(sys.executable, "-m", "uv", "build", "--quiet", "--sdist", "--out-dir", tmp_path, ROOT)
     (built,) = tmp_path.glob("*.tar.gz")

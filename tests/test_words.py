@@ -1,4 +1,4 @@
-"""Docstrings say what a thing is or does: none begins with a bare What, Who, Of or By. Each class has its own name."""
+"""Docstrings say what a thing is or does: none begins with a bare What, Who, Of or By. Class names are unique."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ TOPS = sorted(
 )
 
 TWICE = {"Groups", "Owner", "Partition"}
-"""Names that stand for one thing in the coordinator, and for its result in `replay groups`."""
+"""Names that denote one thing in the coordinator, and its result in `replay groups`."""
 
 RIDDLE = re.compile(r"(What|Who|Whom|Whose|Of|By)\b")
 

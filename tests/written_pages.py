@@ -34,7 +34,7 @@ README: Final = ROOT / "README.md"
 CONFIGURATION: Final = ROOT / "docs" / "configuration.md"
 ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
 WHY: Final = ("why", "orders", "--at", "2026-11-21T02:13:31")
-"""The question of the README, about a crash of the night that the tests of replay tell of."""
+"""The question of the README, about a crash in the night that the tests of replay record."""
 COLUMNS: Final = "120"
 CODES: Final = re.compile(r"Exit codes: (.+?\.)(?= \S+ has more|\n\n|$)", re.DOTALL)
 CODE: Final = re.compile(r"(?:^|; )(\d+) ")

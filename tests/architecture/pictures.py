@@ -1,8 +1,8 @@
 """Pictures of the rooms and their imports, as Mermaid. GitHub draws them.
 
-A room is a folder or a file at the top, and in coordinator/, replay/ and events/ a folder or file of the second level.
-An arrow says that a room imports another. Arrows that follow from others are left out: where a -> b -> c, a -> c is not
-drawn. Imports that go in a circle are an error, so that all arrows point down.
+A room is a top-level folder or file, and in coordinator/, replay/ and events/ also one of the second level. An arrow
+means that a room imports another. Arrows that follow from others are left out: given a -> b -> c, a -> c is not drawn.
+Circular imports are an error, so all arrows point down.
 """
 
 from collections.abc import Iterable, Mapping

@@ -86,7 +86,7 @@ async def test_a_joingroup_a_takeover_and_a_why_pass_the_files_of_the_page_in_it
 
 
 def test_a_step_that_is_not_called_is_found() -> None:
-    """As is one that is called before the one above it."""
+    """And so is a step that is called before the one above it."""
     first, second, third = (Step(f"{each}.py", "f", "") for each in "abc")
     walk = Walk((first, second, third))
     assert lacking(walk, [("a.py", "f"), ("b.py", "f"), ("c.py", "f")]) == []

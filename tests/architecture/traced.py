@@ -18,7 +18,7 @@ WATCHED: Final = {(step.file, step.function) for walk in (JOIN_GROUP, TAKEOVER, 
 
 
 class Tracer:
-    """A function for `sys.settrace`. It writes each call at once, as a process may end in any way."""
+    """A function for `sys.settrace`. It writes each call immediately, since a process may be killed at any time."""
 
     def __init__(self, out: int) -> None:
         self._out = out

@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.damage --seeds 2000`. It names the seed that went wrong."""
+"""The long form: `python -m tests.damage --seeds 2000`. It prints each seed that fails."""
 
 import argparse
 import sys

@@ -1,8 +1,8 @@
 """The answers of `muster replay` to a damaged log, and a verdict on each.
 
-What SQLite, the note beside the file or the events themselves show is told, with exit code 2 or 3. Then an answer with
-another exit code is that of the whole log. The exception are bits within a value that make another valid one: nothing
-in a file of SQLite's shows that.
+Damage that SQLite, the note beside the file or the events themselves show is reported, with exit code 2 or 3. With any
+other exit code the answer must be that of the undamaged log. The exception are bits within a value that turn it into
+another valid value: nothing in a SQLite file shows that.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ ENV: Final = {"COLUMNS": "140", "TERM": "dumb"}
 
 
 class BadAnswer(Exception):
-    """An answer that a damaged log must not have; the message says to what."""
+    """A wrong answer for a damaged log; the message says for which."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ async def _write(closed: Path, killed: Path) -> None:
 
 def _copy(folder: Path, to: Path) -> None:
     for file in folder.iterdir():
-        if not file.name.endswith("-shm"):  # made anew
+        if not file.name.endswith("-shm"):  # created again
             shutil.copy(file, to)
 
 

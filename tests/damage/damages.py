@@ -55,7 +55,7 @@ UNSEEN: Final = frozenset({"flipped"})
 
 
 def damage(rng: random.Random, files: Sequence[Path]) -> tuple[str, str]:
-    """Damage the log, or its write-ahead log; returns which, and what was done to it."""
+    """Damage the log, or its write-ahead log; return which, and how."""
     file = rng.choice([file for file in files if file.name.endswith((".db", "-wal")) and file.stat().st_size])
     done = rng.choice(list(DAMAGES))
     file.write_bytes(DAMAGES[done](rng, file.read_bytes()))

@@ -1,9 +1,7 @@
-"""The demo as a child process, and what it leaves behind.
+"""The demo as a child process, and the processes and files that it leaves behind.
 
-What belongs here: starting it as a user does, its output, and finding its processes. What it must not know: the story.
-
-How it works: every process that a run starts inherits a word of its own in its environment, by which `/proc` tells
-them from all others. Linux alone has that.
+Starts it as a user does, collects its output, and finds its processes: every process of a run inherits a unique
+variable in its environment, by which `/proc` identifies it. Linux only.
 """
 
 import os
@@ -29,7 +27,7 @@ COLOUR_VARIABLES: Final = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORC
 
 
 IN_THE_BACKGROUND: Final = ("sh", "-c", """trap '' INT; exec "$@\"""", "sh")
-"""As a shell starts what is to run beside it: with Ctrl-C ignored, which must not keep a run from being stopped."""
+"""As a shell starts a background job: with Ctrl-C ignored, which must not prevent a run from being stopped."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Children of the demo end with it, also when their leash was ended by somebody else."""
+"""Children of the demo end with it, even if their leash was killed by another process."""
 
 import asyncio
 import os
@@ -27,14 +27,14 @@ async def test_a_child_whose_leash_is_gone_is_ended(monkeypatch: pytest.MonkeyPa
     await heard.wait()
     leash, own = map(int, said[0].split())
     os.kill(leash, signal.SIGKILL)
-    await child.end()  # returns when its output has ended, so nobody holds it open
+    await child.end()  # returns when the output has ended, so no process holds it open
     async with asyncio.timeout(ENDED_WITHIN_S):
         while runs(own):  # noqa: ASYNC110 -- who is killed closes its files first, and ends a little later
             await asyncio.sleep(0.001)
 
 
 def runs(process_id: int) -> bool:
-    """Whether there is such a process, and it has not ended: whose parent is gone may wait for long to be buried."""
+    """Return whether the process exists and has not ended: without its parent it may stay a zombie for long."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""The demo runs as a child process: what it shows, what its event log says, how it fails, and what it leaves behind.
+"""The demo as a child process: its output, its event log, how it fails, and what it leaves behind.
 
-The whole story takes half a minute; it is begun first, and the short runs are looked at beside it.
+The whole story takes half a minute; it starts first, and the short runs are checked meanwhile.
 """
 
 import json
@@ -46,7 +46,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @pytest.fixture(scope="module")
 def told(whole_run: Run) -> Ended:
-    """The whole story, told."""
+    """The output of the whole story."""
     return whole_run.ended()
 
 

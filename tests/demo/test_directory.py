@@ -1,4 +1,4 @@
-"""Where a run of the demo keeps its log: one that says that it keeps it is not emptied by a run of the other kind."""
+"""The directory of a run's log: a directory that is marked to be kept is not emptied by a run of the other kind."""
 
 from pathlib import Path
 

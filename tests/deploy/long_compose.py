@@ -1,7 +1,7 @@
-"""The long form: `docker compose up` as the file's header says, and all of it is there to see; `make compose` runs it.
+"""The long form: `docker compose up` as the file's header says, and everything is visible; `make compose` runs it.
 
-Images that no registry gives are made here (`stand_ins.py`). Without an image of Grafana the rest is started, and the
-dashboard's queries are asked of Prometheus itself. It takes some minutes, most of them for the images.
+Images that no registry provides are built here (`stand_ins.py`). Without an image of Grafana the rest is started, and
+the dashboard's queries are sent to Prometheus itself. It takes some minutes, most of them for the images.
 """
 
 import json
@@ -47,7 +47,7 @@ class Compose:
         self._began_s = time.monotonic()
 
     def run(self, *arguments: str) -> str:
-        """Return what it prints. Raises AssertionError with what it says when it fails."""
+        """Return its output. Raises AssertionError with the output if it fails."""
         command = ["docker", "compose", *arguments]
         done = subprocess.run(
             command,
@@ -122,7 +122,7 @@ def engine() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="module")
 def compose(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compose]:
-    # Under names of its own: a Muster that somebody tries on this machine keeps its volumes and its image.
+    # Under its own names: a Muster that a developer runs on this machine keeps its volumes and its image.
     environment = {**os.environ, "COMPOSE_PROJECT_NAME": "muster-try", "MUSTER_IMAGE": IMAGE}
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode:
         configuration = tmp_path_factory.mktemp("docker")
@@ -169,5 +169,5 @@ def blamed(compose: Compose) -> set[str]:
 
 
 def with_series() -> list[str]:
-    """The queries of the dashboard that have series now; each is one that Prometheus answers."""
+    """The dashboard queries that have series now; Prometheus must accept each query."""
     return [query for query in queries() if asked(filled(query))]

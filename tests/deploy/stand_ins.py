@@ -1,11 +1,9 @@
 """Stand-ins for the public images that compose.yaml names, made where no registry of images answers.
 
-What belongs here: an image for each name, and `docker compose` itself. What it must not know: what the services do.
-
-How it works: debootstrap makes a Debian root file system from the mirror that this machine's apt uses. It is imported
-under Python's name, and the others are built on it: Kafka from the jars of the tests' brokers, Prometheus from its
-Debian package. No package registry has Grafana, so it has no stand-in. A stand-in has the public image's name only
-until `remove` is called, so that nothing takes it for the public one afterwards.
+debootstrap makes a Debian root file system from the mirror that this machine's apt uses. It is imported under Python's
+name, and the others are built on it: Kafka from the jars of the tests' brokers, Prometheus from its Debian package. No
+package registry has Grafana, so it has no stand-in. A stand-in has the public image's name only until `remove` is
+called, so that it is not mistaken for the public one later.
 """
 
 import re
@@ -61,7 +59,7 @@ def _pulled(client: docker.DockerClient, name: str) -> bool:
 
 
 def make(client: docker.DockerClient, names: set[str]) -> set[str]:
-    """Make stand-ins for the images; return those that have none."""
+    """Build stand-ins for the images; return the names of those that have none."""
     recipes: dict[str, Callable[[str], None]] = {
         "python": lambda name: _import_debian(client, name),
         "apache/kafka": lambda name: _build(client, name, KAFKA, {"root.tar": _kafka_root()}),
@@ -75,7 +73,7 @@ def make(client: docker.DockerClient, names: set[str]) -> set[str]:
 
 
 def remove(client: docker.DockerClient, names: set[str]) -> None:
-    """Take the names away again, also of images that were not made."""
+    """Remove the names again, also those of images that were not built."""
     for name in {*names, BASE}:
         if has(client, name):
             client.images.remove(name, force=True)

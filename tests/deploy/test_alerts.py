@@ -1,4 +1,4 @@
-"""The alerts, the dashboard and the runbook name what there is, and the rules do what they say."""
+"""The alerts, the dashboard and the runbook only name existing things, and the rules work as described."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def queries() -> list[str]:
 
 
 def names_in(query: str) -> set[str]:
-    """The metrics of a query: not what stands in quotes, and no label."""
+    """Return the metrics of a query, without quoted text and labels."""
     return set(NAME.findall(re.sub(r'"[^"]*"', "", query)))
 
 
@@ -59,7 +59,7 @@ def test_an_alert_asks_for_metrics_that_there_are_and_says_what_to_do(alert: dic
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
 def test_an_alert_says_what_to_do_in_the_words_of_the_runbook(alert: dict[str, Any]) -> None:
-    """They are the first paragraph of its section, behind the severity."""
+    """They are the first paragraph of its section, after the severity."""
     section = RUNBOOK.split(f"### {alert['alert']}\n")[1]
     first = " ".join(section.strip().split("\n\n")[0].split()).removeprefix(f"*{alert['labels']['severity']}.* ")
     plain = first.replace("`", "").removesuffix(".")
@@ -89,7 +89,7 @@ def test_the_runbook_has_no_alert_that_is_gone() -> None:
     ],
 )
 def test_the_runbook_has_a_way_out_of_each_reason_that_a_process_is_not_ready(reason: str) -> None:
-    """In the words in which the process says it."""
+    """In the wording of the process."""
     said = [*(ROOT / "coordinator").rglob("*.py"), *(ROOT / "events").rglob("*.py")]
     assert any(reason in file.read_text(encoding="utf-8") for file in said)
     table = RUNBOOK.split("### MusterNotReady\n")[1].split("\n#")[0]
@@ -112,7 +112,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
 
 
 def test_labels_that_are_asked_for_are_those_of_the_metrics() -> None:
-    """A selector with a label that no series has finds nothing, and nobody notices."""
+    """A selector with a label that no series has matches nothing, and that goes unnoticed."""
     known = set(LABELS_OF_PROMETHEUS)
     for metric in every_metric():
         for sample in metric.samples:
@@ -169,7 +169,7 @@ def test_each_alert_is_among_those(alert: dict[str, Any]) -> None:
 
 
 def test_every_query_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:
-    """As a rule, with Grafana's variables filled in."""
+    """As a rule, with Grafana's variables substituted."""
     rules = [
         {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m")}
         for number, query in enumerate(queries())

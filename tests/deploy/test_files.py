@@ -112,7 +112,7 @@ def test_the_muster_of_the_compose_file_stands_in_front_of_its_broker(monkeypatc
 
 
 def test_the_peers_secrets_are_made_by_the_commands_of_the_page(tmp_path: Path) -> None:
-    """As far as openssl goes."""
+    """As far as openssl is concerned."""
     page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
     commands = "\n".join(re.findall(r"^\$ (openssl .+)$", page, re.MULTILINE))
     subprocess.run(["/bin/sh", "-ec", commands], cwd=tmp_path, check=True, capture_output=True, timeout=60)
@@ -207,7 +207,7 @@ def test_what_the_header_of_the_compose_file_says_is_so() -> None:
 
 
 def test_what_the_image_is_made_of_is_there_and_not_left_out() -> None:
-    """Each COPY names what is in the checkout, and the list of what the build may see has it."""
+    """Each COPY names files of the checkout that .dockerignore lets through."""
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     assert text.index("ARG BASE_IMAGE=") < text.index("FROM ${BASE_IMAGE}")
     seen = set(re.findall(r"^!(\S+)$", (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8"), re.MULTILINE))
@@ -271,7 +271,9 @@ def test_the_unit_has_files_for_all_connections() -> None:
 
 @pytest.mark.parametrize("way", ["compose", "systemd", "owners", "sidecar"])
 def test_whoever_stops_muster_waits_as_long_as_that_may_take(way: str) -> None:
-    """With `--processes` the edges are stopped, and then their owner; who is killed before has handed nothing over."""
+    """With `--processes` the edges are stopped first, and then their owner; if killed earlier, it has handed nothing
+    over.
+    """
     if way == "systemd":
         (given,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
     elif way == "compose":
@@ -326,7 +328,7 @@ def test_the_owners_of_the_manifests_would_start(tmp_path: Path, peers: Path, mo
 
 
 def test_the_edge_of_the_manifests_would_start_before_the_application(peers: Path) -> None:
-    """As an init container that goes on, ready before the application is begun; in front of the owners' cluster."""
+    """As an init container that keeps running, ready before the application starts; in front of the owners' cluster."""
     (deployment,) = manifests("sidecar.yaml")
     pod = deployment["spec"]["template"]["spec"]
     (sidecar,) = pod["initContainers"]

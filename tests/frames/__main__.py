@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.frames --frames 1000000`. It prints its seed, and the frame that went wrong."""
+"""The long form: `python -m tests.frames --frames 1000000`. It prints its seed, and each frame that fails."""
 
 import argparse
 import asyncio

@@ -1,7 +1,6 @@
-"""Frames from a seed: what a client may send by mistake, or to do harm.
+"""Frames from a seed: what a client may send by mistake, or with malice.
 
-What belongs here: bytes. What it must not know: who reads them. A frame is valid first: made by kio of whatever its
-schema allows. Then one thing is done to it, or nothing.
+A frame starts out valid: kio makes it from any values that its schema allows. Then at most one thing is done to it.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,16 +35,16 @@ HOSTILE = (
     b"\x80" * 300,
     b"\x00",
 )
-"""Counts and lengths: two thousand million, negative ones, varints that are too long or say too much."""
+"""Counts and lengths: two billion, negative ones, varints that are too long or out of range."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """`content` as it is sent, its length in front; `told` says what it is."""
+    """`content`: the bytes, with their length in front; `told`: a description."""
 
     told: str
     content: bytes
     is_whole: bool = True
-    """Whether all is there that the length promises."""
+    """True if the frame is as long as its length says."""
 
 
 class Frames:

@@ -1,6 +1,7 @@
-"""The same frames through a sidecar, over sockets: what it handles, and what it relays to a broker.
+"""The same frames through a sidecar, over sockets: those that it handles, and those that it relays to a broker.
 
-The broker is a standalone coordinator in a thread of its own. What is relayed is its to judge: it answers, or hangs up.
+The broker is a standalone coordinator in a thread of its own. It decides about relayed frames: it answers, or closes
+the connection.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from tests.frames.verdict import BadOutcome, Verdict, no_errors_told
 
 WITHIN_S = 30
 QUIET_S = 0.05
-"""For a frame of which the rest never comes: that nothing is said of it is not waited for longer."""
+"""How long to wait after an incomplete frame, to check that nothing is sent in response."""
 
 GROUPS = 100
 """To be listed: more would be most of the work, and find nothing more."""

@@ -1,6 +1,6 @@
-"""Frames on connections of the standalone server, without sockets: each on one of its own, cut anywhere.
+"""Frames on connections of the standalone server, without sockets: each on its own connection, split anywhere.
 
-Behind it is a whole process with its log in memory, so whatever can be decoded comes to the rules.
+Behind it is a complete process with its log in memory, so everything that can be decoded reaches the rules.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tests.simulation.process import SimulatedProcess
 
 
 class Wire(asyncio.Transport):
-    """The transport of a connection. The connection is told of its end with the next turn of the loop."""
+    """The transport of a connection, which is notified of its end in the next iteration of the event loop."""
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
         super().__init__({"peername": ("127.0.0.1", 40_000)})
@@ -49,10 +49,10 @@ class Wire(asyncio.Transport):
         self.close()
 
     def pause_reading(self) -> None:
-        """There is no more than one frame."""
+        """Do nothing: there is only one frame."""
 
     def resume_reading(self) -> None:
-        """As above."""
+        """Do nothing: there is only one frame."""
 
 
 class Stage:
@@ -120,7 +120,7 @@ async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter
             if not (number + 1) % 50_000:
                 report(f"{number + 1} frames: {dict(verdict.outcomes)}")
     verdict.nobody_waited(longest)
-    await stage.lives()  # until then joins may wait for others, whoever has gone
+    await stage.lives()  # until then joins may wait for others, even those whose clients are gone
     await verdict.nothing_is_left(
         ClientConnection,
         lambda: {

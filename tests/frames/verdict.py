@@ -42,7 +42,9 @@ class Verdict:
             raise BadOutcome(f"neither answered nor closed: {frame.told}")
 
     async def nothing_is_left(self, kind: type[Any], left: Callable[[], Mapping[str, int]]) -> None:
-        """After all connections are gone, and what is still sent to a broker is. Raises BadOutcome."""
+        """Check that nothing is left after all connections are closed and all requests to the broker are done. Raises
+        BadOutcome.
+        """
         deadline = time.monotonic() + GONE_WITHIN_S
         while (alive := _alive(kind)) or any(left().values()):
             if time.monotonic() > deadline:
@@ -57,7 +59,7 @@ class Verdict:
 
 @contextmanager
 def no_errors_told() -> Iterator[None]:
-    """A rule that fails is answered, and told in the log alone."""
+    """Check for errors: a rule that fails is answered, and appears in the log only."""
     told: list[Any] = []
 
     def note(_logger: object, method: str, line: Any) -> Any:

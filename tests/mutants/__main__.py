@@ -85,7 +85,7 @@ def equivalent_mutants(text: str) -> dict[str, str]:
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    """Leave by way of `with`, so that no copy stays behind."""
+    """Leave through `with`, so that no copy stays behind."""
     sys.exit(128 + number)
 
 

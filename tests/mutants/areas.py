@@ -1,4 +1,4 @@
-"""The code whose tests are tried, by folder, and the share of its mutants that is to be noticed."""
+"""The code to be mutated, by folder, and the share of its mutants that tests must notice."""
 
 from typing import Final
 

@@ -1,13 +1,14 @@
-"""Which tests come by a mutant, and in which order they are tried: only those can notice it.
+"""Which tests execute a mutant, and in which order they run: only those can notice it.
 
-What belongs here: reading what coverage has recorded, by test, and how long each test took. How it works: a line is
-taken with all others of its statement. What runs while a module is imported (a constant, a default, and what a module
-of tests does with the code) is looked at by all tests that come by the file, and by all there are where those do not
-notice: a table of such constants may be all that a test looks at. The tests of the file's own module come first, then
-those of its folder, the quick ones before the slow ones: most mutants are noticed within the first seconds of tests.
-Hundreds may come by a line that each command runs; what would take too long is not run.
-What is not ideal: a test that starts a process of its own comes by nothing, and a fixture of many tests only for the
-first of them; so a mutant that is said to be unnoticed may be noticed by the whole suite, but never the other way.
+Reads what coverage has recorded by test, and how long each test took. A line counts with all others of its statement.
+Code that runs while a module is imported (a constant, a default, and what a test module does with the code) is checked
+by all tests that execute the file, and if those do not notice, by all tests: they may check nothing but a table of such
+constants. The tests of the file's own module run first, then those of its folder, quick ones before slow ones: most
+mutants are noticed within the first seconds. A line that each command runs may be executed by hundreds of tests; those
+that would take too long are not run.
+
+The limits: a test that starts its own process executes nothing here, and a fixture shared by several tests counts only
+for the first of them; so the whole suite may notice a mutant that is reported as unnoticed, but never the reverse.
 """
 
 import ast
@@ -39,7 +40,7 @@ class Covering:
         self._statements = {file: list(_statements(ast.parse(file.read_text(encoding="utf-8")))) for file in files}
 
     def portions(self, mutant: Mutant, limit_s: float) -> Sequence[Sequence[str]]:
-        """Its tests, first a few seconds of them, then what is left within the limit."""
+        """Yield its tests: first a few seconds of them, then the rest within the limit."""
         tests = self.tests_for(mutant)
         taken = list(accumulate(self._seconds.get(test, 0.0) for test in tests))
         few, many = (sum(each <= limit for each in taken) for limit in (NEAREST_S, limit_s))
@@ -83,7 +84,7 @@ def by_file(tests: Iterable[str]) -> Sequence[str]:
 
 
 def _names(contexts: Iterable[str]) -> set[str]:
-    """The tests' names: a context also tells whether it is the test or its fixtures."""
+    """Return the tests' names: a context also says whether it is the test or its fixtures."""
     return {context.rpartition("|")[0] for context in contexts} - {""}
 
 

@@ -23,7 +23,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The lines that it takes away and puts in, without the blanks around: it outlives moves within the file."""
+        """The lines that it removes and adds, stripped: this name stays the same if they move within the file."""
         changed = [line[0] + line[1:].strip() for line in self.diff.splitlines() if line[:1] in {"-", "+"}]
         return f"{self.path}{f'#{self.nth}' if self.nth > 1 else ''}: {' '.join(changed)}"
 
@@ -43,7 +43,7 @@ def condition_turned_round(node: cst.If | cst.CompIf) -> Iterable[cst.CSTNode]:
 
 
 def larger_number(node: cst.Integer | cst.Float) -> Iterable[cst.CSTNode]:
-    """One more; what is large, such as a limit, is gone."""
+    """Add one to a small number; multiply a larger one, such as a limit, by 1,000, so that it has no effect."""
     value = node.evaluated_value
     yield node.with_changes(value=repr(value + 1 if value < 10 else value * 1_000))
 

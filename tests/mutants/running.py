@@ -71,7 +71,7 @@ def _load(listed: Path) -> None:
             try:
                 importlib.import_module(name)
             except ImportError:
-                continue  # made by whoever imported it, or another name of a module
+                continue  # created by its importer, or another name of a module
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_it():
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The files that are copied for a trial, all empty but for one of code."""
+    """The files that are copied for a trial, all empty except one with code."""
     tree = tmp_path / "tree"
     for name in COPIED:
         if "." in name or name == "Makefile":
@@ -141,7 +141,7 @@ def test_it():
 
 
 def test_what_takes_too_long_is_ended(tree: Path, tmp_path: Path) -> None:
-    """As with a mutant that hangs, which is noticed if the tests end in time without it."""
+    """Like a mutant that hangs, which counts as noticed if the tests end in time without it."""
     stops = "    if mutated: __import__('signal').pause()"
     (tree / "tests" / "few" / "test_it.py").write_text(f"{LOOKS}{stops}\n", encoding="utf-8")
     with closing(Trial(tree, tmp_path / "copy", structs.replace(WITHOUT_BROKER, limit_s=2))) as trial:
@@ -180,7 +180,7 @@ A, B, C, NOTHING, PAGES = ALL = [
     ],
 )
 def test_only_tests_that_come_by_a_mutant_are_run(covered: Path, file: str, line: int, tests: list[str]) -> None:
-    """The lines of its statement count; what is done at the import is looked at by all, those of its file first."""
+    """The lines of its statement count; code that runs at import is checked by all tests, those of its file first."""
     mutant = Mutant(path=Path(f"events/{file}.py"), line=line, nth=1, text="", diff="")
     covering = Covering(covered, covered / "covering-few", dict.fromkeys(ALL, 0.01))
     assert covering.tests_for(mutant) == tests
@@ -253,7 +253,7 @@ def test_tests_that_are_not_there_notice_nothing(tree: Path, tmp_path: Path, nam
 
 
 def test_a_mutant_that_is_in_the_way_of_a_conftest_is_noticed(tree: Path, tmp_path: Path) -> None:
-    """pytest says the same there as of tests that it does not find; without the mutant it begins."""
+    """pytest reports the same as for tests that it does not find; without the mutant it starts."""
     (tree / "tests" / "few" / "conftest.py").write_text(
         'from pathlib import Path\nassert "6" not in Path("events/code.py").read_text()\n', encoding="utf-8"
     )

@@ -1,9 +1,9 @@
-"""A copy of the tree, in which one mutant after another is tried: whether a test fails with it.
+"""A copy of the tree in which one mutant after another is tried: does a test fail with it?
 
-How it works: `muster` is imported from the copy, since `PYTHONPATH` comes before what is installed. Compiled files stay
-for all but the mutant's. The first failure is enough; but where it is a time-out, the machine may have been loaded: the
-same test is run without the mutant, and must pass. With a broker there are more such reasons, so there each failure
-is looked at like this. A test that is not there notices nothing: this ends the tool (`NoTests`).
+`muster` is imported from the copy, since `PYTHONPATH` comes before installed packages. Compiled files stay for all but
+the mutant's. One failure is enough. If it is a timeout, the machine may have been overloaded: the same test is run
+without the mutant, and must pass. With a broker there are more such reasons, so there every failure is checked like
+this. A missing test would notice nothing, so it ends the tool (`NoTests`).
 """
 
 import os
@@ -83,7 +83,7 @@ class Verdict(StrEnum):
 
 
 class NoTests(Exception):
-    """Tests that were to be run are not there: a mistake of whoever named them, whatever the mutant."""
+    """Requested tests do not exist: the caller named them wrongly, whatever the mutant."""
 
 
 class Trial:
@@ -160,7 +160,9 @@ class Trial:
             self._write(file, original)
 
     def _passes_without(self, verdict: Verdict, tests: Sequence[str]) -> bool:
-        """Whether what noticed the mutant passes as it is: the test that failed, or all within the limit."""
+        """Return whether the failure disappears without the mutant: of the test that failed, or of all within the
+        limit.
+        """
         only = () if verdict is Verdict.TOO_LONG else (LAST_FAILED,)
         return self._run(self.stage.limit_s, *only, self._test_limit, *tests)[0] is Verdict.UNNOTICED
 
@@ -174,9 +176,8 @@ class Trial:
             compiled.unlink()  # it goes by the second of the last change, and by size
 
     def _run(self, limit_s: float, *arguments: str) -> tuple[Verdict, bool]:
-        """The verdict of the tests, and whether that may have another reason than the mutant: a time-out, say.
-
-        Raises NoTests.
+        """Return the tests' verdict, and whether it may have a reason other than the mutant, such as a timeout. Raises
+        NoTests.
         """
         code, printed = self._pytest(limit_s, arguments)
         if code == UNKNOWN_TESTS:  # the mutant is in their names, or in the way of their module's import

@@ -38,7 +38,7 @@ NOWHERE: Final = -1
 
 
 class OutOfOrder(Exception):
-    """The records of a group came in another order than the log's, or twice."""
+    """The records of a group arrived in another order than the log's, or twice."""
 
 
 class GroupFold:

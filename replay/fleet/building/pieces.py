@@ -44,7 +44,7 @@ RECORDS: Final = pa.schema(
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """The records in a file of one partition, at offsets from `start` up to `end` (exclusive).
 
-    `marks`: by which foreign records are recognised; None if there are none. `segment`: the manifest's entry for the
+    `marks`: the marks that identify foreign records; None if there are none. `segment`: the manifest's entry for the
     file of an archive; None for a copy of our own.
     """
 

@@ -124,7 +124,7 @@ OUTAGES: Final = (
     OutageRate(End.PAUSE, 0.2, When.ANY, 1_000, 30_000),
 )
 SIGN_OF_LIFE_MS: Final = 5_000
-"""The longest time between a coordinator's last sign of life and its death."""
+"""The maximum time between when a coordinator was last seen and its death."""
 
 
 class Deed(msgspec.Struct, frozen=True, order=True):

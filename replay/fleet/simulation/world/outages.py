@@ -26,7 +26,7 @@ def take_down(world: World, *, orderly: bool) -> None:
 def bring_up(world: World, story: Story, *, seen_ms: int | None = None, settings: GroupSettings | None = None) -> None:
     """Start the coordinator, or another one; the processes find it one after another.
 
-    `seen_ms`: the former coordinator's last sign of life, wall clock.
+    `seen_ms`: when the former coordinator was last seen, wall clock.
     """
     world.is_down = False
     if settings is not None:
