@@ -1,4 +1,4 @@
-"""The Java that Spark runs on in tests, and a log that a simulation makes, which runs a loop of its own."""
+"""The Java for Spark in tests, and a log of a simulation, which runs an event loop of its own."""
 
 import os
 import stat
@@ -22,24 +22,24 @@ QUICK_JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Hold that what takes Java is marked as Spark's: those tests, and no others, are left out on demand."""
+    """Check that exactly the tests that need Java are marked as Spark's, so that these can be left out on demand."""
     for item in items:
         if "java_home" in getattr(item, "fixturenames", ()):
             assert item.get_closest_marker("spark"), f"{item.nodeid} takes Java, and is not marked as Spark's"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out the tests of Spark where `MUSTER_TEST_NO_SPARK=1`."""
+    """Skip Spark's tests if `MUSTER_TEST_NO_SPARK=1`."""
     if os.environ.get("MUSTER_TEST_NO_SPARK") == "1" and item.get_closest_marker("spark"):
         pytest.skip("MUSTER_TEST_NO_SPARK=1: NOT TESTED ON SPARK")
 
 
 @pytest.fixture(scope="session")
 def java_home(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
-    """None: the machine's Java can be used; else a home with the runtime that the tests' brokers run on.
+    """None: the machine's Java can be used; otherwise a home with the Java runtime of the tests' brokers.
 
-    That runtime lacks one optional module, which Spark's launcher asks for by name: the wrapper leaves it out. Sessions
-    of tests live for seconds: as for brokers, Java's quick compiler and its simple collector save two fifths of their
+    That runtime lacks an optional module that Spark's launcher requests by name: the wrapper leaves it out. Test
+    sessions live for seconds, so as with brokers Java's quick compiler and simple collector save two fifths of their
     processor time.
     """
     try:
@@ -72,7 +72,7 @@ def spark_session_here(java_home: Path | None) -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def lived_log() -> MemoryStorage:
-    """Several groups, a takeover, and plans."""
+    """A log with several groups, a takeover, and plans."""
     return lived()
 
 

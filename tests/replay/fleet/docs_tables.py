@@ -1,4 +1,4 @@
-"""The tables of docs/fleet.md, made of the schemas: `python -m tests.replay.fleet.docs_tables`."""
+"""The tables of docs/fleet.md, made from the schemas: `python -m tests.replay.fleet.docs_tables`."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ from muster.replay.fleet.tables.schemas import TABLES, Column, FleetTable
 
 
 def page() -> str:
-    """The tables and their columns, as Markdown."""
+    """Return the tables and their columns as Markdown."""
     return "\n".join(_table(table) for table in TABLES.values())
 
 

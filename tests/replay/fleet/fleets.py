@@ -1,6 +1,6 @@
-"""Logs of many groups for tests: the judge's cases side by side, groups that lived through a takeover; and tables read.
+"""Logs of many groups for tests: the judge's cases side by side, and groups that saw a takeover; and reading tables.
 
-`told_by_why` is what `muster replay why --format jsonl` tells of a log, in the columns of the tables.
+`told_by_why` returns what `muster replay why --format jsonl` prints for a log, in the columns of the tables.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ PLANNED = {
     "stood-by": memberships.standby,
     "duelled": memberships.duel,
 }
-"""Groups with a membership beyond Kafka's."""
+"""Groups with planned membership."""
 
 Rows = list[dict[str, Any]]
 
@@ -51,7 +51,7 @@ Rows = list[dict[str, Any]]
 
 
 def judged(seeds: Iterable[int], named: Callable[[int], str] = "group-{}".format) -> MemoryStorage:
-    """A log of the judge's cases: `group-SEED`, each in a partition of its own with its coordinators."""
+    """Return a log of the judge's cases: `group-SEED`, each in a partition of its own with its coordinators."""
     cases = [make_case(seed) for seed in seeds]
     storage = MemoryStorage(partitions=len(cases))
     for partition, case in enumerate(cases):
@@ -76,7 +76,7 @@ def _records(item: Item, group_id: str, partition: int) -> Iterable[Record]:
 
 
 def lived() -> MemoryStorage:
-    """Several groups that lived side by side: restarts, an expiry, a departure, a takeover in the middle."""
+    """Return a log of several groups side by side: restarts, an expiry, a departure, a takeover in the middle."""
     return simulate(_lives())
 
 
@@ -114,7 +114,7 @@ async def opened(storage: MemoryStorage) -> MemoryEventLog:
 
 
 def up_to(storage: MemoryStorage, share: float) -> MemoryStorage:
-    """The log as it was when so much of each partition was written, its identity included."""
+    """Return the log as it was when this much of each partition was written, including its identity."""
     earlier = MemoryStorage(partitions=len(storage.records))
     earlier.identity = storage.identity
     for partition, records in enumerate(storage.records):
@@ -123,7 +123,7 @@ def up_to(storage: MemoryStorage, share: float) -> MemoryStorage:
 
 
 async def sqlite_copy(storage: MemoryStorage, path: Path) -> str:
-    """The same log as a file; returns its URL."""
+    """Return the URL of the same log as a file."""
     log = SqliteEventLog(path, partitions=len(storage.records))
     await log.open()
     for number, records in enumerate(storage.records):
@@ -161,7 +161,7 @@ def timestamps(folder: Path) -> dict[str, bool]:
 
 
 def table_of(folder: Path, name: str) -> pa.Table:
-    """A table, as its last build has it, sorted."""
+    """Return a table of the last build, sorted."""
     return table_of_parts(folder, current(folder).of(name), name)
 
 
@@ -173,7 +173,7 @@ def table_of_parts(folder: Path, parts: Iterable[Part], name: str) -> pa.Table:
 
 
 def rows_of(folder: Path, name: str) -> Rows:
-    """Its rows, times as `why` has them."""
+    """Return its rows, with times as in `why`."""
     return rows_of_parts(folder, current(folder).of(name), name)
 
 
@@ -208,7 +208,7 @@ INCIDENTS = (
 
 
 async def told_by_why(log: EventLog) -> tuple[Rows, Rows]:
-    """The rebalances and incidents of all groups: the columns CAUSES and INCIDENTS, from its JSON."""
+    """Return the rebalances and incidents of all groups from the JSON output, as the columns CAUSES and INCIDENTS."""
     rebalances: Rows = []
     told: Rows = []
     for history in (await read_histories(log)).values():
@@ -251,6 +251,6 @@ def _rebalance(each: Mapping[str, Any], incident: Mapping[str, Any]) -> dict[str
 
 
 def in_order(rows: Iterable[Mapping[str, Any]], columns: Iterable[str] | None = None) -> Rows:
-    """The rows, of these columns alone, in an order that does not depend on who made them."""
+    """Return these columns of the rows, in an order that does not depend on the engine."""
     chosen = [{name: row[name] for name in columns or row} for row in rows]
     return sorted(chosen, key=lambda row: msgspec.json.encode(row, order="sorted"))

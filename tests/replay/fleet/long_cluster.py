@@ -1,6 +1,6 @@
-"""The long form: a standalone cluster of a master and two workers, an environment that was packed, a real broker.
+"""The long form: a standalone cluster of a master and two workers, a packed environment, a real broker.
 
-The workers have a Python of their own, without this checkout: what they import comes out of `--archives`. It takes some
+The workers have a Python of their own, without this checkout: their imports come from `--archives`. It takes some
 minutes; `make cluster` runs it.
 """
 
@@ -57,7 +57,7 @@ print("WHERE " + json.dumps(session.sparkContext.parallelize(range(4), 4).mapPar
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pack it as docs/fleet-spark.md says."""
+    """Pack the environment as in docs/fleet-spark.md."""
     folder = tmp_path_factory.mktemp("environment")
     uv = [sys.executable, "-m", "uv"]
     made, version = folder / "environment", f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -71,7 +71,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Standalone:
-    """A master and two workers on 127.0.0.1, and what is submitted to them."""
+    """A master and two workers on 127.0.0.1, and jobs submitted to them."""
 
     def __init__(self, folder: Path, java_home: Path, environment: Path) -> None:
         self._folder, self._environment = folder, environment
@@ -81,7 +81,7 @@ class Standalone:
 
     @contextmanager
     def running(self) -> Iterator["Standalone"]:
-        """Start them; they are ended, with all that they have started."""
+        """Start them, and end them with all their children."""
         host, _, port = self.master.removeprefix("spark://").rpartition(":")
         with ExitStack() as ended:
             ended.enter_context(
@@ -109,7 +109,7 @@ class Standalone:
             process.wait(60)
 
     def submit(self, *args: str, packages: str | None = None) -> str:
-        """Run `spark-submit`, with the environment that was packed; what it says."""
+        """Run `spark-submit` with the packed environment; return its output."""
         command = [str(Path(sys.executable).parent / "spark-submit"), "--master", self.master]
         command += ["--archives", f"{self._environment}#environment"]
         command += [] if packages is None else ["--packages", packages]
@@ -147,7 +147,7 @@ def cluster(tmp_path: Path, java_home: Path | None, environment: Path) -> Iterat
 async def test_a_cluster_archives_and_builds_as_this_process_does(
     cluster: Standalone, kafka_broker: Broker, tmp_path: Path
 ) -> None:
-    """Its workers import Muster from the environment alone; their archive and tables are those of the local engine."""
+    """Its workers import Muster only from the environment; their archive and tables are those of the local engine."""
     (script := tmp_path / "where.py").write_text(WHERE)
     (line,) = (each for each in cluster.submit(str(script)).splitlines() if each.startswith("WHERE "))
     for python, package, paths in msgspec.json.decode(line.removeprefix("WHERE ")):

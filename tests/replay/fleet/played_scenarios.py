@@ -1,8 +1,7 @@
-"""Each scenario in a line, as it is played: `python -m tests.replay.fleet.played_scenarios` writes the lines anew.
+"""Each scenario, played, in a line; `python -m tests.replay.fleet.played_scenarios` writes the lines again.
 
-How it works: each is played on a few seeds, and each group for some days. A line has what one looks at first; the
-checksum is over the time and the type of each event, and over the truth. So a scenario that is changed shows in its
-line, and one that is not changed must not.
+Each is played on a few seeds, and each group for some days. A line has the main numbers; the checksum is over the time
+and the type of each event, and over the truth. So a scenario's line changes if and only if the scenario changes.
 """
 
 import zlib
@@ -33,7 +32,7 @@ OF_LOTS: Final = "lots"
 
 
 def line(name: str) -> str:
-    """The line of a scenario, of a group that lives for days, or of the lots that are drawn."""
+    """Return the line of a scenario, of a group over days, or of the random choices."""
     if name == OF_LOTS:
         return _line_of_lots()
     return _line_of_days(name) if name in OF_DAYS else _line_of(SCENARIOS[name])
@@ -43,7 +42,7 @@ NAMES: Final = (*sorted(SCENARIOS), *OF_DAYS, OF_LOTS)
 
 
 def _line_of(scenario: JudgedScenario) -> str:
-    """The events, processes, incidents and rebalances of each seed."""
+    """Return the events, processes, incidents and rebalances of each seed."""
     cases = [play(scenario, seed) for seed in SEEDS]
     told = " / ".join(
         f"{_events(case.history.items)} events, {len(set(case.names.values()))} processes, {_incidents(case.truths)}"
@@ -62,7 +61,7 @@ def _line_of_days(name: str) -> str:
 
 
 def _line_of_lots() -> str:
-    """The deeds and outages of many weeks, and the groups of a fleet."""
+    """Return the actions and outages of many weeks, and the groups of a fleet."""
     weeks = SimulatedDays(MONDAY_MS, 70)
     drawn = [*deeds(Random("deeds"), weeks), *outages(Random("outages"), weeks)]
     small = fleet(60, 7)
@@ -80,7 +79,7 @@ def _incidents(truths: Iterable[Truth]) -> str:
 
 
 def _times(items: Iterable[object]) -> Iterator[str]:
-    """The time and the type of each event; what cannot be read by its type."""
+    """Return the time and the type of each event; an unreadable one has its type only."""
     for each in items:
         if isinstance(each, Happened | Coordinated):
             yield f"{each.position.timestamp_ms} {type(each.event).__name__}"
@@ -89,7 +88,7 @@ def _times(items: Iterable[object]) -> Iterator[str]:
 
 
 def _truth(truth: Truth) -> str:
-    """All of it; sets have no order of their own."""
+    """Return all of the truth, with sets sorted."""
     fields = msgspec.structs.asdict(truth)
     return repr({name: sorted(value) if isinstance(value, frozenset) else value for name, value in fields.items()})
 

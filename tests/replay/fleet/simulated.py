@@ -1,4 +1,4 @@
-"""A small fleet that was simulated into an archive, with the truth of what was done to it."""
+"""A small fleet that was simulated into an archive, with the truth about it."""
 
 from pathlib import Path
 
@@ -21,8 +21,8 @@ def fleet(groups: int, days: int, *, seed: int = 1, partitions: int = 3) -> Flee
 
 
 def simulated(what: Fleet, folder: Path) -> tuple[Path, list[TruthOfGroup]]:
-    """Play it into an archive in the folder; the archive, and the truth of each group."""
-    from muster.replay.fleet.simulation import spool  # a quick run has no DuckDB and no Arrow
+    """Play it into an archive in the folder; return the archive, and the truth of each group."""
+    from muster.replay.fleet.simulation import spool  # a quick run has neither DuckDB nor Arrow
     from muster.replay.fleet.simulation.sinks import ArchiveSink
 
     (spooled := folder / "spool").mkdir()
@@ -35,7 +35,7 @@ def simulated(what: Fleet, folder: Path) -> tuple[Path, list[TruthOfGroup]]:
 
 
 def case_of(group: TruthOfGroup, history: History) -> Case:
-    """A group's days as the judge counts them."""
+    """Return a group's days as the judge counts them."""
     return Case(
         seed=0,
         scenario=group.group_id,

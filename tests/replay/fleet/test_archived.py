@@ -1,4 +1,4 @@
-"""An archive, folded by both engines and asked: files in any order, losses, repetitions, levels, damage."""
+"""An archive, folded by both engines and queried: files in any order, losses, repetitions, levels, damage."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,11 +41,11 @@ from tests.replay.written import broken_value
 SEEDS = (3, 14, 15, 92)
 GROUP = "group-14"
 PARTITION = 1
-"""The group's place in the log."""
+"""The group's partition."""
 
 END = 1_000_000
 VALUE = 6
-"""The place of the values among the columns of a segment's file."""
+"""The position of the values among the columns of a segment's file."""
 
 STEPS = (0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -60,7 +60,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 async def archive_of(storage: MemoryStorage, root: Path) -> ArchiveLog:
-    """Archive a log in steps, each of which makes files of its own, and open what was archived."""
+    """Archive a log in steps, each with files of its own, and open the archive."""
     for share in STEPS:
         await archived(await fleets.opened(up_to(storage, share)), root)
     assert timestamps(root) == {}, "an archive has its times as integers"
@@ -80,7 +80,7 @@ async def assert_told_as_by_why(log: ArchiveLog, tables: Path) -> None:
 
 
 def changed(change: Callable[[list[StoredRecord]], list[StoredRecord]]) -> MemoryStorage:
-    """A log in which the records of one partition are others; its offsets follow each other."""
+    """Return a log with other records in one partition, and consecutive offsets."""
     storage = judged(SEEDS)
     records = change(storage.records[PARTITION])
     storage.records[PARTITION] = [msgspec.structs.replace(each, offset=n) for n, each in enumerate(records)]
@@ -92,13 +92,13 @@ def is_of_group(record: StoredRecord) -> bool:
 
 
 def the_middle_one(records: list[StoredRecord]) -> int:
-    """The place of an event of the group, half-way."""
+    """Return the position of an event of the group, half-way."""
     places = [place for place, record in enumerate(records) if is_of_group(record)]
     return places[len(places) // 2]
 
 
 async def test_records_in_many_files_are_folded_in_the_logs_order(engine: Engine, tmp_path: Path) -> None:
-    """A group's records lie in several segments, and each engine brings them in one run."""
+    """A group's records are in several segments, and each engine brings them together in one run."""
     log = await archive_of(judged(SEEDS), tmp_path / "archive")
     assert len(list((tmp_path / "archive").glob("day=*/partition-00001/*.parquet"))) == len(STEPS)
     await tables_of(log, tmp_path / "tables", engine)
@@ -106,7 +106,7 @@ async def test_records_in_many_files_are_folded_in_the_logs_order(engine: Engine
 
 
 async def test_a_file_that_is_not_the_archived_one_is_named(engine: Engine, tmp_path: Path) -> None:
-    """Nothing is folded of a segment in another one's place, nor of one whose values cannot be read."""
+    """A segment that was replaced, or whose values cannot be read, is not folded."""
     log = await archive_of(judged(SEEDS), tmp_path / "archive")
     first, second = sorted(segment.path for segment, _ in log.segments(PARTITION, start=0, end=END))[:2]
     paths = [tmp_path / "archive" / each for each in (first, second)]
@@ -126,7 +126,7 @@ async def test_a_file_that_is_not_the_archived_one_is_named(engine: Engine, tmp_
 
 
 async def test_a_loss_is_found_by_seq_and_told(engine: Engine, tmp_path: Path) -> None:
-    """No offset is missing, but a number of the group is: what happened there is told as not known."""
+    """No offset is missing, but a seq of the group is: an incident says that it is not known what happened."""
     log = await archive_of(
         changed(lambda records: [each for n, each in enumerate(records) if n != the_middle_one(records)]),
         tmp_path / "archive",
@@ -140,7 +140,7 @@ async def test_a_loss_is_found_by_seq_and_told(engine: Engine, tmp_path: Path) -
 
 
 async def test_a_repetition_is_found_by_seq_and_refused(engine: Engine, tmp_path: Path) -> None:
-    """Every row behind it would be wrong; nothing is committed."""
+    """All later rows would be wrong; nothing is committed."""
 
     def twice(records: list[StoredRecord]) -> list[StoredRecord]:
         place = the_middle_one(records)
@@ -153,7 +153,7 @@ async def test_a_repetition_is_found_by_seq_and_refused(engine: Engine, tmp_path
 
 
 async def test_events_of_two_format_levels_are_one_history(engine: Engine, tmp_path: Path) -> None:
-    """The log went on at the newer level in the middle; each event is read as its own level has it."""
+    """The log changed to the newer level in the middle; each event is read at its own level."""
 
     def upgraded(records: list[StoredRecord]) -> list[StoredRecord]:
         middle = the_middle_one(records)
@@ -168,13 +168,13 @@ async def test_events_of_two_format_levels_are_one_history(engine: Engine, tmp_p
 
 
 def at_level(record: StoredRecord, level: int) -> StoredRecord:
-    """The record as it is written at a level; a tombstone has none."""
+    """Return the record as it is written at a level; a tombstone does not change."""
     value = None if record.value is None else encode(decode(record.value), level)
     return msgspec.structs.replace(record, value=value)
 
 
 async def test_a_broken_record_is_quarantined_and_all_else_goes_on(engine: Engine, tmp_path: Path) -> None:
-    """Its topic, partition, offset and reason stand in a table; other groups are told as if it was not there."""
+    """A table has its topic, partition, offset and reason; other groups have the same rows as without it."""
     places: list[int] = []
 
     def broken(records: list[StoredRecord]) -> list[StoredRecord]:
@@ -196,21 +196,21 @@ async def test_a_broken_record_is_quarantined_and_all_else_goes_on(engine: Engin
 
 
 def others(tables: Path) -> list[tuple[str, object]]:
-    """The rows of all groups but the one."""
+    """Return the rows of all groups but this one."""
     return [
         (name, row) for name, rows in all_tables(tables).items() for row in rows if row.get("group_id", GROUP) != GROUP
     ]
 
 
 class Compacted:
-    """An engine before which the archive is compacted, and what was joined removed, as an hour later."""
+    """An engine before which the archive is compacted, and the joined files are removed, as an hour later."""
 
     def __init__(self, engine: Engine, root: Path) -> None:
         self.name = engine.name
         self._engine, self._root = engine, root
 
     def fold(self, pieces: Sequence[Piece], states: Sequence[Path], task: Task, watch: Took) -> Folded:
-        """Take the files away between the look at them and the fold."""
+        """Remove the files between listing and folding them."""
         compact(self._root, watch=lambda _done, _total: None)
         for piece in pieces:
             Path(piece.path).unlink()
@@ -218,7 +218,7 @@ class Compacted:
 
 
 async def test_a_file_that_goes_while_it_is_folded_is_no_error_of_the_engine(engine: Engine, tmp_path: Path) -> None:
-    """Both say alike that the log was away, so that `--every` goes on; the next build finds the new files."""
+    """Both report that the log was unavailable, so that `--every` continues; the next build finds the new files."""
     root, tables = tmp_path / "archive", tmp_path / "tables"
     log = await archive_of(judged(SEEDS), root)
     with pytest.raises(LogUnavailable, match="a file has gone while it was read"):
@@ -230,7 +230,7 @@ async def test_a_file_that_goes_while_it_is_folded_is_no_error_of_the_engine(eng
 
 
 async def test_days_that_expire_before_they_are_built_are_named(tmp_path: Path) -> None:
-    """Once; tables that had them already lack nothing, and nor do those that begin with what is left."""
+    """Once; tables that had them already are complete, and so are those that begin with the remaining days."""
     storage, root = judged(SEEDS), tmp_path / "archive"
     for share in (0.5, 1.0):
         await archived(await fleets.opened(up_to(storage, share)), root)

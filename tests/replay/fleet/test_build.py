@@ -1,4 +1,4 @@
-"""Builds that go on from one another, and what they refuse."""
+"""Builds that continue earlier ones, and what they refuse."""
 
 import errno
 import fcntl
@@ -34,7 +34,7 @@ SEEDS = range(0, 1_000, 40)
 
 @pytest.mark.parametrize("shares", [(0.5,), (0.02, 0.4, 0.41, 0.97)])
 async def test_a_build_in_steps_is_a_full_build(shares: tuple[float, ...], tmp_path: Path) -> None:
-    """Wherever the steps end: within rebalances, incidents, stays and transitions."""
+    """Wherever the steps end: within rebalances, incidents, memberships and transitions."""
     storage = judged(SEEDS)
     for share in (*shares, 1.0):
         await built(up_to(storage, share), tmp_path / "steps")
@@ -43,7 +43,7 @@ async def test_a_build_in_steps_is_a_full_build(shares: tuple[float, ...], tmp_p
 
 
 async def test_coordinators_that_came_between_the_steps_are_told(lived_log: MemoryStorage, tmp_path: Path) -> None:
-    """To the groups that were there, and to those that came later."""
+    """Both for existing groups and for later ones."""
     for share in (0.3, 0.6, 0.8, 1.0):
         await built(up_to(lived_log, share), tmp_path / "steps")
     await built(lived_log, tmp_path / "full")
@@ -51,7 +51,7 @@ async def test_coordinators_that_came_between_the_steps_are_told(lived_log: Memo
 
 
 async def test_a_group_that_comes_later_knows_how_its_partition_stood(tmp_path: Path) -> None:
-    """A record that cannot be read, before its first one, may be its own; though builds have ended since."""
+    """An unreadable record before its first one may be its own, even if builds have ended since."""
     storage = judged([3, 5])
     group, others = (
         [record for record in records if decode_key(record.key).kind is not EntityKind.PARTITION]
@@ -73,7 +73,7 @@ async def test_a_group_that_comes_later_knows_how_its_partition_stood(tmp_path: 
 
 
 async def test_groups_to_which_nothing_happened_are_carried_over_as_they_are(tmp_path: Path) -> None:
-    """Their folds are not even read; the result is a full build's all the same."""
+    """Their folds are not even read; the result is a full build's nevertheless."""
     storage = judged(SEEDS)
     first = MemoryStorage(partitions=len(storage.records))
     first.identity = storage.identity
@@ -87,7 +87,7 @@ async def test_groups_to_which_nothing_happened_are_carried_over_as_they_are(tmp
 
 
 async def test_a_second_build_reads_only_what_is_new(tmp_path: Path) -> None:
-    """And names the closed rows of the first as they are."""
+    """And its manifest lists the first build's closed rows as they are."""
     storage = judged(SEEDS)
     first = await built(up_to(storage, 0.9), tmp_path)
     second = await built(storage, tmp_path)
@@ -102,7 +102,7 @@ async def test_a_second_build_reads_only_what_is_new(tmp_path: Path) -> None:
 
 
 async def test_many_builds_leave_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table has fewer than AT_ONCE of each size, and what is full is left alone; the result is a full build's."""
+    """A table has fewer than AT_ONCE files of each size, and full ones are left alone; the result is a full build's."""
     monkeypatch.setattr(joining, "FULL_ROWS", 27)
     monkeypatch.setattr(joining, "AT_ONCE", 3)
     storage, steps = judged(SEEDS), 20
@@ -124,7 +124,7 @@ async def test_many_builds_leave_few_files(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_a_join_that_ends_early_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The build that it is part of is not there then; the next one joins again."""
+    """The build does not exist then; the next one joins again."""
     monkeypatch.setattr(joining, "AT_ONCE", 2)
     storage = judged(range(0, 2_000, 25))  # so many that the second build has files to join
     await built(up_to(storage, 0.5), tmp_path / "steps")
@@ -145,7 +145,7 @@ async def test_a_join_that_ends_early_changes_nothing(tmp_path: Path, monkeypatc
 
 
 async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_left_them(tmp_path: Path) -> None:
-    """New files are no part of them until a manifest says so; the old ones stay for a while."""
+    """New files do not count until a manifest lists them; the old ones stay for a while."""
     storage = judged(SEEDS)
     await built(up_to(storage, 0.5), tmp_path)
     before, told = top(tmp_path, AskedRows()), current(tmp_path)
@@ -164,7 +164,7 @@ async def test_tables_that_another_build_is_writing_are_read_as_the_last_one_lef
 
 
 async def test_who_reads_the_tables_has_an_hour_however_many_builds_are_made(tmp_path: Path) -> None:
-    """DuckDB opens the files of a view when the rows are asked for; Spark does so, too."""
+    """DuckDB opens the files of a view when rows are requested; Spark does, too."""
     storage = judged(SEEDS[:20])
     await built(up_to(storage, 0.4), tmp_path)
     told = current(tmp_path)
@@ -187,7 +187,7 @@ async def test_who_reads_the_tables_has_an_hour_however_many_builds_are_made(tmp
 
 
 async def test_a_clock_that_was_ahead_keeps_no_build_for_longer(tmp_path: Path) -> None:
-    """A build is over when any later one was made, whatever time the one after it has."""
+    """A build has ended when a later one was made, whatever the time of the next one is."""
     storage = judged([3])
     for _ in range(5):
         await built(storage, tmp_path, rebuild=True)
@@ -203,7 +203,7 @@ async def test_a_clock_that_was_ahead_keeps_no_build_for_longer(tmp_path: Path) 
 async def test_the_pages_sql_reads_the_table_as_the_last_build_left_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not the files of the build before, which are still there."""
+    """It does not read the earlier build's files, which are still there."""
     storage = judged(SEEDS)
     for share in (0.5, 1.0):
         await built(up_to(storage, share), tmp_path / "fleet")
@@ -220,7 +220,7 @@ async def test_the_pages_sql_reads_the_table_as_the_last_build_left_it(
 async def test_a_reader_whose_files_have_gone_reads_the_later_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two builds ended between its looks at the manifest and at the files."""
+    """Two builds ended between its reading of the manifest and of the files."""
     storage = judged(SEEDS[:20])
     await built(up_to(storage, 0.5), tmp_path)
     old = current(tmp_path)
@@ -235,7 +235,7 @@ async def test_a_reader_whose_files_have_gone_reads_the_later_build(
 
 
 async def test_one_build_at_a_time(tmp_path: Path) -> None:
-    """The second one says so, and changes nothing."""
+    """The second one reports the first, and changes nothing."""
     with locked(tmp_path), pytest.raises(CannotBuild, match=r"another build of .* is running \(.*:\d+\)"):
         await built(judged([3]), tmp_path)
     assert last_build(tmp_path) is None
@@ -244,7 +244,7 @@ async def test_one_build_at_a_time(tmp_path: Path) -> None:
 async def test_a_file_system_without_locks_has_builds_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As some that are shared over a network: there the manifest's name keeps two apart."""
+    """As with some network file systems: the manifest's name keeps two builds apart."""
 
     def none(_descriptor: int, _how: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -255,7 +255,7 @@ async def test_a_file_system_without_locks_has_builds_all_the_same(
 
 
 async def test_a_number_that_another_build_has_taken_is_refused(tmp_path: Path) -> None:
-    """Where the file system does not keep a lock, the manifest's name does."""
+    """If the file system does not keep a lock, the manifest's name does."""
     first = await built(judged([3]), tmp_path)
     with pytest.raises(CannotBuild, match="another build has made"):
         builds.commit(tmp_path, first.build)
@@ -279,7 +279,7 @@ async def test_a_build_syncs_what_it_has_written_before_it_is_there_and_nothing_
 
 
 async def test_tables_whose_last_build_cannot_be_read_are_built_anew(tmp_path: Path) -> None:
-    """Only `--rebuild` does: what they would go on from is not known."""
+    """Only with `--rebuild`: the starting point would not be known."""
     await built(judged([3]), tmp_path)
     (tmp_path / "_builds" / "000001.json").write_text("{")
     with pytest.raises(CannotBuild, match=r"000001\.json cannot be read"):
@@ -289,7 +289,7 @@ async def test_tables_whose_last_build_cannot_be_read_are_built_anew(tmp_path: P
 
 
 async def test_a_folder_that_is_named_like_a_column_changes_no_row(tmp_path: Path) -> None:
-    """Such as one of `env=prod/day=1`: DuckDB would make columns of it, in place of the tables' own."""
+    """As with `env=prod/day=1`: DuckDB would add columns from the path, in place of the tables' own."""
     storage = judged([3, 5])
     for share in (0.6, 1.0):
         await built(up_to(storage, share), tmp_path / "group_id=x" / "day=1")
@@ -300,7 +300,7 @@ async def test_a_folder_that_is_named_like_a_column_changes_no_row(tmp_path: Pat
 
 
 async def test_a_folder_that_reads_as_a_pattern_is_itself_alone(tmp_path: Path) -> None:
-    """DuckDB takes paths for patterns: `st*r` for the files of its neighbour, too."""
+    """DuckDB treats paths as patterns: `st*r` would match its neighbour's files, too."""
     storage = judged([3, 5])
     await built(storage, tmp_path / "plain")
     told = top(tmp_path / "plain", AskedRows())
@@ -325,7 +325,10 @@ async def test_a_folder_that_reads_as_a_pattern_is_itself_alone(tmp_path: Path) 
 async def test_a_file_of_the_tables_that_was_altered_is_named(
     table: str, content: bytes | None, tmp_path: Path
 ) -> None:
-    """In a line, by who builds and by who asks; `--rebuild` makes all anew. None: the file is another table's."""
+    """In one line, both when building and when querying; `--rebuild` makes all tables again.
+
+    None: the file is another table's.
+    """
     storage = judged([3])
     first = await built(up_to(storage, 0.6), tmp_path)
     other = tmp_path / first.build.of("incidents")[0].path
@@ -345,7 +348,7 @@ async def test_a_file_of_the_tables_that_was_altered_is_named(
 async def test_a_join_of_other_rows_than_the_manifest_names_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that were lost would be gone for good, as the joined file is the only one that stays."""
+    """Lost rows would be gone for good, as only the joined file stays."""
     monkeypatch.setattr(joining, "AT_ONCE", 2)
     part, *_ = (await built(judged([3]), tmp_path)).build.closed
     lying = msgspec.structs.replace(part, rows=part.rows + 1)
@@ -354,7 +357,7 @@ async def test_a_join_of_other_rows_than_the_manifest_names_is_refused(
 
 
 async def test_a_file_beside_the_manifests_is_none(tmp_path: Path) -> None:
-    """Whatever somebody has put there: also what is a number to Python, and none of ours."""
+    """Whatever its name is: even one that is a number to Python, but not a manifest's."""
     await built(judged([3]), tmp_path)
     for name in ("²²²²²²", "7", "notes"):
         (tmp_path / builds.FOLDER / f"{name}.json").write_text("{}")
@@ -362,7 +365,7 @@ async def test_a_file_beside_the_manifests_is_none(tmp_path: Path) -> None:
 
 
 async def test_tables_of_another_log_are_refused(tmp_path: Path) -> None:
-    """They name both; `--rebuild` makes them anew."""
+    """The error names both logs; `--rebuild` makes the tables again."""
     await built(judged([3]), tmp_path)
     other = judged([5])
     with pytest.raises(CannotBuild, match=r"are those of .* not of .* --rebuild"):
@@ -372,7 +375,7 @@ async def test_tables_of_another_log_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_has_lost_records_is_refused(tmp_path: Path) -> None:
-    """It is an older copy, or was cut: what would be appended next is not what comes next."""
+    """It is an older copy, or was truncated: later records would not continue the tables."""
     storage = judged([3])
     await built(storage, tmp_path)
     with pytest.raises(CannotBuild, match=r"ends at offset \d+ of partition 0, but the tables .* have read up to"):
@@ -394,7 +397,7 @@ async def test_what_a_killed_build_has_left_goes_with_the_next_one(tmp_path: Pat
 
 
 async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To go on with, and to be read."""
+    """Both to continue and to query them."""
     storage = judged([3])
     await built(storage, tmp_path)
     for place in ("muster.replay.fleet.building.build", "muster.replay.fleet.tables.builds"):
@@ -425,12 +428,12 @@ async def test_tables_of_other_rules_ask_for_a_rebuild(tmp_path: Path, monkeypat
     ],
 )
 def test_what_is_carried_over_makes_nothing_but_a_fold(state: bytes, reason: str) -> None:
-    """A state that names a function, or another library's class, is refused before it is called."""
+    """A pickled state with a function, or another library's class, is refused before it is called."""
     with pytest.raises(NotCarriedOver, match=reason):
         open_items.load(state)
 
 
 def test_an_enums_member_is_carried_over_as_early_releases_of_python_3_11_pickle_it() -> None:
-    """Python 3.11.2, of Debian 12, does so by `getattr`; no second build there could read what the first had left."""
+    """Python 3.11.2, of Debian 12, does so with `getattr`; a second build there could not read the first state."""
     state = b"cbuiltins\ngetattr\n(cmuster.events.causes\nCause\nS'%s'\ntR." % next(iter(Cause)).name.encode()
     assert open_items.load(state) is next(iter(Cause))

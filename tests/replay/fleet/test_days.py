@@ -1,4 +1,4 @@
-"""The tables of days: what a day adds up to, which incidents are one storm, whose joins are flapping."""
+"""The tables of days: a day's totals, the incidents of a storm, and members that flap."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from tests.replay.whole import incidents, read_histories
 NIGHT = "2026-11-21T23:59:30.000Z"
 MINUTE_MS = 60_000
 COOPERATIVE = (4, 17, 20)
-"""Cases of the judge in which a cooperative assignor hands partitions on."""
+"""Cases of the judge in which a cooperative assignor moves partitions."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "incidents": {"kind": "crash", "grade": "recorded", "headline": "", "rebalances": 1, "rebalancing_ms": 100},
@@ -33,7 +33,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def row(table: str, after_ms: int, **given: Any) -> tuple[object, ...]:
-    """A row of something that began so long after NIGHT; what is not given is null, nothing or 0."""
+    """Return a row of something that began this long after NIGHT; other fields are null, empty or 0."""
     at_ms = wall_ms_of(NIGHT) + after_ms  # type: ignore[arg-type]
     begin = {"incidents": "started_at", "rebalances": "started_at", "memberships": "joined_at"}[table]
     values = {"group_id": "orders", "day": day_of(at_ms), begin: micros(at_ms), **DEFAULTS[table], **given}
@@ -56,7 +56,7 @@ def written(
 
 
 def days(folder: Path, *rows: tuple[str, tuple[object, ...]]) -> dict[str, Rows]:
-    """The tables of days that are made of these rows."""
+    """Return the tables of days for these rows."""
     parts = derived(folder, None, written(folder, rows), 1, folder)
     names = ("group_day", "storms", "flapping_members")
     return {name: rows_of_parts(folder, [part for part in parts if part.table == name], name) for name in names}
@@ -64,7 +64,7 @@ def days(folder: Path, *rows: tuple[str, tuple[object, ...]]) -> dict[str, Rows]
 
 @pytest.mark.parametrize(("after_ms", "day"), [(2**60, "9999-12-31"), (-(2**60), "0001-01-01")])
 def test_a_clock_at_the_end_of_all_years_has_a_day(tmp_path: Path, after_ms: int, day: str) -> None:
-    """There is none beside it on that side, which would be asked for as well."""
+    """There is no day after it, which would be read as well."""
     (found,) = days(tmp_path, ("rebalances", row("rebalances", after_ms)))["group_day"]
     assert (str(found["day"]), found["rebalances"]) == (day, 1)
 
@@ -77,7 +77,7 @@ def crash(group_id: str, after_ms: int, host: str = "/10.0.0.7", **given: Any) -
 
 
 def test_incidents_of_three_groups_and_one_host_are_a_storm(tmp_path: Path) -> None:
-    """Where each begins within a minute of the one before; it is of the day on which the first began."""
+    """Each begins within a minute of the previous one; the storm belongs to the day on which the first one began."""
     minute = [crash(name, 30_000 * number) for number, name in enumerate(("a", "b", "c"))]
     (storm,) = days(tmp_path, *minute, crash("d", 3_600_000))["storms"]
     assert (storm["kind"], storm["client_host"], storm["groups"]) == ("host", "10.0.0.7", ["a", "b", "c"])
@@ -98,12 +98,12 @@ def test_incidents_of_three_groups_and_one_host_are_a_storm(tmp_path: Path) -> N
     ids=["two groups", "one group again", "too far apart", "several hosts", "no host", "of another kind"],
 )
 def test_these_are_no_storm(rows: list[tuple[str, tuple[object, ...]]], tmp_path: Path) -> None:
-    """The same as for `digest`."""
+    """As in `digest`."""
     assert days(tmp_path, *rows)["storms"] == []
 
 
 def test_a_coordinators_outage_is_a_storm_whatever_the_hosts(tmp_path: Path) -> None:
-    """With what is not known left out of its cost."""
+    """The unknown part of its cost is left out."""
     rows = [crash(name, 0, host=f"/{name}", kind="coordinator-outage") for name in "abcd"]
     unknown = crash("e", 0, kind="coordinator-change", rebalancing_ms=None)
     (storm,) = days(tmp_path, *rows, unknown)["storms"]
@@ -131,9 +131,9 @@ def test_a_storm_that_goes_on_after_midnight_is_made_anew_with_the_day_before(tm
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)], ids=str)
 def test_a_storm_of_days_is_one_wherever_builds_cut_it(order: tuple[int, ...], tmp_path: Path) -> None:
-    """A host whose members crash each minute for a week: all days are made anew that it goes on on.
+    """The members of a host crash each minute for a week: all its days are made again.
 
-    Partitions of a log are not read at one pace: the last days may come first.
+    Partitions of a log are read at different speeds, so the last days may come first.
     """
     rows = [crash("abc"[number % 3], number * MINUTE_MS) for number in range(7 * 24 * 60)]
     month = [crash(name, 30 * 24 * 60 * MINUTE_MS) for name in "abc"]
@@ -152,7 +152,7 @@ def test_a_storm_of_days_is_one_wherever_builds_cut_it(order: tuple[int, ...], t
 
 
 def test_what_was_open_and_is_told_otherwise_now_leaves_its_day(tmp_path: Path) -> None:
-    """As an incident that turns out to be a part of one of the day before: it has no row of its own any more."""
+    """For example an incident that becomes part of one of the day before, and has no row of its own any more."""
     still_open = written(tmp_path, [crash(name, 0) for name in "abc"], role=Role.OPEN)
     made = derived(tmp_path, None, still_open, 1, tmp_path)
     assert [part.rows for part in made if part.table == "storms"] == [1]
@@ -171,7 +171,7 @@ def stay(after_ms: int, stayed_ms: int | None, **given: Any) -> tuple[str, tuple
 
 
 def test_a_process_that_joins_again_and_again_flaps(tmp_path: Path) -> None:
-    """A dynamic one is known by client id and host; what it started is counted."""
+    """A dynamic one is identified by client id and host; the rebalances that it started are counted."""
     rows = [stay(-hour * 60 * MINUTE_MS, MINUTE_MS * (hour + 1)) for hour in range(4)]
     own = {"trigger_client_id": "app", "trigger_client_host": "/10.0.0.7"}
     started = ("rebalances", row("rebalances", -1_000, **own))
@@ -181,12 +181,12 @@ def test_a_process_that_joins_again_and_again_flaps(tmp_path: Path) -> None:
 
 
 def test_processes_that_cannot_be_told_apart_do_not_flap_for_being_many(tmp_path: Path) -> None:
-    """Five that are there at once, behind one address, have joined once each."""
+    """Five members at once, behind one address, have joined once each."""
     assert days(tmp_path, *(stay(-number * 1_000, None) for number in range(5)))["flapping_members"] == []
 
 
 def test_an_instance_flaps_whatever_its_host(tmp_path: Path) -> None:
-    """It is known by its instance id."""
+    """It is identified by its instance id."""
     rows = [
         stay(-number * MINUTE_MS, 1_000, group_instance_id="billing-2", client_host=f"/{number}") for number in range(3)
     ]
@@ -205,7 +205,7 @@ def told_incident(kind: str, after_ms: int, *culprits: str, took_ms: int = MINUT
 def test_a_group_that_is_deployed_again_and_again_does_not_flap(
     tmp_path: Path, kind: str, instance: str | None
 ) -> None:
-    """Three times a day each process is replaced; static members also before the first rebalance of the deployment."""
+    """Each process is replaced three times a day; static members also before the deployment's first rebalance."""
     rows = []
     for hour in range(4):
         began_ms, name = -(hour + 1) * 60 * MINUTE_MS, f"app-{hour}"
@@ -221,7 +221,7 @@ def test_a_group_that_is_deployed_again_and_again_does_not_flap(
 
 @pytest.mark.parametrize(("kind", "flap"), [("planned", 0), ("coordinator-outage", 0), ("crash-loop", 1)])
 def test_members_that_are_brought_back_by_others_do_not_flap(tmp_path: Path, kind: str, flap: int) -> None:
-    """They are brought back by a plan, or by an outage that cost them their places; one that goes by itself does."""
+    """They are brought back by a plan, or by an outage that cost them their places; one that leaves by itself flaps."""
     rows = []
     for hour in range(3):
         began_ms = -(hour + 1) * 60 * MINUTE_MS
@@ -233,7 +233,7 @@ def test_members_that_are_brought_back_by_others_do_not_flap(tmp_path: Path, kin
 
 
 def test_a_day_adds_up_what_began_on_it(tmp_path: Path) -> None:
-    """Rebalances, incidents, joins; a stay that ended counts for the day on which it ended."""
+    """Rebalances, incidents, joins; a membership counts on the day on which it ended."""
     rows = [
         *(("rebalances", row("rebalances", -number, duration_ms=number)) for number in (10, 20)),
         ("rebalances", row("rebalances", MINUTE_MS, duration_ms=None)),
@@ -251,7 +251,7 @@ def test_a_day_adds_up_what_began_on_it(tmp_path: Path) -> None:
 
 
 async def test_partitions_that_moved_are_those_that_the_replay_counts(tmp_path: Path) -> None:
-    """Also where a cooperative assignor takes them away in one rebalance, and hands them on in the next."""
+    """Also if a cooperative assignor revokes them in one rebalance, and assigns them in the next."""
     log = judged(COOPERATIVE)
     await built(log, tmp_path)
     expected: Counter[tuple[str, str]] = Counter()
@@ -266,7 +266,7 @@ async def test_partitions_that_moved_are_those_that_the_replay_counts(tmp_path: 
 
 
 def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) -> None:
-    """Also where nothing began on it: a stay of long ago ended."""
+    """Also if nothing began on it: an old membership ended."""
     week_ms = 7 * 24 * 60 * MINUTE_MS
     first = written(tmp_path, [("rebalances", row("rebalances", 0)), ("rebalances", row("rebalances", -week_ms))])
     made = derived(tmp_path, None, first, 1, tmp_path)
@@ -280,7 +280,7 @@ def test_a_day_that_is_touched_is_made_anew_and_the_others_stay(tmp_path: Path) 
 
 
 def test_days_are_the_same_however_many_are_made_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where rows are many, their days are made a few at a time."""
+    """If there are many rows, a few days are made at a time."""
     hours = [hour * 60 * MINUTE_MS for hour in range(60)]
     stays = [stay(after_ms, MINUTE_MS, group_id=f"group-{after_ms % 7}") for after_ms in hours]
     rows = [*stays, *(crash(name, after_ms) for after_ms in hours for name in ("a", "b", "c"))]
@@ -303,7 +303,7 @@ MANY_GROUPS = 5_000
 def test_what_does_not_fit_into_memory_is_made_a_few_days_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each row of these tables is made of a day alone, so that they are the same."""
+    """Each row of these tables depends on one day only, so that they are the same."""
     rows = [crash(f"group-{group}", DAY_MS * day) for day in range(6) for group in range(MANY)]
     at_once = days(tmp_path / "at-once", *rows)
     asked: list[int] = []
@@ -322,7 +322,7 @@ def test_what_does_not_fit_into_memory_is_made_a_few_days_at_a_time(
 
 
 def test_a_day_that_is_too_large_may_have_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is as much as DuckDB finds to be there; what comes after it keeps to the limit."""
+    """It gets as much as DuckDB finds available; later days keep to the limit."""
     monkeypatch.setattr(days_module, "MEMORY_LIMIT", LITTLE)
     rows = [crash(f"group-{group}", 0) for group in range(MANY_GROUPS)]
     made = days(tmp_path, *rows)
@@ -332,7 +332,7 @@ def test_a_day_that_is_too_large_may_have_more_memory(tmp_path: Path, monkeypatc
 async def test_a_day_for_which_no_memory_is_enough_is_told_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names the table and the day; the tables are as they were."""
+    """It names the table and the day; the tables are as before."""
 
     def too_large(*_: object) -> pa.Table:
         raise duckdb.OutOfMemoryException("Out of Memory Error: failed to pin block")
@@ -347,7 +347,7 @@ async def test_a_day_for_which_no_memory_is_enough_is_told_in_a_sentence(
 
 
 def test_a_disk_that_is_full_is_no_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB has the same error for both; the words are left to who waits for room."""
+    """DuckDB has the same error for both; the caller that waits for room gets the message."""
     words = "Out of Memory Error: failed to offload data block; see the 'max_temp_directory_size' setting"
     tries: list[str] = []
 
@@ -362,7 +362,7 @@ def test_a_disk_that_is_full_is_no_lack_of_memory(tmp_path: Path, monkeypatch: p
 
 
 def test_nothing_is_written_where_the_command_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB would spill into the working directory, which may be anybody's."""
+    """DuckDB would spill into the working directory, which may be anyone's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(days_module, "MEMORY_LIMIT", LITTLE)
     with days_module.connected(tmp_path / "spilled") as connection:

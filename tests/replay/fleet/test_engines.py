@@ -1,4 +1,4 @@
-"""Both engines make the same tables, and a build says which one it took, and why."""
+"""Both engines make the same tables, and a build says which one it used, and why."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ SEEDS = range(0, 1_000, 50)
 
 @pytest.mark.spark
 async def test_both_engines_make_the_same_tables(spark: SparkEngine, lived_log: MemoryStorage, tmp_path: Path) -> None:
-    """Rows and Arrow schema, in a full build and in one that goes on. All their timestamps have a zone, UTC."""
+    """Rows and Arrow schema, in a full build and in a continued one. All timestamps have the zone UTC."""
     for name, storage in (("judged", judged(SEEDS)), ("lived", lived_log)):
-        here, there = tmp_path / name / "local", tmp_path / name / "spark[1]{a,b}"  # for Spark a pattern
+        here, there = tmp_path / name / "local", tmp_path / name / "spark[1]{a,b}"  # a pattern to Spark
         for share in (0.6, 1.0):
             await built(up_to(storage, share), here)
             assert (await built(up_to(storage, share), there, spark)).build.engine == "spark"
@@ -50,7 +50,7 @@ def test_a_timestamp_without_a_zone_would_be_found(
 
 @pytest.mark.spark
 def test_sparks_plan_has_the_sort_right_under_the_fold(spark: SparkEngine, tmp_path: Path) -> None:
-    """Nothing comes between, so that the planner has no reason to drop it (MEASURED.md: the order trap)."""
+    """With nothing in between the planner has no reason to drop it (MEASURED.md: the order trap)."""
     pq.write_table(SCHEMA.empty_table(), tmp_path / "a.parquet")
     plan = spark.plan([Piece(path=str(tmp_path / "a.parquet"), partition=0, start=0, end=1)], [])
     steps = [line.strip(" +-:") for line in plan.splitlines() if line.strip(" +-:")]
@@ -59,7 +59,7 @@ def test_sparks_plan_has_the_sort_right_under_the_fold(spark: SparkEngine, tmp_p
 
 
 def test_what_is_small_starts_no_spark() -> None:
-    """And the choice says why; a larger one is Spark's, where it is."""
+    """With the reason; a larger one uses Spark, if it is installed."""
     small = choose_builder(EngineName.AUTO, 26 * 1024 * 1024)
     assert (small.engine, small.reason) == (
         EngineName.LOCAL,
@@ -69,7 +69,7 @@ def test_what_is_small_starts_no_spark() -> None:
 
 
 def test_without_java_what_is_large_is_folded_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With the reason; who asks for Spark is told how to get it."""
+    """With the reason; a user who requests Spark gets instructions to install it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     large = choose_builder(EngineName.AUTO, 10 * LOCAL_BYTES_MAX)

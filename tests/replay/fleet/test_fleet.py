@@ -1,4 +1,4 @@
-"""`muster fleet ...` from a shell: builds of a log file, questions to the tables, and what is missing."""
+"""`muster fleet ...` from a shell: builds of a log file, queries, and missing requirements."""
 
 import asyncio
 import io
@@ -51,7 +51,7 @@ def sqlite_log(lived_log: MemoryStorage, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its tables."""
+    """The tables of this log."""
     folder = tmp_path_factory.mktemp("tables")
     built = run_muster("fleet", "build", "--log", sqlite_log, "--to", str(folder))
     assert built.returncode == 0, built.stderr
@@ -60,7 +60,7 @@ def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_muster(*args: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Without an environment lines are as long as they are."""
+    """Run a command; without COLUMNS lines have their full length."""
     whole_lines = {**os.environ, "COLUMNS": "1000"}
     return subprocess.run(
         [*MUSTER, *args], capture_output=True, text=True, env=env or whole_lines, timeout=280, check=False
@@ -68,13 +68,13 @@ def run_muster(*args: str, env: Mapping[str, str] | None = None) -> subprocess.C
 
 
 def asked_here(*args: str, COLUMNS: str | None = None) -> Result:  # noqa: N803 -- the variable
-    """The same in this process."""
+    """Run the same in this process."""
     terminal = {"COLUMNS": "1000"} if COLUMNS is None else {"COLUMNS": COLUMNS, "TERM": "dumb", "TTY_COMPATIBLE": "1"}
     return CliRunner(env=terminal).invoke(app, args)
 
 
 def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, tables: Path) -> None:
-    """The rebalances of `why --format jsonl`, of every group, with their incidents."""
+    """All rebalances of `why --format jsonl`, of all groups, with their incidents."""
     table = rows_of(tables, "rebalances")
     for group_id in (*GROUPS, *PLANNED):
         lines = run_muster("replay", "why", group_id, "--all", "--format", "jsonl", "--log", sqlite_log)
@@ -99,7 +99,7 @@ def test_a_build_on_spark(sqlite_log: str, tables: Path, tmp_path: Path, java_ho
 
 
 def test_an_export_is_built_as_the_log_is(sqlite_log: str, tables: Path, tmp_path: Path) -> None:
-    """Whatever `muster replay` opens."""
+    """So is everything that `muster replay` opens."""
     export = tmp_path / "night.jsonl"
     assert run_muster("replay", "export", str(export), "--log", sqlite_log).returncode == 0
     built = run_muster("fleet", "build", "--log", str(export), "--to", str(tmp_path / "tables"))
@@ -122,7 +122,7 @@ def test_an_export_is_built_as_the_log_is(sqlite_log: str, tables: Path, tmp_pat
 def test_the_usual_questions_are_answered_for_eyes_and_for_programs(
     asked: tuple[str, ...], column: str, tables: Path
 ) -> None:
-    """The same rows."""
+    """The rows are the same."""
     as_json = asked_here("fleet", *asked, "--tables", str(tables), "--format", "json", "--limit", "3")
     rows = msgspec.json.decode(as_json.stdout)
     assert len(rows) == 3
@@ -132,7 +132,7 @@ def test_the_usual_questions_are_answered_for_eyes_and_for_programs(
 
 
 def test_groups_and_windows_are_chosen(tables: Path) -> None:
-    """Patterns and times choose; what is not there is said."""
+    """Patterns and times choose; a missing group is reported."""
     ask = ("fleet", "top", "--tables", str(tables))
     rows = msgspec.json.decode(asked_here(*ask, "--group", "*-mail", "--format", "json").stdout)
     assert [row["group_id"] for row in rows] == ["e-mail"]
@@ -146,7 +146,10 @@ def test_groups_and_windows_are_chosen(tables: Path) -> None:
 
 
 async def test_patterns_match_what_they_match_for_replay(tmp_path: Path) -> None:
-    """A `?` any character, a backslash itself, an open bracket, too; DuckDB has other rules. An id may have a NUL."""
+    """A `?` matches any character, including a backslash and an open bracket; DuckDB has other rules.
+
+    An id may have a NUL.
+    """
     names = ["\u00e9", "a\\b", "a[b", "nul\0", "line\nend", "it's"]
     await built(judged(range(len(names)), names.__getitem__), tmp_path)
     for pattern in ("?", "a?b", "a\\b", "a[[]b", "a[b", "nul*", "*\0", "line*", "*'s", "[!a]*"):
@@ -157,7 +160,7 @@ async def test_patterns_match_what_they_match_for_replay(tmp_path: Path) -> None
 
 
 def test_without_a_storm_it_is_said_what_was_looked_at(tables: Path) -> None:
-    """The incidents of days that had none."""
+    """The incidents of days without a storm."""
     ask = ("--tables", str(tables), "--since", "1970-01-01", "--until")
     ends = [
         row["started_at"]
@@ -177,7 +180,7 @@ def test_without_a_storm_it_is_said_what_was_looked_at(tables: Path) -> None:
 
 
 def test_the_moments_of_tables_are_times_and_no_seq() -> None:
-    """Only a log has numbers; the help of each question says what is accepted."""
+    """Only a log has seqs; the help of each question lists the accepted forms."""
     for command in ("top", "causes", "storms", "incidents", "group", "report"):
         told = asked_here("fleet", command, "--help").stdout
         assert "now-10m" in told
@@ -205,7 +208,7 @@ def test_an_error_names_the_way_out(asked: tuple[str, ...], code: int, told: str
 
 
 def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path) -> None:
-    """Whole in Markdown; JSON has UTC always."""
+    """In Markdown, too; JSON always has UTC."""
     ask = ("fleet", "incidents", "--tables", str(tables), "--limit", "3", "--tz", "Asia/Kolkata")
     as_lines = [msgspec.json.decode(line) for line in asked_here(*ask, "--format", "jsonl").stdout.splitlines()]
     assert as_lines == msgspec.json.decode(asked_here(*ask, "--format", "json").stdout)
@@ -220,7 +223,7 @@ def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path) -> None:
 
 
 async def test_a_partition_time_that_is_not_known_is_null_and_at_least_what_is_known(tmp_path: Path) -> None:
-    """The coordinator was away while a member was silent: in tables, sums and on the page."""
+    """The coordinator was unreachable while a member was silent: in tables, totals and on the page."""
     fleet = Fleet(3)
     fleet[2].die()
     fleet.run(1_000)
@@ -249,7 +252,7 @@ async def test_a_partition_time_that_is_not_known_is_null_and_at_least_what_is_k
 
 @pytest.mark.parametrize("asked", [("top",), ("causes",), ("storms",), ("incidents",), ("group", "orders")])
 def test_a_terminal_of_80_columns_cuts_no_word(asked: tuple[str, ...], tables: Path) -> None:
-    """Each line fits, and no heading or kind is folded within."""
+    """Each line fits, and no heading or kind is broken."""
     told = asked_here("fleet", *asked, "--tables", str(tables), COLUMNS="80").stdout
     assert max(map(len, told.splitlines())) <= 80
     if asked == ("causes",):
@@ -284,7 +287,7 @@ def test_a_group_is_told_of_part_by_part(tables: Path) -> None:
 
 
 def test_days_are_told_whole_and_those_of_the_window_alone(tables: Path) -> None:
-    """A heading says so. A day that begins when the window ends is none of them."""
+    """A heading says so. A day that begins at the window's end is not included."""
     (day,) = (row for row in rows_of(tables, "group_day") if row["group_id"] == "orders")
     ask = ("fleet", "group", "orders", "--tables", str(tables), "--format", "json", "--until")
     parts = msgspec.json.decode(asked_here(*ask, "2023-11-14T22:20:00Z").stdout)
@@ -299,7 +302,7 @@ def test_days_are_told_whole_and_those_of_the_window_alone(tables: Path) -> None
 
 
 def test_a_process_that_flapped_is_of_the_windows_in_which_it_joined(tables: Path) -> None:
-    """One whose instance id another one takes, again and again."""
+    """One whose instance id another process takes over, again and again."""
     (flaps,) = (row for row in rows_of(tables, "flapping_members") if row["group_id"] == "duelled")
     ask = ("fleet", "group", "duelled", "--tables", str(tables), "--format", "json", "--until")
     before = msgspec.json.decode(asked_here(*ask, "2023-11-14T22:13:20.999Z").stdout)
@@ -312,7 +315,7 @@ def test_a_process_that_flapped_is_of_the_windows_in_which_it_joined(tables: Pat
 
 @pytest.mark.parametrize("columns", [80, 120, 130])
 def test_no_kind_of_a_day_is_folded_within(columns: int) -> None:
-    """The longest one, beside numbers as wide as they come."""
+    """The longest one, beside numbers of the greatest width."""
     row = ("2026-01-06", 1_098, 3_430_000, 3_215_000, 10_500_000, 694, 10, 4, 2, "coordinator-change", 161, 160, 30, 0)
     names = tuple(column.name for column in TABLES["group_day"].columns if column.name != "group_id")
     names = ("day", *(name for name in names if name != "day"))
@@ -326,7 +329,7 @@ def test_no_kind_of_a_day_is_folded_within(columns: int) -> None:
 
 
 async def test_a_build_says_how_many_records_cannot_be_read(tmp_path: Path) -> None:
-    """And where they are named; all else goes on."""
+    """And which table lists them; the rest is built."""
     url = await append(tmp_path, partition_for("orders", PARTITIONS), (broken_value("orders"),))
     answer = await asyncio.to_thread(
         asked_here, "fleet", "build", "--log", url, "--to", str(tmp_path / "tables"), "--engine", "local"
@@ -346,7 +349,7 @@ def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
 
 
 def test_without_java_the_command_says_what_is_missing(sqlite_log: str, tmp_path: Path) -> None:
-    """One line, exit code 2, nothing written."""
+    """One line, exit code 2, and nothing is written."""
     bare = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     bare["PATH"] = str(tmp_path)
     to = str(tmp_path / "out")
@@ -367,7 +370,7 @@ def test_a_java_home_without_java_is_named(sqlite_log: str, tmp_path: Path) -> N
 
 
 def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
-    """However it is written: they would lie among its segments."""
+    """However the path is written: they would be among its segments."""
     answer = run_muster("fleet", "build", "--archive", str(tmp_path), "--to", f"{tmp_path}/.")
     assert answer.returncode == 2
     assert "the archive's folder: give the tables a folder of their own" in " ".join(
@@ -377,7 +380,7 @@ def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
 
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
-    """Reading makes no log."""
+    """Reading does not create a log."""
     answer = run_muster("fleet", "build", "--log", f"sqlite:///{tmp_path}/none.db", "--to", str(tmp_path / "out"))
     assert answer.returncode == 2
     assert "none.db" in answer.stderr
@@ -385,7 +388,7 @@ def test_a_missing_log_is_named(tmp_path: Path) -> None:
 
 
 async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_path: Path) -> None:
-    """It is counted, and the first of it named, as by the command line's readers."""
+    """It is counted, and the first one is reported, as in `muster replay`."""
     storage, with_foreign = lived_log, MemoryStorage(partitions=len(lived_log.records))
     for partition, records in enumerate(lived_log.records):
         end = records[-1].offset
@@ -409,7 +412,7 @@ async def test_what_no_owner_wrote_is_not_staged(lived_log: MemoryStorage, tmp_p
 def test_a_question_that_takes_too_much_memory_says_to_ask_for_less(
     tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a line, as all that cannot be done."""
+    """In one line, as with all errors."""
 
     def too_large(*_: object) -> Answer:
         raise duckdb.OutOfMemoryException("Out of Memory Error: failed to pin block\n\nPossible solutions: ...")

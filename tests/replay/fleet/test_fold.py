@@ -1,4 +1,4 @@
-"""The tables tell what `muster replay why` tells, cause by cause; the order of records is checked, never assumed."""
+"""The tables match `muster replay why`, cause by cause; the order of records is checked, never assumed."""
 
 import gc
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ SEEDS = (*range(5, 2_000, 25), 359)
 
 
 async def test_a_judged_fleet_is_told_as_why_tells_it(tmp_path: Path) -> None:
-    """A hundred cases, with coordinators that went away and records that are missing or broken."""
+    """A hundred cases, with outages of coordinators and missing or broken records."""
     storage = judged(SEEDS)
     await built(storage, tmp_path)
     rebalances, incidents = await told_by_why(await opened(storage))
@@ -53,7 +53,7 @@ async def test_a_judged_fleet_is_told_as_why_tells_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sessions())
 async def test_a_history_of_real_clients_is_told_as_why_tells_it(name: str, tmp_path: Path) -> None:
-    """Every rebalance of it, with its incident."""
+    """All its rebalances, with their incidents."""
     log = open_for_reading(str(DATA / f"{name}.jsonl"), security=NOT_SECURED)
     await log.open()
     await make_build(log, tmp_path, lambda _bytes: LocalEngine())
@@ -64,7 +64,7 @@ async def test_a_history_of_real_clients_is_told_as_why_tells_it(name: str, tmp_
 
 
 async def test_groups_of_one_partition_share_its_coordinators(lived_log: MemoryStorage, tmp_path: Path) -> None:
-    """Whatever order the groups come in, each is told with the takeover in the middle."""
+    """In whatever order the groups come, each has the takeover in the middle."""
     await built(lived_log, tmp_path)
     rebalances, incidents = await told_by_why(await opened(lived_log))
     assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rebalances, CAUSES)
@@ -73,7 +73,7 @@ async def test_groups_of_one_partition_share_its_coordinators(lived_log: MemoryS
 
 
 async def test_the_table_tells_of_plans(lived_log: MemoryStorage, tmp_path: Path) -> None:
-    """Their causes; and of what was spared, but not of what was merely announced."""
+    """Their causes; and the rebalances that they avoided, but not mere announcements."""
     await built(lived_log, tmp_path)
     rows = {row["group_id"]: row for row in rows_of(tmp_path, "rebalances") if row["from_generation"]}
     assert {name: (rows[name]["trigger"], rows[name]["avoided"]) for name in PLANNED} == {
@@ -85,7 +85,7 @@ async def test_the_table_tells_of_plans(lived_log: MemoryStorage, tmp_path: Path
 
 
 async def test_every_stay_has_its_begin_and_its_end(tmp_path: Path) -> None:
-    """As the events tell them one by one: who joined, who was removed, who was replaced."""
+    """According to each single event: members that joined, were removed, were replaced."""
     storage = judged(SEEDS)
     await built(storage, tmp_path)
     expected: set[tuple[object, ...]] = set()
@@ -106,7 +106,7 @@ async def test_every_stay_has_its_begin_and_its_end(tmp_path: Path) -> None:
 
 
 def stays_of(events: Iterable[AnyEvent]) -> Iterator[tuple[object, ...]]:
-    """Member id, why it joined, why it went, how, and how often it joined again."""
+    """Member id, cause of the join, cause and kind of the departure, and the number of rejoins."""
     there: dict[str, list[object]] = {}
     for event in events:
         if isinstance(event, StaticMemberReplaced):
@@ -137,7 +137,7 @@ def folded(records: list[StoredRecord]) -> int:
 
 
 def test_two_records_in_the_wrong_order_are_refused() -> None:
-    """As an engine brings them that sorts by nothing, or by too little."""
+    """As from an engine that does not sort, or sorts by too few columns."""
     records = records_of_a_group()
     assert folded(records) > 0
     records[7], records[8] = records[8], records[7]
@@ -146,7 +146,7 @@ def test_two_records_in_the_wrong_order_are_refused() -> None:
 
 
 def test_an_event_that_stands_twice_is_refused_by_its_seq() -> None:
-    """Also where its copy has an offset of its own."""
+    """Even if its copy has an offset of its own."""
     records = records_of_a_group()
     twice = msgspec.structs.replace(records[-1], offset=records[-1].offset + 1)
     with pytest.raises(OutOfOrder, match=r"came after seq (\d+), its own seq is \1"):
@@ -154,7 +154,7 @@ def test_an_event_that_stands_twice_is_refused_by_its_seq() -> None:
 
 
 def test_a_group_that_comes_in_several_runs_is_refused(tmp_path: Path) -> None:
-    """A second fold of it would begin in the middle, and tell of a gap that is none."""
+    """A second fold of it would begin in the middle, and report a false gap."""
     records = records_of_a_group()
     runs = [("b", records[0]), ("a", records[0]), ("b", records[1])]
     rows = [(name, 0, each.offset, each.timestamp_ms, each.value) for name, each in runs]
@@ -166,7 +166,7 @@ def test_a_group_that_comes_in_several_runs_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_garbage_collector_has_its_pace_back_after_a_fold(tmp_path: Path) -> None:
-    """Also after one that has failed."""
+    """Also after one that failed."""
     before, within = gc.get_threshold(), []
 
     def failing() -> Iterator[pa.RecordBatch]:
@@ -185,7 +185,7 @@ def test_the_garbage_collector_has_its_pace_back_after_a_fold(tmp_path: Path) ->
 
 
 async def test_a_record_that_cannot_be_read_is_quarantined_while_all_else_goes_on(tmp_path: Path) -> None:
-    """With log, partition, offset and reason: a broken value, a newer version's event, a key that is none."""
+    """With log, partition, offset and reason: a broken value, an event from a newer version, an invalid key."""
     storage = judged([3, 5])
     whole = (await told_by_why(await opened(storage)))[0]
     records = storage.records[0]
@@ -209,6 +209,6 @@ async def test_a_record_that_cannot_be_read_is_quarantined_while_all_else_goes_o
 
 
 async def test_an_empty_log_makes_empty_tables(tmp_path: Path) -> None:
-    """They are there, and have their columns."""
+    """They exist, with their columns."""
     await built(MemoryStorage(partitions=3), tmp_path)
     assert rows_of(tmp_path, "rebalances") == []

@@ -1,6 +1,6 @@
-"""A disk that is full while tables or an archive are written: nothing half-written is left, and it goes on.
+"""The disk is full while tables or an archive are written: nothing partial is left, and the work continues.
 
-The limit is that of a file's size (RLIMIT_FSIZE), which is lifted for a process that runs.
+The limit is that of a file's size (RLIMIT_FSIZE), which can be lifted for a running process.
 """
 
 import os
@@ -35,7 +35,7 @@ RECORDS = 1_000
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond that; in bytes."""
+    """Limit the size of this process's files, in bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -46,7 +46,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @contextmanager
 def limited(size: int, words: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command of the fleet with such a limit; what it says goes through a pipe into a file."""
+    """Run a command of the fleet with such a limit; its output goes through a pipe into a file."""
     limit = f'ulimit -S -f {size // 1024}; exec "$@"'
     process = subprocess.Popen(
         [
@@ -71,14 +71,14 @@ def limited(size: int, words: Path, *command: str) -> Iterator[subprocess.Popen[
 
 
 def lift(process: subprocess.Popen[str]) -> None:
-    """Make room for a process that runs."""
+    """Remove the limit of a running process."""
     resource.prlimit(
         process.pid, resource.RLIMIT_FSIZE, (UNLIMITED, resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1])
     )
 
 
 def large() -> MemoryStorage:
-    """A log that is larger than SMALL, however it is compressed."""
+    """A log larger than SMALL, however it is compressed."""
     random, storage = Random(1), MemoryStorage(partitions=1)
     key = encode_key(RecordKey("orders", EntityKind.GROUP, ""))
     storage.records[0] += [StoredRecord(0, n, NOON, key, random.randbytes(500)) for n in range(RECORDS)]
@@ -91,7 +91,7 @@ def files_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("size", [0, 400, 3_000, 6_000, 9_000, 15_000])
 async def test_a_build_without_room_leaves_the_tables_as_they_were(tmp_path: Path, size: int) -> None:
-    """Whether it is for copies of the log, for parts, or for the manifest; with room the next one makes them whole."""
+    """The room may be for copies of the log, for parts, or for the manifest; with room the next one completes them."""
     storage = judged((3, 14, 15, 92))
     await built(up_to(storage, 0.6), tmp_path / "t")
     before, files = all_tables(tmp_path / "t"), files_in(tmp_path / "t")
@@ -105,7 +105,7 @@ async def test_a_build_without_room_leaves_the_tables_as_they_were(tmp_path: Pat
 
 
 async def test_a_build_without_room_says_how_to_free_what_earlier_builds_take(tmp_path: Path) -> None:
-    """Queries may read them for an hour; with --grace 0 the files of the last two builds are left, and of no other."""
+    """Queries may read them for an hour; with --grace 0 only the files of the last two builds stay."""
     storage = judged((3, 14, 15, 92))
     for share in (0.2, 0.4, 0.6, 0.8):
         await built(up_to(storage, share), tmp_path)
@@ -128,13 +128,13 @@ async def test_a_build_without_room_says_how_to_free_what_earlier_builds_take(tm
     ],
 )
 def test_a_sort_that_finds_no_room_is_told_from_other_errors(tmp_path: Path, words: str, *, is_no_room: bool) -> None:
-    """DuckDB has words for it, and no number."""
+    """DuckDB has a message for it, but no code."""
     with pytest.raises(NoRoom if is_no_room else duckdb.Error), needing_room(tmp_path):
         raise duckdb.Error(words)
 
 
 def test_too_little_memory_is_told_with_the_way_out(tmp_path: Path) -> None:
-    """Whichever step needs it; a traceback would tell of DuckDB's settings, which nobody can set."""
+    """Whichever step needs it; a traceback would mention DuckDB's settings, which users cannot change."""
     words = "Out of Memory Error: failed to pin block of size 256.0 KiB\n\nPossible solutions:\n* ..."
     told = r"too little memory .*: say --engine spark, .* \(Out of .* 256.0 KiB\)$"
     with pytest.raises(NoMemory, match=told), needing_room(tmp_path):
@@ -142,7 +142,7 @@ def test_too_little_memory_is_told_with_the_way_out(tmp_path: Path) -> None:
 
 
 async def test_with_every_a_build_waits_for_room(tmp_path: Path) -> None:
-    """It says so in a line, and goes on when there is room."""
+    """It prints one line, and continues when there is room."""
     storage, words = judged((3, 14)), tmp_path / "words"
     await archived(await opened(storage), tmp_path / "a")
     command = ("build", "--archive", str(tmp_path / "a"), "--to", str(tmp_path / "t"), "--every", "100ms")
@@ -162,7 +162,7 @@ async def test_with_every_a_build_waits_for_room(tmp_path: Path) -> None:
 
 
 async def test_with_every_an_archive_waits_for_room(tmp_path: Path) -> None:
-    """And has each record then."""
+    """And then has each record."""
     log, words = await sqlite_copy(large(), tmp_path / "muster.db"), tmp_path / "words"
     root = tmp_path / "a"
     with limited(SMALL, words, "archive", "--log", log, "--to", str(root), "--every", "100ms") as process:
@@ -176,7 +176,7 @@ async def test_with_every_an_archive_waits_for_room(tmp_path: Path) -> None:
 
 
 async def test_once_ends_with_a_line_and_a_code(tmp_path: Path) -> None:
-    """An archive and a build alike; with room they go on."""
+    """Both for an archive and a build; with room they continue."""
     log, words = await sqlite_copy(large(), tmp_path / "muster.db"), tmp_path / "words"
     archive = ("archive", "--log", log, "--to", str(tmp_path / "a"), "--once")
     build = ("build", "--log", log, "--to", str(tmp_path / "t"))

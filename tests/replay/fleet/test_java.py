@@ -1,4 +1,4 @@
-"""Whether there is a Java for Spark: JAVA_HOME before the PATH, and two versions of it."""
+"""Finding Java for Spark: JAVA_HOME before the PATH, and two versions of it."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from muster.replay.fleet.choice import NoJava, java_version
 
 
 def installed(folder: Path, version: str) -> None:
-    """A `java` that says that it is of this version."""
+    """Install a `java` that reports this version."""
     folder.mkdir(parents=True)
     java = folder / "java"
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2021-09-14' >&2\n")
@@ -18,7 +18,7 @@ def installed(folder: Path, version: str) -> None:
 def test_the_one_of_java_home_is_asked_and_else_that_of_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Spark does it."""
+    """As Spark does."""
     installed(tmp_path / "home" / "bin", "21.0.2")
     installed(tmp_path / "path", "17.0.1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin:/usr/bin")
@@ -29,7 +29,7 @@ def test_the_one_of_java_home_is_asked_and_else_that_of_the_path(
 
 
 def test_a_java_that_does_not_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that `auto` folds in this process, and `spark` says it in a line."""
+    """So `auto` folds in this process, and `spark` reports it in one line."""
     installed(tmp_path / "bin", "17.0.1")
     (tmp_path / "bin" / "java").chmod(0o644)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""A group with most of all events is folded in bounded memory: what is kept of it is one episode, however old it is."""
+"""A group with most of the events is folded in limited memory: only one episode is kept, however old the group is."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -22,7 +22,7 @@ NEXT_MS: Final = 9 * MINUTE_MS
 
 
 def again_and_again(apart_ms: int) -> Iterator[list[Happened]]:
-    """A deployment, over and over in one life, each time so long after the time before."""
+    """Return a deployment, over and over in one incarnation, each time this long after the previous one."""
     events = _deployment()
     for time in range(TIMES):
         first = time * len(events)
@@ -36,7 +36,7 @@ def again_and_again(apart_ms: int) -> Iterator[list[Happened]]:
 
 
 def _deployment() -> list[AnyEvent]:
-    """The events of one since the last time of quiet, of a case that took less than NEXT_MS from there."""
+    """Return the events since the last quiet time, of a case that took less than NEXT_MS from there."""
     cases = (play(SCENARIOS["deployment"], seed) for seed in range(60))
     stretches = (
         _last_stretch([item.event for item in case.history.items if isinstance(item, Happened)]) for case in cases
@@ -45,7 +45,7 @@ def _deployment() -> list[AnyEvent]:
 
 
 def _last_stretch(events: list[AnyEvent]) -> list[AnyEvent]:
-    """The events since the last time of quiet."""
+    """Return the events since the last quiet time."""
     times = [event.why.decided_ms for event in events]
     begins = [number for number in range(1, len(times)) if times[number] - times[number - 1] > QUIET_MS]
     return events[begins[-1] if begins else 0 :]
@@ -63,7 +63,7 @@ def _later(event: AnyEvent, by_ms: int, seq: int) -> AnyEvent:
 
 
 def kept_bytes(apart_ms: int) -> tuple[list[int], int]:
-    """The size of the fold after each time, and how many rows came of all."""
+    """Return the size of the fold after each time, and the total number of rows."""
     fold = GroupFold(GroupId("orders"), 0, "log")
     sizes, rows = [], 0
     for reads in again_and_again(apart_ms):
@@ -73,14 +73,14 @@ def kept_bytes(apart_ms: int) -> tuple[list[int], int]:
 
 
 def test_what_is_kept_of_a_group_does_not_grow_with_its_history() -> None:
-    """After days of quiet, nothing of the days before is there."""
+    """After quiet days nothing from before is kept."""
     sizes, rows = kept_bytes(DAY_MS)
     assert rows > 2 * TIMES
     assert max(sizes[2:]) < 1.1 * min(sizes[2:])
 
 
 def test_nor_where_a_group_is_never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An episode is ended at a number of acts, which is lowered here."""
+    """An episode ends at a number of acts, which is lowered here."""
     monkeypatch.setattr("muster.replay.incidents.episode.episode.ACTS_MAX", 300)
     sizes, rows = kept_bytes(NEXT_MS)
     assert rows > TIMES

@@ -1,4 +1,4 @@
-"""Groups are told of their partition's records that cannot be read in few words the same as of each one."""
+"""Groups get their partition's unreadable records in a compact form, with the same results as one by one."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -33,7 +33,7 @@ MANY = 100_000
 
 
 class OneByOne(PartitionReads):
-    """The same, without anything being told as one."""
+    """The same without the compact form."""
 
     def __init__(self, reads: list[Read], prelude: Prelude | None = None) -> None:
         super().__init__(reads, prelude)
@@ -51,7 +51,7 @@ class OneByOne(PartitionReads):
 
 
 def test_records_in_a_row_are_told_as_each_by_itself_would_be() -> None:
-    """Between a group's records, before its first one and in a build that goes on; passed over, and hours apart."""
+    """Between a group's records, before its first one and in a continued build; repaired, and hours apart."""
     for seed in range(10):
         chance = Random(seed)
         own, reads = a_partition(chance)
@@ -72,7 +72,7 @@ def test_records_in_a_row_are_told_as_each_by_itself_would_be() -> None:
 
 
 def a_partition(chance: Random) -> tuple[list[OwnRecord], list[Read]]:
-    """A group's records among others that concern all groups, in rows of all lengths."""
+    """Return a group's records among others that concern all groups, in runs of all lengths."""
     storage = judged([chance.randrange(5, 400)])
     own: list[OwnRecord] = []
     reads: list[Read] = []
@@ -118,7 +118,7 @@ def fed(reads: Iterator[Told]) -> list[RowOf]:
 
 
 async def test_tables_tell_of_many_unreadable_keys_what_why_tells(tmp_path: Path) -> None:
-    """Also in two builds: a row of them that is cut by the end of a build is one."""
+    """Also in two builds: a run of them that is cut by the end of a build is one."""
     storage = with_unreadable(judged([4, 5]), 0, at=30, count=100)
     with_unreadable(storage, 0, at=3, count=UNREADABLE_NAMED + 5)
     for share in (0.5, 1.0):
@@ -134,7 +134,7 @@ async def test_tables_tell_of_many_unreadable_keys_what_why_tells(tmp_path: Path
 
 
 def with_unreadable(storage: MemoryStorage, partition: int, *, at: int, count: int) -> MemoryStorage:
-    """The same log with so many owner's records in it whose keys nobody can read."""
+    """Return the same log with this many owner's records with unreadable keys."""
     before = storage.records[partition]
     at_ms = before[at].timestamp_ms
     broken = [StoredRecord(partition, 0, at_ms, BROKEN_KEY.key, BROKEN_KEY.value) for _ in range(count)]
@@ -146,7 +146,7 @@ def with_unreadable(storage: MemoryStorage, partition: int, *, at: int, count: i
 
 
 def test_what_a_group_is_told_does_not_grow_with_the_records_that_cannot_be_read() -> None:
-    """A hundred thousand of them, and fifty groups: each is told some twenty, and has no more notes than that."""
+    """A hundred thousand of them, and fifty groups: each gets some twenty, and has no more notes than that."""
     broken: list[Read] = [
         Broken(
             position=LogPosition(partition=0, offset=offset, timestamp_ms=offset),

@@ -1,4 +1,4 @@
-"""While Spark's workers fold, the process that waits for them tells how far they are."""
+"""While Spark's workers fold, the waiting process reports their progress."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tests.waiting import until_so
 
 
 def test_what_all_tasks_have_folded_is_told_together(tmp_path: Path) -> None:
-    """A task that is done again is counted once; what is being written counts the next time."""
+    """A repeated task is counted once; a file that is being written counts the next time."""
     reporting(tmp_path, 1)(500)
     reporting(tmp_path, 2)(70)
     reporting(tmp_path, 1)(20)
@@ -35,7 +35,7 @@ def test_a_worker_does_not_tell_each_batch(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_it_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
-    """From another thread, since the first one waits for Spark; and no more once it is over."""
+    """From another thread, since the first one waits for Spark; and not after the end."""
     seen: list[int] = []
     with told(tmp_path, seen.append):
         reporting(tmp_path, 0)(10)

@@ -1,4 +1,4 @@
-"""`muster fleet report`: the facts of the page are those of the tables, names are data, and it needs nothing else."""
+"""`muster fleet report`: the page has the facts of the tables, treats names as data, and is self-contained."""
 
 import asyncio
 import base64
@@ -56,12 +56,11 @@ def page(tables: Path) -> str:
 
 
 def made(tables: Path, out: Path, *more: str) -> Result:
-    """Run the command."""
     return CliRunner().invoke(app, ["fleet", "report", "--tables", str(tables), "-o", str(out), *more])
 
 
 def hostile_tables(text: str, folder: Path) -> Path:
-    """The tables of a group whose members call themselves so."""
+    """Return the tables of a group whose members have such names."""
     log = asyncio.run(sqlite_log(folder / "muster.db", hostile(text)))
     answer = CliRunner().invoke(app, ["fleet", "build", "--log", log, "--to", str(folder / "tables")])
     assert answer.exit_code == 0, answer.output
@@ -93,7 +92,7 @@ def test_its_numbers_are_those_of_the_tables(tables: Path) -> None:
 
 
 def test_the_window_and_the_pattern_choose(tables: Path) -> None:
-    """Nothing that began outside of them is on the page."""
+    """Events that began outside of them are not on the page."""
     group_id = rows_of(tables, "rebalances")[0]["group_id"]
     facts = facts_of(tables, AskedRows(groups=group_id), TEAM)
     assert {row.name for row in facts.rows} == {group_id}
@@ -104,7 +103,7 @@ def test_the_window_and_the_pattern_choose(tables: Path) -> None:
 
 
 async def test_its_groups_are_those_of_the_window(lived_log: MemoryStorage, tmp_path: Path) -> None:
-    """Not those of which something else began on that day."""
+    """Other groups are left out, even if something else of them began on that day."""
     await built(lived_log, tmp_path)
     at = max(row["started_at"] for row in rows_of(tmp_path, "rebalances"))
     began = {
@@ -118,7 +117,7 @@ async def test_its_groups_are_those_of_the_window(lived_log: MemoryStorage, tmp_
 
 
 def test_a_window_in_which_nothing_but_an_incident_began_says_so(tables: Path) -> None:
-    """One without a rebalance."""
+    """The incident has no rebalance."""
     incident = next(row for row in rows_of(tables, "incidents") if not row["rebalances"])
     at_ms = wall_ms_of(incident["started_at"])
     asked = AskedRows(since_ms=at_ms, until_ms=at_ms)
@@ -144,7 +143,7 @@ def test_a_team_is_what_the_pattern_finds(group_id: str, pattern: str, team: str
 
 
 def test_teams_are_in_the_order_of_what_their_groups_cost() -> None:
-    """Each with the group of it that cost most."""
+    """Each with its most costly group."""
     costs = [("a-1", 10), ("b-1", 100), ("a-2", 95)]
     groups = [GroupCost(group_id=name, rebalances=1, rebalancing_ms=1, partition_ms=ms) for name, ms in costs]
     told = [(team.name, team.groups, team.partition_ms, team.worst_group) for team in teams_of(groups, TEAM)]
@@ -152,7 +151,7 @@ def test_teams_are_in_the_order_of_what_their_groups_cost() -> None:
 
 
 def test_cells_beside_each_other_are_one_stroke() -> None:
-    """Their level is that of what they cost; what costs nothing has the lowest."""
+    """Their level is that of their cost; no cost has the lowest level."""
     cells = {10: 0, 11: 5, 13: 70_000, 14: 20_000}
     assert paths_of(cells, scale_of(10, 20)) == (
         (1, "M0 5h2"),
@@ -164,7 +163,7 @@ def test_cells_beside_each_other_are_one_stroke() -> None:
 
 
 def test_a_quarter_has_fewer_columns_than_hours() -> None:
-    """They have several hours each; a month's are hours."""
+    """They have several hours each; a month has a column for each hour."""
     assert scale_of(0, 24 * 31 - 1).hours == 1
     quarter = scale_of(100, 100 + 24 * 90 - 1)
     assert (quarter.hours, quarter.columns) == (3, 720)
@@ -176,7 +175,7 @@ def test_a_quarter_has_fewer_columns_than_hours() -> None:
 
 
 def test_it_needs_nothing_but_itself(page: str) -> None:
-    """Its tags are closed, links lead to what is there; the policy allows its style alone, and names no host."""
+    """Its tags are closed and its links have targets; the policy allows only its own style, and names no host."""
     nesting = Nesting()
     nesting.feed(page)
     assert nesting.open == []
@@ -192,14 +191,14 @@ def test_it_needs_nothing_but_itself(page: str) -> None:
 
 
 def test_processes_that_cannot_be_told_apart_are_not_one_that_flaps(page: str) -> None:
-    """It is said how many there were at once, where there was more than one."""
+    """The maximum number at once is shown, if there was more than one."""
     assert page.count("7 at once, that cannot be told apart") == 1
     assert page.count("at once, that cannot be told apart") == 1
     assert "Processes that flap, by whole days (UTC)" in page
 
 
 def test_what_clients_say_opens_no_tag(tmp_path: Path) -> None:
-    """Wherever a client may say something."""
+    """In all fields that a client can set."""
     tables, out = hostile_tables(END_TAG, tmp_path), tmp_path / "fleet.html"
     assert made(tables, out).exit_code == 0
     page = out.read_text(encoding="utf-8")
@@ -211,7 +210,7 @@ def test_what_clients_say_opens_no_tag(tmp_path: Path) -> None:
 
 
 def test_the_worst_of_a_quarter_of_ten_thousand_groups_fits(tables: Path) -> None:
-    """Rows of which no two neighbours have the same level, and names of the longest."""
+    """Rows in which no two neighbours have the same level, and names of maximum length."""
     facts = facts_of(tables, AskedRows(), TEAM)
     scale = scale_of(0, 24 * 90 - 1)
     paths = paths_of({hour: 10**7 * (hour // 3 % 2) for hour in range(24 * 90)}, scale)
@@ -238,14 +237,14 @@ def test_an_error_is_one_line(more: tuple[str, ...], told: str, tables: Path, tm
 
 
 def test_times_are_told_in_the_zone_that_is_asked_for(tables: Path, tmp_path: Path) -> None:
-    """In UTC unless one is."""
+    """In UTC unless one is given."""
     for zone, told in ((), " UTC</time>"), (("--tz", "Asia/Kolkata"), " UTC+05:30</time>"):
         assert made(tables, tmp_path / "fleet.html", *zone).exit_code == 0
         assert told in (tmp_path / "fleet.html").read_text(encoding="utf-8")
 
 
 def test_groups_and_incidents_are_linked_to_their_stories(page: str, tables: Path) -> None:
-    """Each group that has a row, and each incident that is listed, in the same page, with its rebalances."""
+    """Each group with a row, and each listed incident, in the same page, with its rebalances."""
     facts = facts_of(tables, AskedRows(), TEAM, rows=5)
     for row in facts.rows[:-1]:
         assert f'<th scope="row"><a href="#{facts.links[row.name]}"><bdi>{row.name}</bdi></a></th>' in page
@@ -275,7 +274,7 @@ def tab() -> Iterator[Tab]:
 
 @in_browser
 def test_headings_fit_on_a_phone_and_a_print_has_ten_pages(tab: Tab, page: str, tmp_path: Path) -> None:
-    """Those beside the heat map, which does not scroll."""
+    """Except for the heat map, which does not scroll."""
     tab.size(420, 900)
     path = tmp_path / "fleet.html"
     path.write_text(page, encoding="utf-8")
@@ -290,7 +289,7 @@ def test_headings_fit_on_a_phone_and_a_print_has_ten_pages(tab: Tab, page: str, 
 @in_browser
 @pytest.mark.parametrize("width", [1200, 400])
 def test_it_loads_without_errors_and_asks_nobody(tab: Tab, page: str, tmp_path: Path, width: int) -> None:
-    """As wide as the screen, with a picture for each row, which tells a reader of screens what it shows."""
+    """As wide as the screen, with a picture for each row, and a text for screen readers."""
     tab.size(width, 900)
     path = tmp_path / "fleet.html"
     path.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The schema that is documented is the schema that is written."""
+"""The documented schema is the schema of the files."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_what_is_written_has_the_documented_schema(table: FleetTable, tables: Path) -> None:
-    """Each file of it: names, types, and which columns may be null."""
+    """For each file: names, types, and which columns may be null."""
     for part in current(tables).of(table.name):
         assert pq.read_schema(tables / part.path).remove_metadata().equals(table.schema)
     for column in table.columns:
@@ -34,7 +34,7 @@ def test_what_is_written_has_the_documented_schema(table: FleetTable, tables: Pa
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_times_are_timestamps_and_durations_whole_milliseconds(table: FleetTable) -> None:
-    """Their names end in `_at` and `_ms`, and every column is told of in a sentence."""
+    """Their names end in `_at` and `_ms`, and each column has a description."""
     for column in table.columns:
         if column.name.endswith("_at"):
             assert column.type == pa.timestamp("us", tz="UTC")
@@ -45,10 +45,10 @@ def test_times_are_timestamps_and_durations_whole_milliseconds(table: FleetTable
 
 @pytest.mark.parametrize("name", ["rebalances", "incidents", "memberships", "group_day", "coordinator_downtime"])
 def test_the_tables_have_rows_to_be_held_against(name: str, tables: Path) -> None:
-    """A schema that nothing is written with proves nothing."""
+    """A schema without any rows proves nothing."""
     assert rows_of(tables, name)
 
 
 def test_the_page_has_every_table() -> None:
-    """docs/fleet.md is made of the schemas: `python -m tests.replay.fleet.docs_tables`."""
+    """docs/fleet.md is made from the schemas: `python -m tests.replay.fleet.docs_tables`."""
     assert page() in DOCS.read_text(encoding="utf-8")

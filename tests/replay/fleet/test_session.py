@@ -1,4 +1,4 @@
-"""The Spark session: what the user has set stands, its log is silent, and its errors are lines."""
+"""The Spark session: the user's settings are kept, its log is silent, and its errors are single lines."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def failed(session: "SparkSession", work: Callable[[Batches], Iterator[pa.RecordBatch]]) -> str:
-    """Run it in a worker; the line of its failure."""
+    """Run it in a worker; return the line of its failure."""
     with pytest.raises(SparkFailed) as raised, in_a_line("Spark could not fold"):
         session.range(1).mapInArrow(work, "id long").collect()
     assert "\n" not in str(raised.value)
@@ -39,7 +39,7 @@ def failed(session: "SparkSession", work: Callable[[Batches], Iterator[pa.Record
 
 
 def test_a_jvm_that_ends_while_the_session_is_made_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it was asked then; as when the kernel has killed it."""
+    """Whatever the last call was; as if the kernel had killed it."""
 
     def ended(*_: object) -> None:
         raise Py4JNetworkError("Error while sending or receiving")
@@ -74,7 +74,7 @@ def test_a_command_that_a_dying_jvm_does_not_answer_leaves_no_traceback(
 
 @pytest.mark.spark
 def test_a_workers_exception_is_a_line(spark_session_here: "SparkSession") -> None:
-    """Not the page that Spark makes of it."""
+    """And not the page that Spark prints."""
 
     def boom(_batches: Batches) -> Iterator[pa.RecordBatch]:
         raise PermissionError(13, "Permission denied", "/tables/_open")
@@ -85,7 +85,7 @@ def test_a_workers_exception_is_a_line(spark_session_here: "SparkSession") -> No
 
 @pytest.mark.spark
 def test_a_worker_that_ends_is_a_line(spark_session_here: "SparkSession") -> None:
-    """As when the kernel has killed it for its memory."""
+    """As if the kernel had killed it for its memory."""
 
     def end(_batches: Batches) -> Iterator[pa.RecordBatch]:
         import os
@@ -129,7 +129,7 @@ def test_a_lost_executor_is_named_with_the_reason() -> None:
 
 
 def test_a_worker_that_was_killed_is_said_in_a_line() -> None:
-    """Spark says it in the middle of a stack, or as an end of file at a pipe."""
+    """Spark reports it in the middle of a stack, or as an end of file on a pipe."""
     crashed = (
         'Traceback (most recent call last):\n  File "x.py", line 1\npy4j.protocol.Py4JJavaError: An error occurred'
         " while calling o82.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Lost"
@@ -140,7 +140,7 @@ def test_a_worker_that_was_killed_is_said_in_a_line() -> None:
 
 
 def test_what_java_says_to_a_batchs_own_question_is_the_reason() -> None:
-    """And not that the question came to nothing."""
+    """And not that the query failed."""
     text = (
         'Traceback (most recent call last):\n  File "x.py", line 1\npy4j.protocol.Py4JJavaError: An error occurred'
         " while calling o82.collectToPython.\n: org.apache.spark.SparkException: No space left on device\n\tat org"
@@ -150,7 +150,7 @@ def test_what_java_says_to_a_batchs_own_question_is_the_reason() -> None:
 
 @pytest.mark.spark
 def test_spark_submit_has_the_master_and_a_silent_log(java_home: Path | None, tmp_path: Path) -> None:
-    """Its settings stand, whatever --master says; the tables are those of this process."""
+    """Its settings are kept, whatever --master is; the tables are those of this process."""
     storage = judged((3, 14))
     url = asyncio.run(sqlite_copy(storage, tmp_path / "muster.db"))
     submit = Path(sys.executable).parent / "spark-submit"
@@ -177,7 +177,7 @@ def test_spark_submit_has_the_master_and_a_silent_log(java_home: Path | None, tm
 
 @pytest.mark.spark
 def test_a_master_that_is_not_there_is_a_line(java_home: Path | None, tmp_path: Path) -> None:
-    """It names what was given."""
+    """It has the given address."""
     url = asyncio.run(sqlite_copy(judged((3,)), tmp_path / "muster.db"))
     command = [sys.executable, "-m", "muster", "fleet", "build", "--engine", "spark", "--log", url]
     command += ["--to", str(tmp_path / "t"), "--master", "nowhere:1"]

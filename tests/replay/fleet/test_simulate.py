@@ -1,4 +1,4 @@
-"""`muster fleet simulate`: the same seed gives the same events, wherever they go; and what is refused."""
+"""`muster fleet simulate`: the same seed gives the same events in all outputs; and what it refuses."""
 
 import os
 import subprocess
@@ -70,7 +70,7 @@ async def test_another_seed_gives_other_events(tmp_path: Path) -> None:
 
 
 async def test_records_are_in_the_order_of_their_times(tmp_path: Path) -> None:
-    """Those of all groups of a partition: its log has one order."""
+    """This includes all groups of a partition, since its log has one order."""
     archive, groups = simulated(fleet(4, 1, partitions=1), tmp_path)
     times = [record.timestamp_ms for record in await records_in(f"archive:{archive}")]
     assert times == sorted(times)
@@ -91,7 +91,7 @@ def test_the_truth_names_processes_by_their_member_ids(tmp_path: Path) -> None:
 
 
 def test_a_log_with_events_is_refused(tmp_path: Path) -> None:
-    """Whether it is an archive or a file; nothing is changed."""
+    """Both an archive and a file; nothing is changed."""
     for url in (f"archive:{tmp_path}/archive", f"sqlite:///{tmp_path}/muster.db"):
         assert simulate("--groups", "1", "--days", "1", "--to", url).returncode == 0
         again = simulate("--groups", "1", "--days", "1", "--to", url)
@@ -101,7 +101,7 @@ def test_a_log_with_events_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_rate_is_a_scenarios_and_none_is_longer_than_it_may_be() -> None:
-    """Deeds fit between outages. No scenario is in the wheel that no fleet plays."""
+    """Actions fit between outages. All scenarios in the wheel are played by a fleet."""
     assert {rate.scenario for rate in RATES} == set(SCENARIOS)
     assert max(rate.longest_ms for rate in OUTAGES) < LONGEST_MS
     assert LONGEST_MS < 24 * HOUR_MS
@@ -120,7 +120,7 @@ def test_the_page_has_each_rate(rate: object) -> None:
 
 
 def refused(to: str, *options: str) -> str:
-    """The one line of a simulation that would take hours."""
+    """Return the single error line of a simulation that would take hours."""
     command = ["simulate", "--groups", "100000", "--days", "300", "--to", to, *options]
     with ThreadPoolExecutor() as elsewhere:  # where no loop runs
         done = elsewhere.submit(CliRunner().invoke, app, command).result()
@@ -131,7 +131,7 @@ def refused(to: str, *options: str) -> str:
 
 
 def test_what_cannot_be_written_is_refused_before_playing(tmp_path: Path) -> None:
-    """A folder that is none, or somebody else's; a file that is there, or in no folder; brokers that are away."""
+    """A path that is no folder, or another user's; an existing file, or a missing folder; unreachable brokers."""
     (file := tmp_path / "file").write_text("not a folder")
     (other := tmp_path / "other").mkdir()
     (other / "readme").write_text("somebody's")
@@ -146,7 +146,7 @@ def test_what_cannot_be_written_is_refused_before_playing(tmp_path: Path) -> Non
 
 
 def test_a_truth_that_is_there_stays_where_the_log_is_refused(tmp_path: Path) -> None:
-    """It is the log's that is there."""
+    """It belongs to the existing log."""
     to = f"sqlite:///{tmp_path}/muster.db"
     assert simulate("--groups", "1", "--days", "1", "--to", to).returncode == 0
     truth = (tmp_path / "muster.db.truth.jsonl").read_bytes()
@@ -159,7 +159,7 @@ def test_a_truth_that_is_there_stays_where_the_log_is_refused(tmp_path: Path) ->
 
 @pytest.mark.broker
 async def test_a_topic_keeps_the_times_and_the_history_of_the_simulation(kafka_broker: Broker, tmp_path: Path) -> None:
-    """It has the settings of Muster's own log but for that; it is refused once it has events."""
+    """It has the settings of Muster's own log except for that; it is refused once it has events."""
     topic, truth = new_topic_name(), ("--truth", str(tmp_path / "truth.jsonl"))
     url = f"kafka://{kafka_broker.bootstrap}/{topic}"
     done = simulate(*SMALL, "--to", url, *truth)
@@ -179,7 +179,7 @@ async def test_a_topic_keeps_the_times_and_the_history_of_the_simulation(kafka_b
 
 @pytest.mark.broker
 async def test_a_topic_that_would_give_records_other_times_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
-    """As `muster serve` makes its own; the line says what to change."""
+    """Such as one that `muster serve` creates; the message says what to change."""
     topic = new_topic_name()
     log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=8)
     await log.open()
@@ -190,7 +190,7 @@ async def test_a_topic_that_would_give_records_other_times_is_refused(kafka_brok
 
 
 async def topic_configs(broker: Broker, topic: str) -> dict[str, str]:
-    """Ask the broker for a topic's configs."""
+    """Return a topic's configs from the broker."""
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await admin.start()
     try:
@@ -201,7 +201,7 @@ async def topic_configs(broker: Broker, topic: str) -> dict[str, str]:
 
 
 def test_a_rebalance_is_one_storys_though_both_its_phases_were_held() -> None:
-    """Its join phase by one process for a while, its sync phase by the leader: a group of 10,000 groups, seed 1."""
+    """One process prolonged its join phase for a while, the leader its sync phase: a group of 10,000 groups, seed 1."""
     span = SimulatedDays(began_ms=MONDAY_MS, days=7)
     lived = live(1, GroupId("loyalty7-notify-03476"), 3476, span, list(outages(Random("1 partition 0"), span)))
     told = [rebalance for truth in lived.truths for rebalance in truth.must]

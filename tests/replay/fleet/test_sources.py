@@ -1,4 +1,7 @@
-"""An archive's files and a log's records make the same tables, however they were cut; who is away is waited for."""
+"""An archive's files and a log's records make the same tables, however they were cut.
+
+Builds wait for unavailable sources.
+"""
 
 import asyncio
 import os
@@ -38,7 +41,7 @@ SEEDS = range(0, 1_000, 200)
 
 
 _WRONG: Final[list[dict[str, Any]]] = [{"headers": ()}, {"producer_id": 8}, {"transactional": True}]
-"""The signs of a stranger's record."""
+"""The marks of a foreign record."""
 
 
 async def built_of(root: Path, to: Path) -> Built:
@@ -50,7 +53,7 @@ async def built_of(root: Path, to: Path) -> Built:
 
 
 async def test_an_archive_makes_the_tables_of_its_log(tmp_path: Path) -> None:
-    """In one go; in steps, between which files were joined; and where the log was read before."""
+    """In one build; in steps, between which files were joined; and if the log was read before."""
     storage, root = judged(SEEDS), tmp_path / "archive"
     records = storage.records[0]
     records[20] = msgspec.structs.replace(records[20], value=(records[20].value or b"")[:-1])
@@ -69,7 +72,7 @@ async def test_an_archive_makes_the_tables_of_its_log(tmp_path: Path) -> None:
 
 
 async def test_an_archives_files_are_read_where_they_are(tmp_path: Path) -> None:
-    """And of a build that goes on no more than those behind the one before."""
+    """A continued build only reads those after the previous one."""
     storage, root = judged(SEEDS[:2]), tmp_path / "archive"
     found: list[dict[int, int]] = []
     for share in (0.5, 1.0):
@@ -86,7 +89,7 @@ async def test_an_archives_files_are_read_where_they_are(tmp_path: Path) -> None
 
 
 async def test_strangers_records_in_an_archive_are_told_by_their_marks(tmp_path: Path) -> None:
-    """Without one, of another producer, in a transaction: the tables are those without them; they are counted."""
+    """Without a header, from another producer, or in a transaction: they are counted, and change nothing else."""
     storage = judged(SEEDS[:2])
     log = RawMemoryLog(partitions=len(storage.records))
     await log.open()
@@ -108,7 +111,7 @@ async def test_strangers_records_in_an_archive_are_told_by_their_marks(tmp_path:
 @settings(max_examples=6, deadline=None)
 @given(seed=st.sampled_from(range(0, 1_000, 7)), cuts=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4))
 def test_builds_are_a_full_one_wherever_the_log_is_cut_and_closed_rows_stay(seed: int, cuts: list[float]) -> None:
-    """Cuts lie anywhere: within transitions, rebalances, incidents; some bring nothing."""
+    """Cuts are anywhere: within transitions, rebalances, incidents; some steps have no records."""
 
     async def run(folder: Path) -> None:
         storage = judged([seed])
@@ -140,7 +143,7 @@ async def test_records_come_to_the_fold_with_their_groups_and_without_tombstones
 
 
 async def test_an_archive_of_another_topic_is_refused(tmp_path: Path) -> None:
-    """The identity is that of the log that was archived, wherever the archive lies."""
+    """The identity is that of the archived log, wherever the archive is."""
     for name, identity in (("one", "topic-1"), ("other", "topic-2")):
         log = RawMemoryLog(identity=identity)
         await log.open()
@@ -152,7 +155,7 @@ async def test_an_archive_of_another_topic_is_refused(tmp_path: Path) -> None:
 
 
 async def test_an_archive_of_an_empty_topic_makes_empty_tables(tmp_path: Path) -> None:
-    """And the first records that come later are told."""
+    """And the first records that come later are included."""
     storage = judged([3])
     await archived(await opened(up_to(storage, 0.0)), tmp_path / "archive")
     await built_of(tmp_path / "archive", tmp_path / "tables")
@@ -164,7 +167,7 @@ async def test_an_archive_of_an_empty_topic_makes_empty_tables(tmp_path: Path) -
 async def test_a_file_that_has_gone_or_is_damaged_ends_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the survey, and in the fold; there is no build then, and no file of one is left behind the next."""
+    """In the survey, and in the fold; there is no build then, and the next one leaves no file of it."""
     storage, root = judged([3]), tmp_path / "archive"
     await archived(await opened(storage), root)
     (file,) = (root / path for path in sorted(archives.named(root))[:1])
@@ -209,7 +212,7 @@ def test_from_a_log_to_the_tables_in_two_commands(tmp_path: Path) -> None:
 
 @pytest.fixture
 def forever(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """`build --every` on an archive that is not there yet, and where its words go."""
+    """Run `build --every` on an archive that does not exist yet, and capture its output."""
     words = tmp_path / "words"
     command = [sys.executable, "-m", "muster", "fleet", "build", "--archive", str(tmp_path / "a")]
     with words.open("w") as output:
@@ -228,7 +231,7 @@ def forever(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 def test_every_waits_for_the_archive_and_for_another_build_and_ends_at_sigterm(
     forever: tuple[subprocess.Popen[str], Path], tmp_path: Path
 ) -> None:
-    """Each is named; what comes later is built."""
+    """Both are reported; later records are built."""
     process, words = forever
     until_so(lambda: "is no archive" in words.read_text())
     with locked(tmp_path / "t"):

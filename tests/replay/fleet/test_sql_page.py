@@ -25,7 +25,7 @@ OPENING, *QUERIES = re.findall(r"```sql\n(.+?)```", SQL, re.DOTALL)
 
 @pytest.fixture(scope="module")
 def place(lived_log: MemoryStorage, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the tables are in the folder `fleet`."""
+    """A folder with the tables in its folder `fleet`."""
     place = tmp_path_factory.mktemp("place")
     asyncio.run(built(lived_log, place / "fleet"))
     return place
@@ -34,7 +34,7 @@ def place(lived_log: MemoryStorage, tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_commands_of_the_page_run_in_their_order(
     lived_log: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a file in place of the topic."""
+    """With a file instead of the topic."""
     monkeypatch.chdir(tmp_path)
     log = asyncio.run(sqlite_copy(lived_log, tmp_path / "muster.db"))
     commands = re.findall(r"^\$ (.+)$", (DOCS / "fleet.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -49,7 +49,7 @@ def test_the_commands_of_the_page_run_in_their_order(
 
 
 def test_each_query_is_answered_by_duckdb(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None is about what the tables have nothing of, but those about what went wrong."""
+    """All queries have rows, except those about failures."""
     monkeypatch.chdir(place)
     assert len(QUERIES) == 10
     with duckdb.connect() as connection:
@@ -62,7 +62,7 @@ def test_each_query_is_answered_by_duckdb(place: Path, monkeypatch: pytest.Monke
 def test_each_query_is_answered_by_spark_as_by_duckdb(
     spark_session_here: "SparkSession", place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same rows, where their order is told whole; else as many."""
+    """The same rows, if their order is fully specified; otherwise as many."""
     monkeypatch.chdir(place)
     exec(OPENING_SPARK.replace('Path("fleet")', f'Path("{place}/fleet")'), {"spark": spark_session_here})
     with duckdb.connect() as connection:
@@ -76,5 +76,5 @@ def test_each_query_is_answered_by_spark_as_by_duckdb(
 
 
 def _plain(row: Any) -> str:
-    """A row as text: both have other types for numbers and times."""
+    """Return a row as text, since both have other types for numbers and times."""
     return str([f"{each:.3f}" if isinstance(each, float) else str(each)[:19] for each in row])

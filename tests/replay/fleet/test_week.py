@@ -1,4 +1,4 @@
-"""A simulated week: both engines and `muster replay` tell the same story, and it is what was done."""
+"""A simulated week: both engines and `muster replay` report the same, and it matches the truth."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ SEED = 2
 
 @pytest.fixture(scope="module")
 def week(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[TruthOfGroup]]:
-    """Its archive, and the truth."""
+    """The week's archive, and the truth."""
     return simulated(fleet(GROUPS, DAYS, seed=SEED), tmp_path_factory.mktemp("week"))
 
 
@@ -40,7 +40,7 @@ async def opened(url: str) -> EventLog:
 
 
 async def tables_of(url: str, to: Path, engine: Engine) -> Path:
-    """The tables that an engine makes of a log."""
+    """Return the tables that an engine makes of a log."""
     log = await opened(url)
     await make_build(log, to, lambda _bytes: engine)
     await log.close()
@@ -48,7 +48,7 @@ async def tables_of(url: str, to: Path, engine: Engine) -> Path:
 
 
 async def assert_told_as_by_why(url: str, tables: Path) -> None:
-    """Each rebalance and each incident, cause by cause."""
+    """Check each rebalance and each incident, cause by cause."""
     rebalances, told = await told_by_why(await opened(url))
     assert in_order(rows_of(tables, "rebalances"), CAUSES) == rebalances
     assert in_order(rows_of(tables, "incidents"), INCIDENTS) == told
@@ -56,7 +56,7 @@ async def assert_told_as_by_why(url: str, tables: Path) -> None:
 
 
 def assert_same(here: Path, there: Path) -> None:
-    """All tables: rows and Arrow schema."""
+    """Compare all tables: rows and Arrow schema."""
     assert all_tables(here) == all_tables(there)
     for table in TABLES:
         assert table_of(here, table).schema.equals(table_of(there, table).schema)
@@ -69,7 +69,7 @@ def tables(week: tuple[Path, list[TruthOfGroup]], tmp_path_factory: pytest.TempP
 
 
 async def test_the_week_is_told_as_by_why(week: tuple[Path, list[TruthOfGroup]], tables: Path) -> None:
-    """This is by the engine in this process; the other one makes the same tables."""
+    """This is the engine in this process; the other one makes the same tables."""
     await assert_told_as_by_why(f"archive:{week[0]}", tables)
 
 
@@ -98,7 +98,7 @@ async def test_both_engines_make_the_same_tables_of_real_clients(name: str, spar
 
 
 async def test_what_is_told_of_the_week_is_what_was_done(week: tuple[Path, list[TruthOfGroup]]) -> None:
-    """The judge's goals hold: all that is recorded, 95 % of what must be inferred, and nothing that is false."""
+    """The judge's goals hold: all recorded facts, 95 % of the inferred ones, and nothing false."""
     archive, groups = week
     verdicts: list[Verdict] = []
     for group_id, history in (await read_histories(await opened(f"archive:{archive}"))).items():
@@ -112,7 +112,7 @@ async def test_what_is_told_of_the_week_is_what_was_done(week: tuple[Path, list[
 async def test_an_outage_is_one_for_all_groups_of_its_partition(
     week: tuple[Path, list[TruthOfGroup]], tables: Path
 ) -> None:
-    """The partition's coordinator is away at the same moments for each of them."""
+    """The partition's coordinator is unreachable at the same times for each of them."""
     _, groups = week
     downtimes = rows_of(tables, "coordinator_downtime")
     for partition in {row["log_partition"] for row in downtimes}:

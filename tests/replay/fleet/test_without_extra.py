@@ -1,4 +1,4 @@
-"""Without the extra `fleet` every other command works, and those of the fleet say what is missing."""
+"""Without the extra `fleet` all other commands work, and those of the fleet report the missing packages."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ for command in json.loads(sys.argv[1]):
     told.append([answer.exit_code, answer.stdout, answer.stderr, repr(answer.exception)])
 print(json.dumps(told))
 """
-"""A program that runs commands where these modules cannot be found."""
+"""A program that runs commands while these modules cannot be found."""
 
 
 def test_every_other_command_works_and_the_fleets_say_what_is_missing(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_every_other_command_works_and_the_fleets_say_what_is_missing(tmp_path: 
 
 @pytest.mark.parametrize("name", ["pyarrow", "duckdb"])
 def test_the_modules_are_hidden_where_the_commands_run(name: str) -> None:
-    """Else the test above would prove nothing."""
+    """The test above would otherwise prove nothing."""
     program = HIDDEN.split("from typer", maxsplit=1)[0] + f"import {name}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert "ModuleNotFoundError" in done.stderr

@@ -1,4 +1,4 @@
-"""`muster fleet archive`, `verify`, `compact`, `expire`, as they are typed."""
+"""`muster fleet archive`, `verify`, `compact`, `expire`, as users run them."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ def written(tmp_path: Path) -> str:
 
 
 def test_from_a_log_to_an_archive_and_back(tmp_path: Path) -> None:
-    """Each command says in a line what it did."""
+    """Each command reports its result in one line."""
     log, archive = written(tmp_path), str(tmp_path / "a")
     first = fleet("archive", "--log", log, "--to", archive, "--once", "--engine", "local")
     assert first.exit_code == 0, first.output
@@ -58,7 +58,7 @@ def test_auto_says_which_engine_it_takes(tmp_path: Path) -> None:
 
 
 def test_damage_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
-    """In JSON, too."""
+    """Also in JSON."""
     fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"))
     next((tmp_path / "a").glob("day=*/*/*")).write_bytes(b"")
     answer = fleet("verify", "--archive", str(tmp_path / "a"))
@@ -87,7 +87,7 @@ def test_damage_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_one_line(
     args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, nothing written; a name's control characters do nothing to a terminal."""
+    """Exit code 2, and nothing is written; a name's control characters do not affect a terminal."""
     monkeypatch.chdir(tmp_path)
     answer = fleet(*args)
     assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1), answer.output
@@ -104,9 +104,9 @@ def test_once_and_every_exclude_each_other(tmp_path: Path) -> None:
 
 
 def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that were appended meanwhile come in the next step; a step without anything new says nothing.
+    """Records that were appended meanwhile come in the next step; a step without new records prints nothing.
 
-    Another writer is waited for, too.
+    It waits for another writer, too.
     """
     log, archive = written(tmp_path), str(tmp_path / "a")
     waited: list[float] = []
@@ -140,7 +140,7 @@ def test_with_every_it_goes_on_and_waits_for_a_full_disk(tmp_path: Path, monkeyp
 
 
 def test_with_every_it_ends_on_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once and in order: what it does not ask for, process 1 of a container does not hear."""
+    """At once and cleanly: process 1 of a container only receives signals that it handles."""
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(commands, "sleep", lambda _seconds: signal.raise_signal(signal.SIGTERM))
     answer = fleet("archive", "--log", written(tmp_path), "--to", str(tmp_path / "a"), "--every", "1m")
@@ -152,7 +152,7 @@ def test_with_every_it_ends_on_sigterm(tmp_path: Path, monkeypatch: pytest.Monke
 def test_with_every_a_log_that_is_away_or_missing_at_the_start_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where `auto` has to ask how much there is."""
+    """Also if `auto` has to find out how much there is."""
     steps: list[Exception] = [LogUnavailable("kafka:9092 does not answer"), LogMissing("there is no topic events")]
     log = MemoryEventLog(MemoryStorage(1))
 
@@ -178,7 +178,7 @@ def test_with_every_a_log_that_is_away_or_missing_at_the_start_is_waited_for(
 def test_what_cannot_be_read_of_the_log_is_said_and_is_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --every it goes on, and says it once."""
+    """With --every it continues, and reports it once."""
     broken = ArchivedRun(
         records=0, segments=0, bytes=0, next_offsets={}, damage=("events, partition 0, offset 6: broken",)
     )
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_of_the_log_is_said_and_is_the_exit_code(
 
 
 def test_the_choice_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark, where it is there and worth its start; else this process, and why."""
+    """Spark, if it is installed and worth its start; otherwise this process, with the reason."""
     auto, spark, local = EngineName.AUTO, EngineName.SPARK, EngineName.LOCAL
     monkeypatch.setattr(choice, "check_spark", lambda: None)
     assert choose_archiver(auto, 10**9, is_topic=True).engine is spark

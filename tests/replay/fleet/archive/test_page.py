@@ -1,4 +1,4 @@
-"""docs/fleet-archive.md: its commands run, and its tables have what is written."""
+"""docs/fleet-archive.md: its commands are run, and its tables match the code."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "fleet-archive.md").read_text(encod
 
 
 def test_the_commands_run_in_their_order(tmp_path: Path) -> None:
-    """With a file in place of the topic, and once in place of for ever."""
+    """With a file instead of the topic, and one run instead of an endless one."""
     told = script("orders")
     told.coordinator("coordinator-a:100").created()
     log = asyncio.run(sqlite_log(tmp_path / "muster.db", told))
@@ -31,7 +31,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_documented() -> None:
-    """In their order, each with its type."""
+    """In order, each with its type."""
     table = PAGE.split("| Column | Type | |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE)
     assert [name for name, _ in rows] == SCHEMA.names
@@ -42,7 +42,7 @@ def test_the_columns_are_documented() -> None:
 
 
 def test_the_fields_of_a_manifest_are_documented() -> None:
-    """Those of a segment are, too."""
+    """So are those of a segment."""
     table = PAGE.split("**A manifest** is a commit:")[1].split("\n\n")[1]
     assert set(Manifest.__struct_fields__) <= set(re.findall(r"`(\w+)`", table))
     assert set(Segment.__struct_fields__) - {"partition"} <= set(re.findall(r"`(\w+)`", table))

@@ -1,4 +1,4 @@
-"""Spark's archiver on a real broker, killed in the middle; and this process's on the same archive."""
+"""Spark's archiver on a real broker, killed in the middle, and this process's archiver on the same archive."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ async def append(broker: Broker, topic: str, records: int) -> None:
 
 
 class Spark:
-    """Spark's archiver on a topic, each time a process of its own; `output` is the last one's."""
+    """Spark's archiver on a topic, each time in a process of its own; `output` is that of the last one."""
 
     def __init__(self, url: str, root: Path, java_home: Path | None, output: Path) -> None:
         self._command = [sys.executable, "-m", "muster", "fleet", "archive", "--log", url, "--to", str(root)]
@@ -44,7 +44,7 @@ class Spark:
         self.output = output
 
     def begin(self, *options: str) -> subprocess.Popen[bytes]:
-        """Begin one."""
+        """Start an archiver."""
         with self.output.open("wb") as output:
             return subprocess.Popen(
                 [*self._command, *options], stdout=output, stderr=subprocess.STDOUT, env=self._environment
@@ -57,7 +57,7 @@ def commits(root: Path) -> int:
 
 
 def jvm_of(process: subprocess.Popen[bytes]) -> int:
-    """The process id of its JVM."""
+    """Return the process id of its JVM."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
     rows = (line.split(maxsplit=2) for line in listed.splitlines())
     return next(int(pid) for pid, parent, name in rows if int(parent) == process.pid and name.endswith("java"))
@@ -66,8 +66,9 @@ def jvm_of(process: subprocess.Popen[bytes]) -> int:
 async def test_each_record_is_archived_once_though_spark_is_killed(
     kafka_broker: Broker, java_home: Path | None, tmp_path: Path
 ) -> None:
-    """First the process, then its JVM alone, which is one line. The next one has another checkpoint, and goes on by the
-    manifests; headers are those of the topic.
+    """First the process is killed, then only its JVM, which is reported in one line.
+
+    The next one has another checkpoint, and continues by the manifests; headers are those of the topic.
     """
     topic, root = new_topic_name(), tmp_path / "archive"
     spark = Spark(f"kafka://{kafka_broker.bootstrap}/{topic}", root, java_home, tmp_path / "output")

@@ -1,4 +1,4 @@
-"""The archive of a topic on a real broker, by this process."""
+"""This process's archive of a topic on a real broker."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ COMPACTED_AT_ONCE = {
 
 
 async def test_an_archive_has_the_topic_byte_by_byte(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Strangers' records among them, which both skip; headers, tombstones, large batches that are compressed."""
+    """Including foreign records, which both skip; headers, tombstones, and large compressed batches."""
     topic = new_topic_name()
     log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=2)
     await log.open()
@@ -57,7 +57,7 @@ async def test_an_archive_has_the_topic_byte_by_byte(kafka_broker: Broker, tmp_p
 
 
 async def test_a_strangers_transactions_hold_nothing_up(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Open, aborted and committed ones are archived as they come; what ends them takes an offset without a record."""
+    """Open, aborted and committed ones are archived as they come; their end markers take an offset without a record."""
     topic = new_topic_name()
     log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=1)
     await log.open()
@@ -84,12 +84,12 @@ async def test_a_strangers_transactions_hold_nothing_up(kafka_broker: Broker, tm
     ]  # fmt: skip
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
     assert (found.damage, found.compared) == ((), 5)
-    assert found.partitions[0].missing in {2, 3}  # the broker may write the last end behind our record
+    assert found.partitions[0].missing in {2, 3}  # the broker may write the last marker after our record
     await log.close()
 
 
 async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Though its name and its partitions are the same, its offsets are other records."""
+    """It has the same name and partitions, but its offsets are other records."""
     topic = new_topic_name()
     for number in range(2):
         log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=1)
@@ -113,7 +113,7 @@ async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: B
 
 
 async def test_what_compaction_took_before_the_archive_came_is_named(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Offsets tell it, and the running numbers of the group's events: nothing else can any more."""
+    """Only the offsets and the seqs of the group's events show it."""
     topic = new_topic_name()
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap)
     await admin.start()
@@ -141,11 +141,11 @@ async def test_what_compaction_took_before_the_archive_came_is_named(kafka_broke
 
 
 def is_of_group(record: Record | StoredRecord) -> bool:
-    """Whether it is an event of a group: no tombstone, and none of its partition's."""
+    """Return whether it is an event of a group: neither a tombstone nor one of the partition's own."""
     return record.value is not None and decode_key(record.key).kind is not EntityKind.PARTITION
 
 
 async def was_compacted(log: KafkaEventLog, writer: LogWriter, again: Record) -> bool:
-    """Whether the first events are gone; an append ends the segment that they are in, once it is old enough."""
+    """Return whether the first events are gone; an append closes their segment once it is old enough."""
     await writer.append([(again,)])
     return (await read_all(log, 0))[0].offset > 0

@@ -1,4 +1,4 @@
-"""The parts of Spark's archiver that need no Spark: what a worker writes, and how its source reaches a cluster."""
+"""The parts of Spark's archiver that do not need Spark: the workers' files, and the source's cluster settings."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----"
 
 
 def of_source(log: RawMemoryLog, partition: int) -> list[pa.RecordBatch]:
-    """A partition as Spark's source has it: without what is known of batches, a few rows at a time, some none."""
+    """Return a partition as Spark's source has it: without batch information, a few rows at a time, or none."""
     batch = batch_of(log.records[partition])
     columns = batch.select(["partition", "offset", "timestamp_ms", "key", "headers", "value"])
     return [columns.slice(0, 0), *(columns.slice(at, 3) for at in range(0, columns.num_rows, 3))]
@@ -45,7 +45,7 @@ def written(root: Path, log: RawMemoryLog, places: dict[int, TaskPlace]) -> list
 
 
 async def test_workers_write_what_the_driver_commits(tmp_path: Path) -> None:
-    """Records that they are given twice are left out; their files count only once the driver has committed."""
+    """Records that they get twice are left out; their files only count once the driver has committed."""
     log = await filled()
     with writing(tmp_path, make=True) as writer:
         writer.begin(archived_log(log))
@@ -64,7 +64,10 @@ async def test_workers_write_what_the_driver_commits(tmp_path: Path) -> None:
 async def test_owners_notes_are_searched_for_once_a_run_and_the_topic_looked_up_before_each_commit(
     tmp_path: Path,
 ) -> None:
-    """The search decodes batches of each partition. Without the look a topic that was made anew would seem to go on."""
+    """The search decodes batches of each partition.
+
+    Without the lookup a topic that was created again would seem to continue.
+    """
     log = Searched()
     more(log, 4)
     source = KafkaSource(servers="kafka-1:9092", topic="events", options={}, open_log=lambda: log)
@@ -84,7 +87,7 @@ async def test_owners_notes_are_searched_for_once_a_run_and_the_topic_looked_up_
 
 
 class Searched(RawMemoryLog):
-    """Counts in which partitions the owners' notes were searched for."""
+    """Counts the partitions that were searched for the owners' notes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +99,7 @@ class Searched(RawMemoryLog):
 
 
 def batch_of_spark(log: RawMemoryLog) -> Any:
-    """All that the log has, as a DataFrame whose partitions are worked on in this process."""
+    """Return the whole log as a DataFrame whose partitions are processed in this process."""
 
     def in_turn(work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: str) -> Any:
         made = [batch for partition in range(log.partitions) for batch in work(of_source(log, partition))]
@@ -116,7 +119,7 @@ def test_a_cluster_without_security() -> None:
 
 
 def test_a_password_is_quoted_and_may_come_from_the_environment() -> None:
-    """As for all commands."""
+    """As with all commands."""
     given = ["security.protocol=sasl_plaintext", "sasl.mechanism=scram-sha-512", "sasl.username=bob"]
     assert connector_options(given, {"MUSTER_KAFKA_CONFIG_SASL_PASSWORD": 'a"b\\c'}) == {
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -128,7 +131,7 @@ def test_a_password_is_quoted_and_may_come_from_the_environment() -> None:
 
 
 def test_certificates_go_along_as_text(tmp_path: Path) -> None:
-    """Workers elsewhere have no such files."""
+    """Workers on other machines do not have these files."""
     authorities, both = tmp_path / "ca.pem", tmp_path / "client.pem"
     authorities.write_text("CA")
     both.write_text(f"CHAIN\n{PRIVATE_KEY}\n")
@@ -157,7 +160,7 @@ def test_a_key_that_java_does_not_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_jvm_that_dies_while_it_archives_is_one_line() -> None:
-    """Neither waiting for it nor stopping it can be done then."""
+    """Neither waiting for it nor stopping it is possible then."""
 
     def dead() -> None:
         raise Py4JNetworkError("Answer from Java side is empty")
