@@ -40,9 +40,9 @@ def restart(event: AnyMemberEvent, group: Group) -> Happening:
     """
     kept = partitions_of(group, event.member)
     partitions = plural(count_of(kept), "partition") if kept is not None else "assignment"
-    text = f"{who(ref(event.member))} came back under a new member id and kept its {partitions}"
+    text = f"{who(ref(event.member))} rejoined under a new member id and kept its {partitions}"
     if event.member.is_inactive:
-        came = f"{who(ref(event.member))} came back under a new member id"
+        came = f"{who(ref(event.member))} rejoined under a new member id"
         text = f"{came}; it is a {event.member.role.lower()}, without partitions"
     if isinstance(event, StaticMemberReplaced) and event.replaced_client_host != event.member.client_host:
         text += f"; it ran at {host(event.replaced_client_host)} before"
@@ -69,7 +69,7 @@ def inactive_went(event: MemberRemoved) -> Happening:
 def retired_went(event: MemberRemoved, after: Group) -> Happening:
     """A retired member left; the rebalance waits for the others."""
     left = sum(member.retiring for member in after.members.values())
-    waits = f"the rebalance waits for {plural(left, 'other')}" if left else "nobody else is waited for"
+    waits = f"the rebalance waits for {plural(left, 'other')}" if left else "it waits for no other member"
     text = f"{cause_text(event.why, [actor(event)])}; it was retired, and {waits}"
     return _of_member(HappeningKind.RETIRED_MEMBER_WENT, event, text)
 
@@ -186,7 +186,7 @@ class CoordinatorChanges:
 
     def _takeover(self, event: CoordinatorReady, members: int, *, in_flight: bool) -> Happening:
         successor = "it" if event.owner == self._owner else event.owner
-        went_on = "the rebalance went on" if in_flight else f"{plural(members, 'member')} went on"
+        went_on = "the rebalance continued" if in_flight else f"{plural(members, 'member')} continued"
         return Happening(
             kind=HappeningKind.COORDINATOR_TAKEOVER,
             at=instant(event.ready_ms),
@@ -199,14 +199,14 @@ class CoordinatorChanges:
     def _leaving(self, event: CoordinatorReady) -> str:
         """Describe how the former owner lost the partition."""
         if self._stopped:
-            return "let its partition go in good order"
+            return "released its partition cleanly"
         end = event.owner_before_end if event.owner_before == self._owner else None
         how = end_text(end)
         is_itself = end is not None and end.cause is OwnershipEndCause.TAKEN_BACK
         if how is not None and not is_itself:
             return how
         if event.owner != self._owner:
-            return "was gone without notice"
+            return "ended without a clean shutdown"
         lost = f"lost partition {event.partition} of the event log, which could not be written"
         # host:pid; in containers each process may be pid 1
         again = " (or it was started again under the same host:pid, as in a container)"
@@ -218,7 +218,7 @@ def _pause(event: CoordinatorPaused) -> Happening:
         kind=HappeningKind.COORDINATOR_PAUSE,
         at=instant(event.paused_ms),
         text=(
-            f"the coordinator {event.owner} stood still for at least {duration(event.late_ms)}; nobody was blamed, "
+            f"the coordinator {event.owner} stalled for at least {duration(event.late_ms)}; no member was blamed, "
             f"{rearmed_text(event)}"
         ),
     )

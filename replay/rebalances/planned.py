@@ -45,7 +45,7 @@ def config_changes(before: GroupConfig, after: GroupConfig) -> tuple[ValueChange
 
 def configs_text(changes: Iterable[ValueChange]) -> str:
     """'target.group.size from 2 to 3'."""
-    return listed([_change_text(change) for change in changes]) or "nothing is another than before"
+    return listed([_change_text(change) for change in changes]) or "nothing changed"
 
 
 def _change_text(change: ValueChange) -> str:
@@ -59,7 +59,7 @@ def _change_text(change: ValueChange) -> str:
 def configured_text(event: GroupConfigured, before: GroupConfig | None) -> str:
     """Describe a change of configs; if `before` is not known (None), list all that are set."""
     if event.why.cause is Cause.GROUP_DELETED:
-        return "the group's configs went with the group"
+        return "the group's configs were deleted with the group"
     if before is None:
         told = listed([f"{name}={value}" for name, value in values_set(event.config).items()])
         return f"the group's configs were changed{asked_by(event.why)}; set are now: {told or 'none'}"
@@ -93,18 +93,18 @@ def registration_text(kind: type[Part], why: Why, instances: Sequence[str]) -> s
     """Describe these registrations, or their end; None if the instances joined, which other events show."""
     count, names = plural(len(instances), "instance"), named(instances)
     if kind is InstanceRegistered:
-        return f"{count} registered, to come: {names}{asked_by(why)}"
+        return f"{count} registered and expected: {names}{asked_by(why)}"
     if why.cause is Cause.REGISTRATION_WITHDRAWN:
         return f"the registration of {count} was withdrawn: {names}{asked_by(why)}"
     if why.cause is Cause.REGISTRATION_TIMED_OUT:
-        return f"the time for registered instances to come was up: {names} did not come"
+        return f"the time for registered instances to join was over: {names} did not join"
     return None
 
 
 def _retirement_text(cause: Cause, why: Why, changed: Sequence[MemberRoleChanged]) -> str | None:
     names = named(name(ref(event.member)) for event in changed)
     if changed and cause is Cause.MEMBERS_RETIRED:
-        return f"{plural(len(changed), 'member')} retired, to go: {names}{asked_by(why)}"
+        return f"{plural(len(changed), 'member')} retired and asked to leave: {names}{asked_by(why)}"
     if changed and cause is Cause.RETIREMENT_WITHDRAWN:
         return f"{plural(len(changed), 'member')} to stay after all: {names}{asked_by(why)}"
     return None
@@ -165,17 +165,17 @@ def planned_text(cause: Cause, told: Planned) -> str:
         case Cause.REGISTRATION_COMPLETE:
             phrases = [came]
         case Cause.REGISTRATION_TIMED_OUT:
-            phrases = [came and f"{came} came", expected and f"{expected} did not"]
+            phrases = [came and f"{came} joined", expected and f"{expected} did not"]
         case Cause.REGISTRATION_WITHDRAWN:
-            phrases = [expected, came and f"{came} had been waiting and came"]
+            phrases = [expected, came and f"{came} had been waiting and joined"]
         case Cause.EXPANSION_DELAY_ELAPSED:
-            phrases = [came and f"{came} came"]
+            phrases = [came and f"{came} joined"]
         case Cause.RETIREMENT_COMPLETE:
             phrases = [went]
         case Cause.RETIREMENT_TIMED_OUT:
-            phrases = [_named(told.removed), went and f"{went} had gone before"]
+            phrases = [_named(told.removed), went and f"{went} had already left"]
         case Cause.RETIREMENT_WITHDRAWN:
-            phrases = [f"{_named(told.stay)} to stay", went and f"{went} had gone before"]
+            phrases = [f"{_named(told.stay)} to stay", went and f"{went} had already left"]
         case Cause.LEARNERS_PROMOTED | Cause.LEARNER_TIMEOUT_ELAPSED:
             phrases = [_named(told.promoted)]
         case Cause.GROUP_CONFIGURED:

@@ -305,10 +305,10 @@ class RunningRebalance:
         )
 
 
-CLOCK_WENT_BACK: Final = "the coordinator's wall clock was put back while it ran: how long it took is not recorded"
+CLOCK_WENT_BACK: Final = "the coordinator's wall clock was set back while it ran: how long it took is not recorded"
 CLOCK_WENT_AHEAD: Final = (
-    "its join phase took longer than it may by the coordinator's wall clock, which was put ahead, or the coordinator"
-    " stood still: how long it took is not recorded"
+    "its join phase took longer than it may by the coordinator's wall clock, which was set ahead, or the coordinator"
+    " stalled: how long it took is not recorded"
 )
 """Only for logs that have no uptime, just the wall clock (before format level 4)."""
 

@@ -31,7 +31,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         if took_over_ms is not None:
             took = duration(took_over_ms - called_ms)
             leads = "it leads the group now, and " if self.led else ""
-            text = f"{standby} took over {self._what()} within {took}; {leads}nobody else was disturbed"
+            text = f"{standby} took over {self._what()} within {took}; {leads}no other member was affected"
         else:
             end = "had not asked for them when the group rebalanced" if rebalanced else "has not asked for them yet"
             text = f"{standby} was called for {self._what()}, and {'was lost itself' if lost_itself else end}"

@@ -17,7 +17,7 @@ def taken_over(owner: str, owner_before: str, end: OwnershipEnd | None, *, with_
     if end is None:
         return None if owner == owner_before else f"{owner} took over from {owner_before}"
     if end.cause is OwnershipEndCause.TAKEN_BACK:
-        return f"{owner} took its partition back, since it had lost the log"
+        return f"{owner} took its partition back after it had lost the log"
     how = end_text(end, with_time=with_time)
     before = "a former process of that name" if owner == owner_before else owner_before
     return f"{owner} took over from {before}" + (f", which {how}" if how else "")
@@ -29,19 +29,19 @@ def end_text(end: OwnershipEnd | None, *, with_time: bool = False) -> str | None
         return None
     match end.cause:
         case OwnershipEndCause.STOPPED:
-            return "had let its partition go in good order"
+            return "had released its partition cleanly"
         case OwnershipEndCause.TAKEN_BACK:
             return "had lost the log"
         case OwnershipEndCause.GONE:
             at = f" at {moment(end.refused_ms)}" if with_time and end.refused_ms is not None else ""
-            removed = "was no member of the ownership group any more"
+            removed = "was no longer a member of the ownership group"
             return f"refused connections{at} and {f'was removed by {end.removed_by}' if end.removed_by else removed}"
         case OwnershipEndCause.REPLACED:
             return "had lost its place in the ownership group to another process of its node id"
         case OwnershipEndCause.NO_MEMBER:
-            return "was no member of the ownership group any more"
+            return "was no longer a member of the ownership group"
         case OwnershipEndCause.STILL_A_MEMBER:
-            return "was still a member of the ownership group, and had not let its partition go in good order"
+            return "was still a member of the ownership group, and had not released its partition cleanly"
         case OwnershipEndCause.UNKNOWN:
             return None
         case _:

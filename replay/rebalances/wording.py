@@ -244,7 +244,7 @@ _ENDINGS = {
 
 JOIN_ENDS = {
     Cause.ALL_JOINED: "all members had joined",
-    Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout was up",
+    Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout had passed",
     Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
     Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
 }

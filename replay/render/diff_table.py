@@ -31,7 +31,7 @@ def _rows(diff: Diff) -> Iterator[tuple[str, RenderableType]]:
     yield "From", _moment(diff.before)
     yield "To", _moment(diff.after)
     if not diff.same_life:
-        yield "Between", text("the group was deleted and made anew", "yellow")
+        yield "Between", text("the group was deleted and created again", "yellow")
     if diff.group:
         yield "Group", _changes(diff.group)
     if diff.configs:
@@ -40,7 +40,7 @@ def _rows(diff: Diff) -> Iterator[tuple[str, RenderableType]]:
     if diff.movement is not None:
         yield "Moved", movement_text(diff.movement)
     else:
-        yield "Moved", text("not known: an assignment is no consumer's, or cannot be decoded", "yellow")
+        yield "Moved", text("not known: an assignment is not a consumer's, or cannot be decoded", "yellow")
     for note in diff.notes:
         yield "Missing", text(note, "yellow")
 

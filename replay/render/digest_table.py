@@ -76,22 +76,22 @@ def storm_text(storm: Storm) -> str:
     of = f"{plural(len(storm.groups), 'group')} ({groups})"
     if storm.kind is StormKind.COORDINATOR:
         again = f" {storm.times} times" if storm.times > 1 else ""
-        what = f"the coordinator was away{again}: {of} were touched by it"
+        what = f"the coordinator was unavailable{again}: {of} were affected by it"
     else:
         what = f"processes at {storm.client_host} were in trouble in {of} at the same time"
-    end = "it goes on" if storm.ended_at is None else f"all was over at {moment_of(storm.ended_at)}"
+    end = "it goes on" if storm.ended_at is None else f"it was over at {moment_of(storm.ended_at)}"
     return f"{what}, with {plural(storm.rebalances, 'rebalance')}; {end}"
 
 
 def listed_text(incident: ListedIncident) -> str:
-    """'2026-11-21 02:13:30.185 UTC, orders: scale-up (recorded): a new process came: ...'."""
+    """'2026-11-21 02:13:30.185 UTC, orders: scale-up (recorded): a new process joined: ...'."""
     kind = f"{incident.kind} ({incident.grade})"
     return f"{moment_of(incident.started_at)}, {incident.group_id}: {kind}: {incident.headline}"
 
 
 def _rest(digest: Digest) -> Iterator[str]:
     if digest.ended_at is not None:
-        yield f"the log tells of nothing in that time: the last event in it is of {moment_of(digest.ended_at)}"
+        yield f"the log has nothing in that time: its last event is from {moment_of(digest.ended_at)}"
     if digest.more:
         yield f"... and {digest.more} more, which cost no more than these"
     if digest.without_rebalance:

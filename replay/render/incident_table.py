@@ -171,7 +171,7 @@ def _outside_of_rebalances(cost: Cost) -> str:
     of = (
         (cost.silent_partition_ms, "a member was silent"),
         (cost.empty_partition_ms, "the group was empty"),
-        (cost.unassigned_partition_ms, "nobody was assigned their topic"),
+        (cost.unassigned_partition_ms, "no member was assigned their topic"),
     )
     told = ", ".join(
         f"{'an unknown time' if ms is None else _seconds(ms)} while {what}" for ms, what in of if ms is None or ms

@@ -101,7 +101,7 @@ def state_in_markdown(state: StateAt) -> str:
 
 def _member(member: MemberState) -> Sequence[str]:
     role = f"{member.role.lower()}{', leader' if member.is_leader else ''}{', retiring' if member.retiring else ''}"
-    unread = f"{member.assignment_bytes} bytes that are no consumer assignment"
+    unread = f"{member.assignment_bytes} bytes that are not a consumer assignment"
     return (
         escaped(name(member)),
         escaped(member.group_instance_id),

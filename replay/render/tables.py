@@ -98,7 +98,7 @@ def print_groups(groups: Groups, console: Console) -> None:
         if line.missing_events:
             console.print(
                 text(
-                    f"{line.group_id}: {line.missing_events} events are no longer in the log, nor is what they began",
+                    f"{line.group_id}: {line.missing_events} events are no longer in the log, nor is what they started",
                     "dim",
                 )
             )
@@ -262,5 +262,5 @@ def _process_cell(member: MemberState) -> Text:
 
 def _has(member: MemberState) -> Text:
     if member.assignment is None:
-        return text(f"{member.assignment_bytes} bytes that are no consumer assignment", "yellow")
+        return text(f"{member.assignment_bytes} bytes that are not a consumer assignment", "yellow")
     return text(partitions(member.assignment) or "nothing")

@@ -20,4 +20,4 @@ def no_group_text(groups: Groups) -> str:
     told = f"No group has an event in {groups.log}{when_text(groups.window)}"
     if groups.first_at is None or groups.last_at is None:
         return f"{told}."
-    return f"{told}; it tells of {moment_of(groups.first_at)} to {moment_of(groups.last_at)}."
+    return f"{told}; it covers {moment_of(groups.first_at)} to {moment_of(groups.last_at)}."

@@ -139,7 +139,9 @@ def _join_phase(phase: JoinPhase, head: Instant, *, is_initial: bool) -> Text:
         lines.append(text(f"last to join: {name(last.member)}, after {duration(last.after_ms)}"))
     lines.extend(_at(seen.at, head, seen.text) for seen in phase.dropped)
     if phase.absent:
-        lines.append(text(f"did not come and stayed, as static members do: {_names(phase.absent)}", "yellow"))
+        lines.append(
+            text(f"did not rejoin and kept their places, as static members do: {_names(phase.absent)}", "yellow")
+        )
     if phase.awaited:
         lines.append(text(f"still waiting for {_names(phase.awaited)}", "yellow"))
     return Text("\n").join(lines)

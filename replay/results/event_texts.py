@@ -77,9 +77,9 @@ def _partition_text(event: CoordinatorElected | CoordinatorReady | CoordinatorPa
             )
             return "; ".join(filter(None, (ready, _takeover_text(event))))
         case CoordinatorPaused():
-            return f"{event.owner} stood still for at least {duration(event.late_ms)}; {rearmed_text(event)}"
+            return f"{event.owner} stalled for at least {duration(event.late_ms)}; {rearmed_text(event)}"
         case CoordinatorStopped():
-            return f"{event.owner} let its partition go in good order"
+            return f"{event.owner} released its partition cleanly"
         case _:
             assert_never(event)
 
@@ -101,7 +101,7 @@ def _member_text(event: AnyMemberEvent) -> str:
             replaced = f"{short_member_id(event.replaced_member_id)} at {host(event.replaced_client_host)}"
             return f"{cause_text(event.why, [actor(event)])}; it replaces {replaced}"
         case MemberRemoved() if event.why.cause is Cause.RETIREMENT_TIMED_OUT:
-            return f"{who(ref(event.member))} was retired, had not gone when its time was up, and was removed"
+            return f"{who(ref(event.member))} was retired, had not left when its time was over, and was removed"
         case MemberRemoved() if event.why.cause is Cause.GROUP_RELEASED:
             return f"{who(ref(event.member))} was removed: {cause_text(event.why, [])}"
         case MemberJoined() | MemberRejoined() | MemberRemoved():
@@ -114,7 +114,7 @@ def _role_text(event: MemberRoleChanged) -> str:
     member = who(ref(event.member))
     match event.why.cause:
         case Cause.MEMBERS_RETIRED:
-            return f"{member} was retired: it is to go{asked_by(event.why)}"
+            return f"{member} was retired: it was asked to leave{asked_by(event.why)}"
         case Cause.RETIREMENT_WITHDRAWN:
             return f"{member} is to stay after all{asked_by(event.why)}"
         case Cause.STANDBY_TOOK_OVER:
@@ -138,22 +138,22 @@ _ROLES = {
 def _registration_text(event: InstanceRegistered | RegistrationEnded) -> str:
     instance = f"instance '{event.registration.group_instance_id}'"
     if isinstance(event, InstanceRegistered):
-        return f"{instance} was registered: it is to come{asked_by(event.why)}"
+        return f"{instance} was registered: it is expected to join{asked_by(event.why)}"
     match event.why.cause:
         case Cause.REGISTRATION_WITHDRAWN:
             return f"{instance} is no longer expected: its registration was withdrawn{asked_by(event.why)}"
         case Cause.REGISTRATION_TIMED_OUT:
-            return f"{instance} is no longer expected: the time for registered instances to come was up"
+            return f"{instance} is no longer expected: the time for registered instances to join was over"
         case Cause.GROUP_DELETED:
             return f"{instance} is no longer expected: the group was deleted"
         case _:
-            return f"{instance} came, as was registered"
+            return f"{instance} joined, as registered"
 
 
 def _assignment(event: MemberAssigned) -> str:
     decoded = decode_assignment(event.member.assignment)
     if decoded is None:
-        return f"{len(event.member.assignment)} bytes that are no consumer assignment"
+        return f"{len(event.member.assignment)} bytes that are not a consumer assignment"
     return partitions(by_topic(decoded)) or "nothing"
 
 

@@ -180,7 +180,7 @@ def _unassigned(group: Group) -> Iterator[str]:
     """Yield a note on topics that members subscribe to and no member is assigned."""
     shares = shares_of(group)
     if shares is not None and (topics := sorted(shares.unassigned_topics)):
-        yield f"subscribed by members and assigned to nobody: {', '.join(topics)}"
+        yield f"subscribed by members and assigned to no member: {', '.join(topics)}"
 
 
 def _member(group: Group, member: Member) -> MemberState:

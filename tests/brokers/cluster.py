@@ -135,7 +135,7 @@ class Cluster:
         os.kill(only_child_of(leash.pid), signal.SIGCONT)
 
     def stop(self, node: int) -> None:
-        """Have it leave in good order: it gives up what it leads first. Waits until it is gone."""
+        """Have it leave cleanly: it gives up what it leads first. Waits until it is gone."""
         _, leash = self._held[node]
         signal_group(leash, signal.SIGTERM)
         try:

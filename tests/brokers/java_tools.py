@@ -111,7 +111,7 @@ class RunningTool:
         raise ToolEnded(f"the tool ended first\n{self._report()}")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the tool a signal: SIGTERM lets it leave its group in good order, SIGSTOP and SIGCONT pause it."""
+        """Send the tool a signal: SIGTERM lets it leave its group cleanly, SIGSTOP and SIGCONT pause it."""
         signal_group(self._leash, number)
 
     def kill(self) -> None:

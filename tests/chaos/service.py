@@ -175,7 +175,7 @@ class Service:
             await asyncio.sleep(KNOW_EVERY_S)
 
     async def stop_one(self, muster: Muster) -> None:
-        """End it in good order. Raises MusterEnded."""
+        """End it cleanly. Raises MusterEnded."""
         process = self._let_go(muster)
         try:
             code = await asyncio.to_thread(process.stop)

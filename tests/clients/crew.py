@@ -42,7 +42,7 @@ class Crew:
         return consumer
 
     def close(self, consumer: RunningConsumer) -> None:
-        """Close one in good order."""
+        """Close one cleanly."""
         self.consumers.remove(consumer)
         consumer.close()
 

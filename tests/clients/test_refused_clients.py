@@ -134,7 +134,7 @@ def test_a_static_client_that_comes_back_with_another_topic_is_told_as_what_nobo
         two = both(muster.bootstrap, "orders-group", "orders", instance="two").start()
         until_so(lambda: two.assignments > 0, lambda: repr(two.error))
         unassigned = [each for each in told(muster, "orders-group") if each["kind"] == "unassigned-topic"]
-        assert ["payments is assigned to nobody so far" in each["headline"] for each in unassigned] == [True]
+        assert ["payments is assigned to no member so far" in each["headline"] for each in unassigned] == [True]
         assert [each["group_instance_id"] for each in unassigned[0]["culprits"]] == ["two"]
         two.close()
         one.close()

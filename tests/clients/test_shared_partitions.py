@@ -70,7 +70,7 @@ def states(groups: list[Crew], asked: MusterProcess) -> list[object]:
 
 
 def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[RunningConsumer]) -> None:
-    """Another process joins, one is killed, comes back, and one stops in good order: nobody rebalances."""
+    """Another process joins, one is killed, comes back, and one stops cleanly: nobody rebalances."""
     with node(log, 1) as first, node(log, 2) as second:
         until_shared(first, second)
         with crews_of_all([first, second], library) as groups:
@@ -84,7 +84,7 @@ def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[R
             until_shared(first, second)
             second.stop()
             until_shared(first)
-            assert first.events("peer is gone") == []  # it went in good order
+            assert first.events("peer is gone") == []  # it went cleanly
             until_so(lambda: states(groups, first) == before, lambda: states(groups, first))
             for group in groups:
                 group.consumers[0].commit(0, 7)

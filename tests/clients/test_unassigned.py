@@ -1,4 +1,4 @@
-"""Real clients whose partitions are assigned to nobody, and the group config by which Muster asks for a rebalance."""
+"""Real clients with partitions that no member is assigned, and the config by which Muster asks for a rebalance."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""A process takes the event log over from one that did not stop in good order."""
+"""A process takes the event log over from one that did not stop cleanly."""
 
 import asyncio
 

@@ -37,7 +37,7 @@ from tests.model.state import Open, Process, State
 
 GROUP_ID = GroupId("orders")
 WALL_MS = 1_700_000_000_000
-"""It stands still: the rules write it, and compare it only to see who joined first; here the lower member id did."""
+"""It stalls: the rules write it, and compare it only to see who joined first; here the lower member id did."""
 
 UNIT_MS = 10_000
 """Everything takes whole units. A static member's session outlasts a join phase, a dynamic one's does not."""

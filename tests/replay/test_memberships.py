@@ -110,7 +110,7 @@ def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
     h.alter((REGISTERED, SET, "c,d"))
     alive(h, 300_000, a, b)
     announced = happenings(h, HappeningKind.PLANNED)
-    assert announced[-1].text == "the time for registered instances to come was up: 'c' and 'd' did not come"
+    assert announced[-1].text == "the time for registered instances to join was over: 'c' and 'd' did not join"
     assert len(rebalances_of(history_of(h))) == 1
 
 
@@ -210,5 +210,5 @@ def test_a_withdrawn_registration_lets_those_in_who_waited() -> None:
     assert trigger.cause is Cause.REGISTRATION_WITHDRAWN
     assert trigger.text == (
         "an administrator (client admin at 10.0.0.9, User:admin) withdrew the registration of instances: "
-        "'c' had been waiting and came"
+        "'c' had been waiting and joined"
     )

@@ -161,7 +161,7 @@ class MusterServer:
         self.loop.is_paused = False
 
     def give_up(self, error: Exception | None) -> None:
-        """End in good order, by an error or because it was asked to; a bug of ours ends the world."""
+        """End cleanly, by an error or because it was asked to; a bug of ours ends the world."""
         if error is not None and not isinstance(error, LogError | EventsError):
             self.world.failures.append(error)
         if not self._end.done():

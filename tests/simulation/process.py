@@ -57,7 +57,7 @@ _member_numbers = itertools.count(1)
 
 
 class SimulatedProcess:
-    """One process: started on a storage, stopped in good order or killed.
+    """One process: started on a storage, stopped cleanly or killed.
 
     `lost` is why it could not go on; `group_id` is the group that requests are for, from `client_host`.
     """

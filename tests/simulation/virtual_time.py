@@ -26,7 +26,7 @@ class _Selector(selectors.PollSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """`advance` moves the clock without giving anybody a chance to run: a machine that stood still."""
+    """`advance` moves the clock without giving anybody a chance to run: a machine that stalled."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()

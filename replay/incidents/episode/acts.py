@@ -103,7 +103,7 @@ class Came(Act, frozen=True, kw_only=True):
 
 
 class CameBack(Act, frozen=True, kw_only=True):
-    """A static member came back under a new member id; `absorbed`: no rebalance was needed.
+    """A static member rejoined under a new member id; `absorbed`: no rebalance was needed.
 
     `last_seen_ms`: the earliest time at which the old process may have ended. `heard`: whether it was heard from at
     that time; False: not since a takeover; None: not recorded. `longest_silence_ms`: its longest silence, including

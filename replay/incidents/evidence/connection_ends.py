@@ -127,7 +127,7 @@ def connection_statement(episode: Episode, act: Went) -> Iterator[Statement]:
             " client, or by a proxy between"
         ),
         Ending.OPEN: f"the connection of {whose} was still open when it was removed: its side had not closed it",
-        Ending.LOST: f"the connection of {whose} was lost: its side acknowledged nothing any more",
+        Ending.LOST: f"the connection of {whose} was lost: its side no longer acknowledged anything",
         Ending.UNKNOWN: f"what its side did with the connection of {whose} is not known: {_why_unknown(connection)}",
     }[found]
     grade = Grade.UNKNOWN if found is Ending.UNKNOWN else Grade.RECORDED

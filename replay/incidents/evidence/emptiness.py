@@ -14,7 +14,7 @@ _EMPTIED: Final = {
     Cause.RETIREMENT_TIMED_OUT: "its last member had been retired",
     Cause.RETIREMENT_COMPLETE: "its last member had been retired",
     Cause.GROUP_RELEASED: "it had been released to the upstream cluster",
-    Cause.GROUP_REPAIRED: "an administrator had had it made anew",
+    Cause.GROUP_REPAIRED: "an administrator had it re-created",
 }
 
 

@@ -83,7 +83,7 @@ def former_statement(episode: Episode, came: CameBack) -> Statement:
         ),
         FormerProcess.SILENT: (f"the process before it had not been heard from{silent}", Grade.RECORDED),
         FormerProcess.ENDED: (
-            f"the process before it did not go on beside it: {before}, and nothing of it was fenced afterwards",
+            f"the process before it did not keep running beside it: {before}, and none of its requests was fenced then",
             Grade.INFERRED,
         ),
         FormerProcess.UNKNOWN: (f"whether the process before it had ended is not known: {before}", Grade.UNKNOWN),

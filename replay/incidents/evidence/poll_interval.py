@@ -24,8 +24,8 @@ from muster.replay.text.times import duration, instant, setting
 LONGER_POLLS: Final = "raise max.poll.interval.ms, or lower max.poll.records, so that a batch is done within it"
 
 WHICH: Final = (
-    "to tell a poll timeout from a process that stood still: Java, librdkafka and kafka-python log a poll timeout (poll"
-    " timeout has expired, maximum poll interval exceeded); a process that stood still (SIGSTOP, a paused virtual"
+    "to tell a poll timeout from a process that stalled: Java, librdkafka and kafka-python log a poll timeout (poll"
+    " timeout has expired, maximum poll interval exceeded); a process that stalled (SIGSTOP, a paused virtual"
     " machine, swapping, a throttled processor, a long garbage collection) has a gap in its own log"
 )
 

@@ -68,4 +68,4 @@ def _why_least(episode: Episode, least_ms: int) -> str:
 def _trade_off(member: Member, least_ms: int) -> str:
     if member.group_instance_id is not None:
         return f"a restart that takes longer than {setting(least_ms)} makes the group rebalance then"
-    return f"a member that stands still for longer than {setting(least_ms)} loses its place then"
+    return f"a member that stalls for longer than {setting(least_ms)} loses its place then"

@@ -50,8 +50,8 @@ def _late(episode: Episode, act: Went) -> Iterator[Statement]:
     phases = [each for each in episode.of(Phase) if abs(each.at_ms - anew_ms) <= LATE_MS]
     text = f"{process_name(act.member)} was removed {duration(late_ms)} later than its session timeout"
     if aways:
-        gone = "had stood still" if aways[-1].paused else "had been away"
-        text += f": the coordinator {gone} until {moment(aways[-1].until_ms)}, and all sessions began anew then"
+        gone = "had stalled" if aways[-1].paused else "had been unavailable"
+        text += f": the coordinator {gone} until {moment(aways[-1].until_ms)}, and all sessions started again then"
         yield Statement(text=text, grade=Grade.RECORDED, at=instant(act.at_ms), seqs=(act.seq,))
     elif phases:
         text += f": it had waited for the others until {moment(phases[-1].at_ms)}, and its session began then"

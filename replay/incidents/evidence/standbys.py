@@ -22,7 +22,7 @@ def call_text(episode: Episode, call: Called, what: str = "its partitions") -> s
     took_over = _taking_over(episode, call)
     if took_over is not None:
         later = duration(took_over.at_ms - call.at_ms)
-        return f"{standby} took over {what} {later} later: nobody else was disturbed"
+        return f"{standby} took over {what} {later} later: no other member was affected"
     was_late = any(each.first_seq > call.seq for each in episode.rebalances)
     end = "had not asked for them when the group rebalanced" if was_late else "has not asked for them so far"
     return f"{standby} was called for {what}, and {end}"

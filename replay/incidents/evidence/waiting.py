@@ -167,14 +167,14 @@ def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) 
         text = f"{others} {whom}, which had been given a member id up to {ages} before and had not joined with it"
         return Statement(text=text, grade=Grade.RECORDED, at=instant(end.at_ms), seqs=(end.seq,))
     return Statement(
-        text=f"{others} somebody that is not recorded", grade=Grade.UNKNOWN, at=instant(end.at_ms), seqs=(end.seq,)
+        text=f"{others} a client that is not recorded", grade=Grade.UNKNOWN, at=instant(end.at_ms), seqs=(end.seq,)
     )
 
 
 def _waited_for_assignment(episode: Episode, rebalance: Rebalance, died: Went | CameBack) -> Statement:
     sync = rebalance.sync_phase
     assert sync is not None
-    became = "ended before it sent it" if ending(episode, died) is Ending.ENDED else "was not heard from any more"
+    became = "ended before it sent it" if ending(episode, died) is Ending.ENDED else "was not heard from again"
     waited = f"all waited {duration(sync.duration_ms or 0)} for the assignment"
     return Statement(
         text=f"{waited}: the leader {process_name(died.member)} {became}",
@@ -194,7 +194,7 @@ def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
     if late:
         words.insert(0, f"{processes(late)}, which {_LATE}")
     if silent:
-        words.insert(0, f"{processes(silent)}, which {'was' if len(silent) == 1 else 'were'} not heard from any more")
+        words.insert(0, f"{processes(silent)}, which {'was' if len(silent) == 1 else 'were'} not heard from again")
     return words
 
 

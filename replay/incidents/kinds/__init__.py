@@ -62,7 +62,7 @@ from muster.replay.incidents.kinds import (
 )
 from muster.replay.incidents.kinds.kind import Find, Kind
 
-UNKNOWN: Final = Kind("unknown", "What the log bears is none of these: parts may be missing, or it is new.", "nobody")
+UNKNOWN: Final = Kind("unknown", "What the log shows is none of these: parts may be missing, or it is new.", "none")
 
 PRECEDENCE: Final[tuple[tuple[Find, tuple[Kind, ...]], ...]] = (
     (coordinator_outage.find, (coordinator_outage.OUTAGE, coordinator_outage.CHANGE)),

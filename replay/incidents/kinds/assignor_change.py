@@ -11,4 +11,4 @@ KIND = Kind("assignor-change", "Members changed their list of assignors.", "the 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     changed = [act for act in view.free(Rejoined) if act.changed_protocols]
-    return claim_changes(KIND, changed, "came with other assignors", lambda member: ", ".join(protocols_of(member)))
+    return claim_changes(KIND, changed, "rejoined with other assignors", lambda member: ", ".join(protocols_of(member)))

@@ -14,7 +14,7 @@ from muster.replay.text.times import duration
 
 KIND = Kind(
     "blue-green",
-    "As many new processes came as there were, and the old ones left.",
+    "As many new processes joined as there were, and the old ones left.",
     "all of the new and of the old ones",
 )
 
@@ -40,7 +40,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         culprits=tuple(act.member for act in acts),
         grade=Grade.INFERRED,
         headline=(
-            f"{len(came)} new processes came and the {len(went)} old ones left, within"
+            f"{len(came)} new processes joined and the {len(went)} old ones left, within"
             f" {duration(acts[-1].at_ms - acts[0].at_ms)}"
         ),
     )

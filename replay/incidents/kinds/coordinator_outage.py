@@ -28,12 +28,12 @@ from muster.replay.text.times import duration, instant, moment, setting
 
 OUTAGE = Kind(
     "coordinator-outage",
-    "The coordinator was away or stood still, and members lost their places by it.",
+    "The coordinator was unavailable or stalled, and members lost their places because of it.",
     "none of the members",
 )
 CHANGE = Kind(
     "coordinator-change",
-    "The coordinator was away or stood still, and no member lost its place by it.",
+    "The coordinator was unavailable or stalled, and no member lost its place because of it.",
     "none of the members",
 )
 
@@ -221,16 +221,16 @@ def _was_heard(last_seen_ms: int, heard: bool | None, away: Away) -> bool:
 def _times(away: Away) -> str:
     if away.paused:
         times = span(away.since_ms, away.until_ms)
-        return f"the coordinator {away.owner} stood still for at least {duration(away.longest_ms)}, from {times}"
+        return f"the coordinator {away.owner} stalled for at least {duration(away.longest_ms)}, from {times}"
     if away.last_known is LastKnown.EVENT:
         return (
-            f"the coordinator was away until {moment(away.until_ms)}; since when is not known, its last event before is"
-            f" of {moment(away.since_ms)}"
+            f"the coordinator was unavailable until {moment(away.until_ms)}; when that began is not known, and its last"
+            f" event before it is from {moment(away.since_ms)}"
         )
     times = span(away.since_ms, away.until_ms)
     if away.last_known is LastKnown.STOP:
-        return f"the coordinator was away from {times}, for {duration(away.longest_ms)}"
-    said = f"the coordinator was away from {times}, for {duration(away.longest_ms)} since its last sign of life"
+        return f"the coordinator was unavailable from {times}, for {duration(away.longest_ms)}"
+    said = f"the coordinator was unavailable from {times}, for {duration(away.longest_ms)} since its last sign of life"
     lost_ms = None if away.owner_before_end is None else away.owner_before_end.link_lost_ms
     if lost_ms is None or not away.since_ms < lost_ms <= away.until_ms:
         return said
@@ -254,9 +254,9 @@ def _evidence(away: Away) -> Iterator[Statement]:
         return
     begin = Grade.UNKNOWN if away.last_known is LastKnown.EVENT else Grade.RECORDED
     unknown = "; when it ended after that is not known" if begin is Grade.UNKNOWN else ""
-    text = f"the last that is known of the coordinator {away.owner_before} is {away.last_known}{unknown}"
+    text = f"the last known sign of the coordinator {away.owner_before} is {away.last_known}{unknown}"
     if away.last_known is LastKnown.STOP:  # it gave up this partition only: it may still run, and share the log
-        text = f"the coordinator {away.owner_before} let its partition go in good order"
+        text = f"the coordinator {away.owner_before} released its partition cleanly"
     yield Statement(text=text, grade=begin, at=instant(away.since_ms))
     yield from _takeover(away)
     yield Statement(
@@ -283,7 +283,7 @@ def _takeover(away: Away) -> Iterator[Statement]:
 def _fate(went: Went) -> str:
     if went.how is Departure.LEFT:
         return "left, since its poll had not returned in time,"
-    return "was not heard from any more, and was removed"
+    return "was not heard from again, and was removed"
 
 
 def _its_or_their(members: Sequence[Member], one: str, many: str) -> str:
@@ -299,11 +299,13 @@ def _places(fates: _Fates, members: Sequence[Member], kept: str) -> str:
         told.append(f"{processes(fates.back)} {_came_back(fates.back)}")
     if fates.held:
         whose = _count(len(fates.held), len(members)) if len(fates.held) == len(members) else processes(fates.held)
-        held = (
-            "place of {} is held by its session" if len(fates.held) == 1 else "places of {} are held by their sessions"
-        )
-        told.append(f"the {held.format(whose)} so far")
+        kept_so_far = "keeps its place so far" if len(fates.held) == 1 else "keep their places so far"
+        told.append(f"{whose} {kept_so_far}: {_not_expired(fates.held)}")
     return "; ".join(told)
+
+
+def _not_expired(members: Sequence[Member]) -> str:
+    return "its session has not expired" if len(members) == 1 else "their sessions have not expired"
 
 
 def _came_back(back: Sequence[Member]) -> str:
@@ -323,15 +325,17 @@ def _places_told(view: EpisodeView, away: Away, fates: _Fates) -> Iterator[State
     for act in view.episode.of(CameBack):
         if act.replaced_member_id in back:
             yield Statement(
-                text=f"{process_name(act.member)} {_came_back([act.member])}; whether it had gone on is not known",
+                text=(
+                    f"{process_name(act.member)} {_came_back([act.member])}; it is not known whether it had kept"
+                    " running"
+                ),
                 grade=Grade.UNKNOWN,
                 at=instant(act.at_ms),
                 seqs=(act.seq,),
             )
     if fates.held:
-        sessions = "its session has" if len(fates.held) == 1 else "their sessions have"
         yield Statement(
-            text=f"whether {processes(fates.held)} went on is not known: {sessions} not run out so far",
+            text=f"it is not known whether {processes(fates.held)} kept running: {_not_expired(fates.held)}",
             grade=Grade.UNKNOWN,
             at=instant(away.until_ms),
         )
@@ -354,8 +358,8 @@ def _outage(
     fates = _fates(view, away)
     places = "its place" if len(lost) == 1 else "their places"
     text = (
-        f"{_times(away)}{_sessions(away, lost)}: {plural(len(lost), 'member')} lost {places} by it and came back as"
-        f" {'a new one' if len(lost) == 1 else 'new ones'} ({processes([went.member for went, _ in lost])});"
+        f"{_times(away)}{_sessions(away, lost)}: {plural(len(lost), 'member')} lost {places} because of it and came"
+        f" back as {'a new one' if len(lost) == 1 else 'new ones'} ({processes([went.member for went, _ in lost])});"
         f" {_places(fates, away.members, str(len(fates.kept) or 'none'))}"
     )
     acts: list[AnyAct] = [act for pair in lost for act in pair]
@@ -372,7 +376,7 @@ def _outage(
             *(
                 Statement(
                     text=(
-                        f"{process_name(came.member)} came back under a new member id; under its former one it"
+                        f"{process_name(came.member)} rejoined under a new member id; under its former one it"
                         f" {_fate(went)} at {moment(went.at_ms)}"
                     ),
                     grade=Grade.INFERRED,
@@ -401,11 +405,11 @@ def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]
     if fates.kept or fates.back or fates.held:
         told.append(_places(fates, away.members, _count(len(fates.kept), len(away.members))))
     if fates.missed:
-        told.append(f"{processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from any more")
+        told.append(f"{processes(fates.missed)} {'was' if len(fates.missed) == 1 else 'were'} not heard from again")
     text = "; ".join(filter(None, (_times(away), ", ".join(told))))
     if fates.unknown:
         was = "was" if len(fates.unknown) == 1 else "were"
-        text += f"; whether {processes(fates.unknown)} {was} heard from again is not known"
+        text += f"; it is not known whether {processes(fates.unknown)} {was} heard from again"
     asked = [act.member for act in back if isinstance(act, Rejoined)]
     if asked:
         text += f"; {processes(asked)} asked for a new assignment after it"

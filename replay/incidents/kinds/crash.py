@@ -16,9 +16,9 @@ from muster.replay.incidents.kinds.replaced import nobody_took
 from muster.replay.incidents.kinds.stopped import ended_at_once, ended_claim, ended_within
 from muster.replay.text.times import duration, setting
 
-ADVICE: Final = "look at what became of it, in its own log and in that of its machine"
+ADVICE: Final = "find out what happened to it, from its own log and its machine's"
 STATIC_ADVICE: Final = (
-    "a static member that is closed falls silent, too: retire one that is taken away for good (muster members retire),"
+    "a static member that is closed falls silent, too: retire one that is removed for good (muster members retire),"
     f" and the group does not wait for its session; if this one was not, {ADVICE}"
 )
 
@@ -26,7 +26,7 @@ _DO_NOT_LEAVE: Final = "Kafka Streams, and a consumer that is closed with REMAIN
 UNLESS_STOPPED: Final = f"if it was stopped on purpose: {_DO_NOT_LEAVE}"
 MACHINE_ADVICE: Final = (
     "look at its machine, and at the network to it: its connection was never closed, as it is when a process ends; or"
-    " the process stands still, or polled too late and has not come back"
+    " the process stalls, or polled too late and has not come back"
 )
 _HOW: Final = {
     Ending.ENDED: "ended without leaving, which closed its connection",
@@ -38,7 +38,7 @@ _HOW: Final = {
 
 KIND = Kind(
     "crash",
-    "A process was not heard from any more, and nobody but a standby took its place within ten minutes.",
+    "A process was not heard from again, and no process but a standby took its place within ten minutes.",
     "the process",
 )
 
@@ -69,7 +69,7 @@ def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
 def _of_one(view: EpisodeView, act: Went) -> IncidentClaim:
     is_known = view.episode.silence_of(act).is_known
     found = ending(view.episode, act)
-    how = _HOW[found] if is_known else "was not heard from any more"
+    how = _HOW[found] if is_known else "was not heard from again"
     return IncidentClaim(
         kind=KIND,
         acts=(act,),
@@ -112,7 +112,7 @@ def _held(view: EpisodeView, act: Went) -> str:
         return ""
     waited_ms = act.at_ms - rebalance.started_ms
     came = [each.member for each in view.free(Came) if rebalance.first_seq <= each.seq <= rebalance.last_seq]
-    meanwhile = f"; {processes(came)} had come meanwhile" if came else ""
+    meanwhile = f"; {processes(came)} had joined in the meantime" if came else ""
     return f"; a join phase waited {duration(waited_ms)} for it{meanwhile}"
 
 

@@ -26,7 +26,7 @@ from muster.replay.incidents.windows import (
 )
 from muster.replay.text.times import duration
 
-MAY_HAVE_LIVED: Final = "; whether it had ended each time, or was only silent, is not recorded"
+MAY_HAVE_LIVED: Final = "; it is not recorded whether it had ended each time, or was only silent"
 
 KIND = Kind(
     "crash-loop",
@@ -39,7 +39,9 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run in loops(each for each in view.free_replacements() if not had_not_ended(view.episode, each)):
         span_ms = run[-1].end_ms - run[0].begin_ms
         last = _last(view, run[-1])
-        again = "" if last is None else f"; then it went again, and {nobody_took(view.episode, last, 'its place')}"
+        again = (
+            "" if last is None else f"; then it disappeared again, and {nobody_took(view.episode, last, 'its place')}"
+        )
         yield IncidentClaim(
             kind=KIND,
             acts=acts_of(run) if last is None else (*acts_of(run), last),
@@ -81,4 +83,4 @@ def _gone(run: Sequence[Replacement]) -> Iterator[Went]:
 
 def _what(run: Sequence[Replacement]) -> str:
     """Describe what it did; a static member may never have been removed."""
-    return "came back" if all(each.went is None for each in run) else "went and came back"
+    return "came back" if all(each.went is None for each in run) else "disappeared and came back"

@@ -34,7 +34,7 @@ from muster.replay.incidents.windows import (
 from muster.replay.text.grammar import plural
 from muster.replay.text.times import duration, instant
 
-CUT_OR_RESTARTED: Final = "; whether they were restarted, or cut off from the coordinator, is not recorded"
+CUT_OR_RESTARTED: Final = "; it is not recorded whether they were restarted, or cut off from the coordinator"
 
 KIND = Kind(
     "deployment",
@@ -136,7 +136,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         is_seen = any(each.went is not None for each in run)  # static restarts show when each joined, not when it left
         order = " at once," if at_once and is_seen else "" if at_once else " one after another,"
         fell_silent = _fell_silent_at_once(view, run)
-        how = "stopped and started" if left == len(run) else "went and came back" if is_seen else "were replaced"
+        how = "stopped and started" if left == len(run) else "disappeared and came back" if is_seen else "were replaced"
         if fell_silent:
             how, order = "fell silent at the same moment, and came back", ""
         changed = _changed_assignors(run)

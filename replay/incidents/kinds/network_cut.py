@@ -73,7 +73,7 @@ def _told(
     if others or not lived:
         return f"{who}: {processes(members)}{again}"
     count = "they" if lived == len(members) else f"{lived} of them at least"
-    cut = f"{count} had not died, but were cut off from the coordinator or stood still"
+    cut = f"{count} had not died, but were cut off from the coordinator or stalled"
     return f"{who}: {processes(members)}{again}; {cut}"
 
 

@@ -42,7 +42,7 @@ CAPACITY = Kind(
 
 _BY_ADMINISTRATOR: Final = (
     "if this was not intended: look for who calls muster members rebalance, or sets its config; a rebalance of its own"
-    " helps only where partitions are assigned to nobody (muster status)"
+    " helps only where partitions are assigned to no member (muster status)"
 )
 _BY_MUSTER: Final = (
     "clients that refresh their metadata notice new partitions by themselves: let the delay be longer than their"
@@ -77,7 +77,7 @@ def _by_muster(act: AskedFor, episode: Episode) -> str:
     found = [_found(each, _known_partitions(each.topic, act, episode)) for each in act.topics[:NAMED_MAX]]
     if len(act.topics) > NAMED_MAX:
         found.append(f"so it was with {plural(len(act.topics) - NAMED_MAX, 'other topic')}")
-    since = "; ".join(found) or "partitions were assigned to nobody"
+    since = "; ".join(found) or "partitions were assigned to no member"
     return f"Muster asked the group to rebalance ({UNASSIGNED_DELAY}), since {since}"
 
 
@@ -105,7 +105,7 @@ def _found(each: RebalancedTopic, known: int) -> str:
     were = "was" if len(missing) == 1 else "were"
     unassigned = partitions([TopicPartitions(topic=each.topic, partitions=tuple(missing))])
     grew = f", and it grew from {had} to {size}" if had < each.partitions else ""
-    return f"{unassigned} {were} assigned to nobody{grew}"
+    return f"{unassigned} {were} assigned to no member{grew}"
 
 
 def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:

@@ -68,7 +68,7 @@ def _evidence(went: Went, came: Came | CameBack | None) -> Iterator[Statement]:
     )
     if came is not None:
         yield Statement(
-            text=f"{process_name(came.member)} came under a new member id",
+            text=f"{process_name(came.member)} joined under a new member id",
             grade=Grade.RECORDED,
             at=instant(came.at_ms),
             seqs=(came.seq,),
@@ -127,7 +127,7 @@ def _may_be_late_poll(view: EpisodeView, each: Replacement) -> bool:
 def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
     first, last = run[0], run[-1]
     left = first.went is not None and first.went.how is Departure.LEFT
-    how = "left" if left else "fell silent" if first.went is not None else "joined anew"
+    how = "left" if left else "fell silent" if first.went is not None else "joined again"
     if len(run) > 1:
         again = f" {len(run)} times within {duration(last.end_ms - first.begin_ms)}, and came back each time"
     elif first.went is not None:
@@ -143,13 +143,13 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
         grade=Grade.INFERRED,
         headline=(
             f"{process_name(first.member)} {how}{again}, on the same connection: its process had not ended, but polled"
-            f" too late{'' if left else ', stood still'}, or unsubscribed and subscribed again{since}"
+            f" too late{'' if left else ', stalled'}, or unsubscribed and subscribed again{since}"
         ),
         chain=(
             *(statement for each in run if each.went is not None for statement in _parting(view, each.went)),
             *(
                 Statement(
-                    text=f"{process_name(each.came.member)} came under a new member id, on the connection that it had",
+                    text=f"{process_name(each.came.member)} joined under a new member id, on its connection",
                     grade=Grade.RECORDED,
                     at=instant(each.came.at_ms),
                     seqs=tuple(act.seq for act in each.acts),
@@ -202,7 +202,7 @@ def _of_static_members(view: EpisodeView) -> Iterator[IncidentClaim]:
             continue
         name, went = process_name(each.member), each.went
         if went is None:
-            how = "came back under a new member id"
+            how = "rejoined under a new member id"
         else:
             session = setting(went.member.session_timeout_ms)
             how = f"was not heard from for its session timeout of {session}, and came back"
@@ -218,7 +218,7 @@ def _of_static_members(view: EpisodeView) -> Iterator[IncidentClaim]:
             chain=(
                 *(silences(view.episode, [went]) if went is not None else ()),
                 Statement(
-                    text=f"{process_name(each.came.member)} came under a new member id",
+                    text=f"{process_name(each.came.member)} joined under a new member id",
                     grade=Grade.RECORDED,
                     at=instant(each.came.at_ms),
                     seqs=(each.came.seq,),

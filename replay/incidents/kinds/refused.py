@@ -76,7 +76,7 @@ def _what_does_not_fit(act: JoinNotLetIn) -> tuple[str, str]:
     if not act.members or asked.protocol_type == "":
         return (
             "offered no protocol that a group can be formed with",
-            "see to the partition.assignment.strategy of these consumers",
+            "check the partition.assignment.strategy of these consumers",
         )
     return _another_type(act) or _no_common_protocol(act)
 

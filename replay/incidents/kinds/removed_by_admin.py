@@ -17,7 +17,7 @@ from muster.replay.text.times import instant
 
 KIND = Kind(
     "removed-by-admin",
-    "Somebody else than the members asked for their removal.",
+    "A client other than the members asked for their removal.",
     "the client that asked, by its client id and host; the members that were removed are `affected`",
 )
 

@@ -93,7 +93,7 @@ def is_over(episode: Episode, went: Went) -> bool:
 
 def nobody_took(episode: Episode, went: Went, place: str) -> str:
     """Say that no process replaced it, as far as the history goes."""
-    return f"nobody took {place}" if is_over(episode, went) else f"nobody has taken {place} so far"
+    return f"no process took {place}" if is_over(episode, went) else f"no process has taken {place} so far"
 
 
 def would_be_heard(run: Iterable[Replacement]) -> bool:
@@ -103,7 +103,7 @@ def would_be_heard(run: Iterable[Replacement]) -> bool:
 
 def how_it_went(went: Went | None) -> str:
     if went is None:
-        return "came back under a new member id"
+        return "rejoined under a new member id"
     if went.how is Departure.LEFT:
         return "left and came back"
     return "was not heard from and came back"

@@ -36,7 +36,7 @@ REVOKING: Final = (
     " make it shorter than the session timeout"
 )
 
-_HELD: Final = "stood still or was cut off"
+_HELD: Final = "stalled or was cut off"
 
 _GIVEN_UP: Final = {
     Departure.NOT_REJOINED: "did not rejoin",
@@ -157,7 +157,7 @@ def _advice(each: Replacement, episode: Episode) -> tuple[str, ...]:
 
 def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
     came = Statement(
-        text=f"{process_name(each.came.member)} came under a new member id",
+        text=f"{process_name(each.came.member)} joined under a new member id",
         grade=Grade.RECORDED,
         at=instant(each.came.at_ms),
         seqs=(each.came.seq,),
@@ -172,7 +172,7 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
 
 def _held_up(went: Went, episode: Episode) -> str:
     if _is_silent_in_join_phase(went, episode):
-        return "stood still, was cut off, or was busy with giving up its partitions"
+        return "stalled, was cut off, or was busy with giving up its partitions"
     return _HELD
 
 
@@ -192,7 +192,7 @@ def _lived_but(each: Replacement, episode: Episode) -> str:
         return _held_up(each.went, episode)
     if each.member.group_instance_id is None or each.former_id in episode.heard_again:
         return _HELD
-    return "stood still, was unsubscribed for a while or was cut off"
+    return "stalled, was unsubscribed for a while or was cut off"
 
 
 def _may_be_too_slow(went: Went, episode: Episode) -> bool:
@@ -223,13 +223,13 @@ def _taken_text(each: Replacement, came: CameBack, episode: Episode) -> str:
             f" {_lived_but(each, episode)}"
         )
     if former is FormerProcess.ALIVE:
-        return f"another process came as {name}, and took its place while it was alive"
+        return f"another process joined as {name}, and took its place while it was alive"
     if former is FormerProcess.UNKNOWN:
         late_poll = _late_poll(each, episode)
         return (
-            f"{name} came under a new member id{kept}: a restart,{late_poll} or a second process with its instance id"
+            f"{name} joined under a new member id{kept}: a restart,{late_poll} or a second process with its instance id"
         )
-    return f"{name} came back under a new member id{kept}"
+    return f"{name} rejoined under a new member id{kept}"
 
 
 def _restart_text(each: Replacement, episode: Episode) -> str:
@@ -238,15 +238,15 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
         return _taken_text(each, each.came, episode)
     assert each.went is not None
     gap_ms = each.came.at_ms - each.gone_ms
-    how = "left" if each.went.how is Departure.LEFT else "was not heard from any more"
+    how = "left" if each.went.how is Departure.LEFT else "was not heard from again"
     if each.is_renamed and each.process.grade is Grade.UNKNOWN:
         later = process_name(each.came.member)
-        return f"{name} {how}, and {duration(gap_ms)} later {later} came: perhaps in its place"
+        return f"{name} {how}, and {duration(gap_ms)} later {later} joined: it may have taken its place"
     if each.is_elsewhere:
         elsewhere = host(each.came.member.client_host)
         return (
-            f"{name} {how}, and {duration(gap_ms)} later its client id came from {elsewhere}: perhaps the same process,"
-            " moved"
+            f"{name} {how}, and {duration(gap_ms)} later a process with its client id joined from {elsewhere}: it may"
+            " be the same process, moved"
         )
     if is_close(each.went.why.client_reason):
         return f"{name} was closed, and came back {duration(gap_ms)} later"

@@ -9,8 +9,8 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.kinds.scaling import changes_of_size, span_text
 from muster.replay.rebalances.wording import clients_say, is_close, says_something
 
-DOWN = Kind("scale-down", "Processes left in good order, and none came for them.", "the processes that left")
-SHUTDOWN = Kind("shutdown", "All processes left in good order, and the group was empty.", "all processes")
+DOWN = Kind("scale-down", "Processes left cleanly, and none replaced them.", "the processes that left")
+SHUTDOWN = Kind("shutdown", "All processes left cleanly, and the group was empty.", "all processes")
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:

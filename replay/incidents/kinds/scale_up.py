@@ -20,13 +20,13 @@ from muster.replay.text.times import instant
 
 UP = Kind(
     "scale-up",
-    "New processes came, each within two minutes of the one before, and replaced nobody.",
+    "New processes joined, each within two minutes of the one before, and replaced no member.",
     "the new processes",
 )
 START = Kind(
     "start",
-    "The first processes came to an empty group, each before it had been Stable for 15 seconds.",
-    "the processes that came",
+    "The first processes joined an empty group, each before it had been Stable for 15 seconds.",
+    "the processes that joined",
 )
 
 
@@ -35,15 +35,15 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         members = tuple(act.member for act in run)
         started = _is_start(view, run)
         count = "a new process" if len(run) == 1 else f"{len(run)} new processes"
-        to = " to an empty group" if started else ""
+        to = " an empty group" if started else ""
         yield IncidentClaim(
             kind=START if started else UP,
             acts=tuple(run),
             culprits=members,
             grade=Grade.RECORDED,
-            headline=f"{count} came{to}{span_text(run)}: {processes(members)}",
+            headline=f"{count} joined{to}{span_text(run)}: {processes(members)}",
             chain=tuple(_life_before(view.episode, run[0])) if started else (),
-            advice=("members that come one by one make a rebalance each: members.expansion.delay.ms gathers them",)
+            advice=("members that join one by one cause a rebalance each: members.expansion.delay.ms gathers them",)
             if len(run) > 1 and not started
             else (),
         )

@@ -28,8 +28,8 @@ from muster.replay.text.times import duration, setting
 KIND = Kind(
     "stopped",
     "Processes of static members ended, stopped or killed: they closed their connections and sent no LeaveGroup, as"
-    " static members do, and nobody took their places within ten minutes. Dynamic members that left at the same time"
-    " are part of it.",
+    " static members do, and no process took their places within ten minutes. Dynamic members that left at the same"
+    " time are part of it.",
     "the members whose processes ended, or that left",
 )
 

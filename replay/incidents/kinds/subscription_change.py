@@ -7,10 +7,12 @@ from muster.replay.incidents.kinds.changed import claim_changes
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 
 KIND = Kind(
-    "subscription-change", "Members that stayed subscribed other topics.", "the members that changed their subscription"
+    "subscription-change",
+    "Members that stayed subscribed to other topics.",
+    "the members that changed their subscription",
 )
 
 
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     changed = [act for act in view.free(Rejoined) if act.changed_topics]
-    return claim_changes(KIND, changed, "subscribed other topics", topics_text)
+    return claim_changes(KIND, changed, "subscribed to other topics", topics_text)

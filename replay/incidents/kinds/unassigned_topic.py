@@ -25,8 +25,8 @@ from muster.replay.text.times import duration, instant
 
 KIND = Kind(
     "unassigned-topic",
-    "Members subscribe a topic, and nobody is assigned any of it: a static member came back with it and nobody"
-    " rebalanced, or the leader assigned nothing of it.",
+    "Members subscribe a topic, and no member is assigned any of it: a static member came back with it and the group"
+    " did not rebalance, or the leader assigned nothing of it.",
     "the static members that came back with it; else none",
 )
 
@@ -144,12 +144,12 @@ def _headline(unassigned: _Unassigned, members: Sequence[Member], until: str) ->
     assigned = "is" if len(unassigned.topics) == 1 else "are"
     if not members:
         return (
-            f"{topics} {assigned} subscribed and assigned to nobody{until}: there is no such topic, or the leader's"
+            f"{topics} {assigned} subscribed and assigned to no member{until}: there is no such topic, or the leader's"
             " client does not know of it"
         )
     return (
-        f"{processes(members)} came back with another subscription, and nobody rebalanced: {topics} {assigned} assigned"
-        f" to nobody{until}"
+        f"{processes(members)} came back with another subscription, and the group did not rebalance: {topics}"
+        f" {assigned} assigned to no member{until}"
     )
 
 

@@ -22,7 +22,7 @@ from muster.replay.text.times import duration, instant
 
 KIND = Kind(
     "unsubscribe",
-    "Members left by themselves and came back: their applications had unsubscribed them, or somebody had removed them.",
+    "Members left by themselves and came back: their applications had unsubscribed them, or a client had removed them.",
     "the members that left",
 )
 
@@ -97,7 +97,7 @@ def _evidence(view: EpisodeView, each: Replacement, went: Went) -> Iterator[Stat
     if went.member.group_instance_id is None and not says_something(went.why.client_reason):
         yield from polled_in_time(view.episode, each)
     yield Statement(
-        text=f"{process_name(each.came.member)} came under a new member id",
+        text=f"{process_name(each.came.member)} joined under a new member id",
         grade=Grade.RECORDED,
         at=instant(each.came.at_ms),
         seqs=(each.came.seq,),

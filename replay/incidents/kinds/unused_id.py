@@ -28,9 +28,9 @@ _ENDS = {
     HandedOutIdOutcome.JOINED: "joined with it after all",
     HandedOutIdOutcome.LEFT: "left",
     HandedOutIdOutcome.TIMED_OUT: "never used it",
-    HandedOutIdOutcome.REFUSED: "was refused when it came",
+    HandedOutIdOutcome.REFUSED: "was refused when it joined",
     HandedOutIdOutcome.STILL_OUT: "had not used it yet",
-    HandedOutIdOutcome.UNKNOWN: "did what this version does not know",
+    HandedOutIdOutcome.UNKNOWN: "had an outcome that this version does not know",
 }
 
 
@@ -62,7 +62,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             headline=f"all waited {duration(waited_ms)} for {listed([_text(each) for each in holders])}{others}",
             chain=tuple(
                 Statement(
-                    text=f"the member id of {_holder(each)} was out for {duration(each.age_ms)} and not used",
+                    text=f"the member id of {_holder(each)} was given out {duration(each.age_ms)} before and not used",
                     grade=Grade.RECORDED,
                     at=instant(wait.end.at_ms),
                     seqs=(wait.end.seq,),
@@ -70,7 +70,9 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 for wait in run
                 for each in wait.holders
             ),
-            advice=(f"{plural(len(holders), 'client')} asked to join and did not go on: look at what became of it",),
+            advice=(
+                f"{plural(len(holders), 'client')} asked to join and did not complete it: find out what happened to it",
+            ),
             held=tuple(wait.rebalance for wait in run),
         )
 

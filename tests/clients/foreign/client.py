@@ -75,7 +75,7 @@ class ForeignClient:
         return answer["result"]
 
     def close(self) -> None:
-        """Have it close in good order, and end. Raises `ClientEnded` when it does not."""
+        """Have it close cleanly, and end. Raises `ClientEnded` when it does not."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

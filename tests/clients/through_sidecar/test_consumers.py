@@ -99,7 +99,7 @@ def has_committed(line: ToolLine) -> bool:
 
 
 def ended(tool: RunningTool) -> None:
-    """End it in good order."""
+    """End it cleanly."""
     tool.signal(signal.SIGTERM)
     assert tool.wait() in {0, 128 + signal.SIGTERM}
 

@@ -36,7 +36,7 @@ class Process(Protocol):
         """The partitions it has now. It may not have ended."""
 
     def close(self) -> None:
-        """As an application does that ends in good order."""
+        """As an application does that ends cleanly."""
 
 
 class Librdkafka:

@@ -72,7 +72,7 @@ def roles(supervisor: int) -> dict[str, int]:
 
 
 def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_broker: Broker) -> None:
-    """Its members keep their place; the metrics are those of all; SIGTERM ends all in good order."""
+    """Its members keep their place; the metrics are those of all; SIGTERM ends all cleanly."""
     with several(kafka_broker, f"several-{os.getpid()}") as (muster, metrics):
         until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
         with crew(muster, Confluent, new_topic(kafka_broker.bootstrap)) as group:
@@ -145,7 +145,7 @@ def test_two_hosts_with_one_node_id_do_not_end_each_other_in_turn(kafka_broker: 
 
 
 def test_all_end_when_their_supervisor_is_killed(kafka_broker: Broker) -> None:
-    """They stop in good order: nobody is left that clients would find."""
+    """They stop cleanly: nobody is left that clients would find."""
     with several(kafka_broker, f"several-{os.getpid()}-orphans") as (muster, metrics):
         until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
         pids = [muster.pid, *roles(muster.pid).values()]
@@ -172,7 +172,7 @@ def test_a_supervisor_is_started_again_while_the_processes_of_the_one_that_was_k
 
 
 def test_as_the_first_process_of_a_container_it_stops_as_asked_and_leaves_no_zombies(kafka_broker: Broker) -> None:
-    """SIGTERM ends all in good order; what others have left there is waited for, too."""
+    """SIGTERM ends all cleanly; what others have left there is waited for, too."""
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
         pytest.skip("this machine has no namespaces for us: it was not tried as the first process of a container")

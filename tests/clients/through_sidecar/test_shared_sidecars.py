@@ -266,7 +266,7 @@ def _joins(group_id: str, member_id: str) -> dict[str, object]:
 
 
 def test_members_keep_their_place_when_the_owner_stops_and_comes_back(kafka_broker: Broker, tmp_path: Path) -> None:
-    """It hands its groups over, and gets its share again, in good order both times."""
+    """It hands its groups over, and gets its share again, cleanly both times."""
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars, crew_at(sidecars, 1, owner=2) as group:
         first, second = group.add("one"), group.add()
         group.until_shared()

@@ -19,7 +19,7 @@ LIMIT_S: Final = 1.2
 
 
 class Astray(Exception):
-    """A run has come to something else than its example. The machine may have stood still: it is repeated."""
+    """A run has come to something else than its example. The machine may have stalled: it is repeated."""
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ class Runs:
         self.repeated = 0
         """Runs that told nothing, since the machine was too slow."""
         self.unsteady: list[Compared] = []
-        """Differences that were not there a second time: the machine stood still, and it could not be noticed."""
+        """Differences that were not there a second time: the machine stalled, and it could not be noticed."""
 
     async def compare(self, schedule: Schedule) -> Compared:
         """Play it on both, each in its own time; a difference counts if it is there a second time.

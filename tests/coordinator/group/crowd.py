@@ -1,6 +1,6 @@
 """A group of thousands and its rules, and nothing around them: for what a decision costs.
 
-Unlike the harness it checks nothing, since that would cost more than what is looked at. Time stands still unless it is
+Unlike the harness it checks nothing, since that would cost more than what is looked at. Time stalls unless it is
 moved by hand.
 """
 

@@ -190,7 +190,7 @@ class Harness(Administrator):
         return self.sleep(max(0, int(deadline_ms) - self.now_ms))
 
     def stand_still(self, late_ms: int) -> int:
-        """The machine stands still at the next deadline, and so long beyond it; returns for how long it ran before."""
+        """The machine stalls at the next deadline, and so long beyond it; returns for how long it ran before."""
         deadline_ms = next_deadline_ms(self.soft)
         assert deadline_ms != float("inf"), "nothing will ever happen"
         ran_ms = max(0, int(deadline_ms) - self.now_ms)

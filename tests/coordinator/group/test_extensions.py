@@ -90,7 +90,7 @@ def test_who_catches_up_is_excused_as_phases_are() -> None:
     assert dict(soft.member_sync_deadlines.items()) == {A: 5_300, B: 5_000 + USUAL_APPEND_MS + 300}
 
 
-# ---- a machine that stood still --------------------------------------------------------------------
+# ---- a machine that stalled --------------------------------------------------------------------
 
 
 def test_every_phase_and_who_catches_up_has_its_full_time_after_a_pause() -> None:
@@ -133,7 +133,7 @@ def test_after_a_pause_an_initial_delay_has_its_own_time_again() -> None:
     assert h.soft.join_deadline_ms == h.now_ms + 60_700
 
 
-# ---- one that stands still again and again ---------------------------------------------------------
+# ---- one that stalls again and again ---------------------------------------------------------
 
 
 def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_then_what_was_lost() -> None:

@@ -299,7 +299,7 @@ def silent(h: Harness, **given: int) -> tuple[Client, Client]:
 
 
 def test_a_process_that_was_only_silent_is_told_from_one_that_restarted() -> None:
-    """It asks under the member id that it had; when it has joined anew, the end of that phase says so, once."""
+    """It asks under the member id that it had; when it has joined again, the end of that phase says so, once."""
     h = Harness()
     a, b = silent(h)
     h.sleep(1_000)

@@ -23,7 +23,7 @@ class GroupMachine(RuleBasedStateMachine):
     world: World
 
     late_ms = 0
-    """For how long the machine stands still at each deadline when all have fallen silent."""
+    """For how long the machine stalls at each deadline when all have fallen silent."""
 
     @initialize(
         max_size=st.sampled_from([INT32_MAX, 3, 2]),

@@ -1,4 +1,4 @@
-"""Partitions that are assigned to nobody: which they are, and the one rebalance that a group is asked for."""
+"""Partitions that are assigned to no member: which they are, and the one rebalance that a group is asked for."""
 
 import msgspec
 import pytest

@@ -89,7 +89,7 @@ class World:
     def finish(self, *, late_ms: int = 0) -> None:
         """When all fall silent, the group is empty before long, and nobody is left without an answer.
 
-        `late_ms`: at each deadline the machine stands still, and so long beyond it.
+        `late_ms`: at each deadline the machine stalls, and so long beyond it.
         """
         longest_ms = LONGEST_WAIT_MS + max(SESSION_TIMEOUTS_MS) + LONGEST_WAIT_MS
         ran_ms = 0

@@ -25,7 +25,7 @@ LINE = b"x" * 999 + b"\n"
 
 
 class Pipe:
-    """A pipe that is full from the start; its reader stands still."""
+    """A pipe that is full from the start; its reader stalls."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -86,7 +86,7 @@ def test_a_reader_that_has_gone_is_no_error(pipe: Pipe) -> None:
 
 
 def stalled(pipe: Pipe) -> None:
-    """The reader is there, and stands still."""
+    """The reader is there, and stalls."""
 
 
 @pytest.mark.parametrize("trouble", [stalled, Pipe.reader_goes])

@@ -167,7 +167,7 @@ def bootstrap(coordinator: MusterProcess) -> str:
 
 
 async def test_processes_come_and_go(bootstrap: str) -> None:
-    """A second one gets half, which the first has let go before; who stops in good order hands over at once."""
+    """A second one gets half, which the first has let go before; who stops cleanly hands over at once."""
     log = Log()
     first = Process(log, bootstrap, 1)
     assert first.why_not_ready() == "the processes of the event log are sharing its partitions"

@@ -249,7 +249,7 @@ def test_a_ticket_ends_with_what_it_was_given_for() -> None:
 
 
 def test_what_is_under_way_is_stored_before_coordinator_stopped() -> None:
-    """A stop in good order leaves no event behind: neither what is being appended, nor what waits for that."""
+    """A stop cleanly leaves no event behind: neither what is being appended, nor what waits for that."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)

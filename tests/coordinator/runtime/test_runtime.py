@@ -450,7 +450,7 @@ async def test_a_rule_that_fails_harms_nobody_else() -> None:
 
 @story
 async def test_a_group_made_anew_has_a_higher_incarnation() -> None:
-    """Also when the wall clock stands still: (group, incarnation, seq) stays unique."""
+    """Also when the wall clock stalls: (group, incarnation, seq) stays unique."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, settings=GroupSettings(initial_rebalance_delay_ms=0)).start()
     for _ in range(3):
@@ -546,7 +546,7 @@ async def test_it_is_known_of_a_join_whether_it_would_be_refused() -> None:
 
 @story
 async def test_a_former_owner_that_did_not_stop_in_good_order_is_named_once() -> None:
-    """A stop in good order is no news; that one of the same name, as a pod has, did not, is."""
+    """A stop cleanly is no news; that one of the same name, as a pod has, did not, is."""
     storage = MemoryStorage(partitions=3)
     for number in range(3):
         ready = CoordinatorReady(

@@ -1,4 +1,4 @@
-"""The watch over partitions that are assigned to nobody: since when, what is told, and when a group is asked."""
+"""The watch over partitions that are assigned to no member: since when, what is told, and when a group is asked."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -232,7 +232,7 @@ def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
 
 
 def test_a_topic_that_shrinks_is_a_new_beginning() -> None:
-    """It was deleted and made anew: what it lacks now, it has not lacked for long."""
+    """It was deleted and created again: what it lacks now, it has not lacked for long."""
     h, _, _ = configured("0")
     stage = Stage(h, orders=9)
     stage.look()

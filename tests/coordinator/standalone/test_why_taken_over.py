@@ -59,7 +59,7 @@ def headlines(url: str, group_id: str) -> Sequence[str]:
 
 
 def test_why_a_killed_process_owns_its_partition_no_more(kafka_broker: Broker) -> None:
-    """It refused connections, and the other one removed it; when it is back, that one lets go in good order."""
+    """It refused connections, and the other one removed it; when it is back, that one lets go cleanly."""
     log = f"kafka://{kafka_broker.bootstrap}/why-{uuid4().hex[:8]}"
     with (
         sharing_process(log, 1, partitions=PARTITIONS) as first,
@@ -84,7 +84,7 @@ def test_why_a_killed_process_owns_its_partition_no_more(kafka_broker: Broker) -
         assert second.events("partitions ready")[-1]["former_owners"] == {killed: "gone"}
         told = headlines(log, group_id)[-1]
         assert told.startswith(f"{taker} took over from {killed}, which refused connections at ")
-        assert f" and was removed by {taker}: the coordinator was away " in told
+        assert f" and was removed by {taker}: the coordinator was unavailable " in told
 
         first.start()
         until_shared(first, second, partitions=PARTITIONS)

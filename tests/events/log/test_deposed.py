@@ -14,11 +14,11 @@ def test_a_successor_is_named_with_the_time_of_its_clock() -> None:
 
 
 def test_who_shares_the_log_is_not_told_to_take_another_one() -> None:
-    """It may have stood still, so that another one has its partition rightly."""
+    """It may have stalled, so that another one has its partition rightly."""
     deposed = Deposed(3, 7)
     deposed.name_successor("other:12", 1_700_000_000_999, shares=True)
     assert str(deposed) == (
         "other:12 took the event log over from this process at 22:13:20 UTC (partition 3, whose epoch was 7). This"
-        " process serves on what it is given; if it had not stood still, and was not cut off, other:12 has the same"
+        " process serves on what it is given; if it had not stalled, and was not cut off, other:12 has the same"
         " --log without --share-partitions: stop that one"
     )

@@ -1,6 +1,6 @@
 """A process's diary: what it knows about itself, by the wall clock of the machine, which is Muster's, too.
 
-What belongs here: the entries, writing and reading them, and the watch, which notes when the process stood still. What
+What belongs here: the entries, writing and reading them, and the watch, which notes when the process stalled. What
 it must not know: why it was started.
 
 How it works: an entry is a line of JSON, written at once, so that it outlives a kill -9. The watch is a thread that
@@ -29,7 +29,7 @@ class What(StrEnum):
     """Its consumer is there, and begins to join."""
     ASSIGNED = "assigned"
     LATE = "late"
-    """It stood still from `from_ms` on."""
+    """It stalled from `from_ms` on."""
     STALLED = "stalled"
     """It has not polled since `from_ms`, as it was told."""
     RESUBSCRIBED = "resubscribed"
@@ -67,7 +67,7 @@ class Diary:
         self._file.write(msgspec.json.encode(entry) + b"\n")
 
     def watch(self) -> None:
-        """Note from now on when the process stood still."""
+        """Note from now on when the process stalled."""
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def _watch(self) -> None:

@@ -1,6 +1,6 @@
 """The rule by which a case is left out: the machine, or a client, has done what the generator did not mean to.
 
-    a process stood still     a client's process was not scheduled for longer than `STOOD_STILL_MS`, as its own diary
+    a process stalled     a client's process was not scheduled for longer than `STOOD_STILL_MS`, as its own diary
                               says, when it had not been stopped on purpose. The span of what was done may then be off
                               by more than the judge allows (1 s), and a few such make a session expire
     no answer                 for longer than that nobody answered the onlooker, or it was itself not scheduled, when
@@ -36,7 +36,7 @@ def _reasons(stage: RealStage) -> Iterator[str]:
         for entry in process.noted(What.LATE):
             late_ms = _outside(entry.from_ms, entry.at_ms, process.stops)
             if late_ms > STOOD_STILL_MS:
-                yield f"a process stood still: {process.name} for {late_ms} ms"
+                yield f"a process stalled: {process.name} for {late_ms} ms"
     for from_ms, until_ms in stage.onlooker.gaps:
         silent_ms = _outside(from_ms, until_ms, stage.absences)
         if silent_ms > STOOD_STILL_MS:

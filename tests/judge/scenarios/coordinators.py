@@ -25,7 +25,7 @@ def coordinator_outage(stage: Stage) -> None:
 
 @scenario(Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_paused(stage: Stage) -> None:
-    """The coordinator stands still for longer than the sessions."""
+    """The coordinator stalls for longer than the sessions."""
     away_ms = stage.session_ms + stage.random.randint(4 * SECOND, 15 * SECOND)
     conclude(stage, away(stage, away_ms, paused=True))
 

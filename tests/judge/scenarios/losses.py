@@ -49,7 +49,7 @@ def unsubscribe_soon(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0, libraries=("librdkafka",), rebalance_min_ms=300_000))
 def frozen_soon(stage: Stage) -> None:
-    """A static member stands still, and comes back on its connection as a new member: too soon for a late poll."""
+    """A static member stalls, and comes back on its connection as a new member: too soon for a late poll."""
     stage.run(QUIET_MS)
     newcomer(stage)
     stage.rest(stage.random.randint(10 * SECOND, MINUTE))

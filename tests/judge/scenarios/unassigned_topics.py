@@ -1,4 +1,4 @@
-"""Topics that members subscribe and that are assigned to nobody."""
+"""Topics that members subscribe and that are assigned to no member."""
 
 from muster.coordinator.group.commands import (
     AlterGroupConfig,

@@ -200,7 +200,7 @@ def test_a_crash_for_which_all_waited_long_names_the_session_timeout(
     *_, session = of_kind(fleet.told(), "stopped" if static else "crash").advice
     assert re.match(r"all waited \d\d\.\d s for it because its session timeout is 1 min: with ", session)
     assert f"with {least} ({why}) it would have been" in session
-    trade_off = "a restart that takes longer than" if static else "a member that stands still for longer than"
+    trade_off = "a restart that takes longer than" if static else "a member that stalls for longer than"
     assert f"{trade_off} {least}" in session
 
 

@@ -85,7 +85,7 @@ def test_another_subscription_is_told_before_and_after(level: int) -> None:
     leader.setup = leader.setup.but(topics=("orders", "payments"))
     leader.rejoin_soon()
     fleet.rest(5 * S)
-    headline = "'app-2' (10.0.1.2) subscribed other topics: orders, payments instead of orders"
+    headline = "'app-2' (10.0.1.2) subscribed to other topics: orders, payments instead of orders"
     expect(fleet.only(level), "subscription-change", "recorded", headline, "app-2")
 
 
@@ -107,7 +107,7 @@ def test_a_second_round_says_what_was_given_up(level: int) -> None:
     fleet.start(4)
     fleet.rest(10 * S)
     incident = fleet.only(level)
-    expect(incident, "scale-up", "recorded", "a new process came: 'app-4' (10.0.1.4)", "app-4")
+    expect(incident, "scale-up", "recorded", "a new process joined: 'app-4' (10.0.1.4)", "app-4")
     assert len(incident.rebalances) == 2
     for number in (1, 2, 3):
         gave_up = rf"'app-{number}' \(10.0.1.{number}\) rejoined without orders \d+, which it had given up"
@@ -231,7 +231,7 @@ def test_the_words_of_an_application_that_changes_its_subscription_are_quoted() 
         leader.setup = leader.setup.but(topics=("orders", "payments"))
         leader.rejoin_soon(reason)
         fleet.rest(5 * S)
-        headline = f"'app-2' (10.0.1.2) subscribed other topics: orders, payments instead of orders{ending}"
+        headline = f"'app-2' (10.0.1.2) subscribed to other topics: orders, payments instead of orders{ending}"
         expect(fleet.only(), "subscription-change", "recorded", headline, "app-2")
 
 
@@ -309,9 +309,9 @@ def test_members_that_subscribe_different_topics_are_told_each_with_its_own() ->
         fleet[number].rejoin_soon()
         fleet.rest(20 * S)
     first, second = fleet.told()
-    headline = "'app-1' (10.0.1.1) subscribed other topics: orders, payments instead of orders"
+    headline = "'app-1' (10.0.1.1) subscribed to other topics: orders, payments instead of orders"
     expect(first, "subscription-change", "recorded", headline, "app-1")
-    headline = "'app-2' (10.0.1.2) subscribed other topics: payments instead of orders"
+    headline = "'app-2' (10.0.1.2) subscribed to other topics: payments instead of orders"
     expect(second, "subscription-change", "recorded", headline, "app-2")
 
 

@@ -81,7 +81,7 @@ def test_static_and_dynamic_members_that_are_killed_at_once_are_one_crash(gap_ms
         fleet[number].die()
         fleet.run(gap_ms)
     fleet.rest(60 * S)
-    headline = "3 processes ended without leaving within ...; each closed its connection, and nobody has taken ..."
+    headline = "3 processes ended without leaving within ...; each closed its connection, and no process has taken ..."
     expect(fleet.only(), "crash", "inferred", headline, "app-1", "app-2", "app-4")
     assert fleet.only().advice[1].startswith("if they were stopped on purpose: static members, Kafka Streams, and")
 
@@ -142,7 +142,7 @@ def test_dynamic_members_that_are_killed_at_once_are_one_crash() -> None:
     fleet.rest(20 * S)
     headline = (
         "2 processes ended without leaving within 0 ms: 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3); each closed its"
-        " connection, and nobody has taken their places so far"
+        " connection, and no process has taken their places so far"
     )
     expect(fleet.only(), "crash", "inferred", headline, "app-2", "app-3")
     assert fleet.only(OLDER).kind == "network-cut"
@@ -174,7 +174,7 @@ def test_a_process_that_comes_back_on_its_connection_had_polled_too_late(static:
         "app-2",
         "app-3",
     }
-    how, still = ("fell silent", ", stood still") if static else ("left", "")
+    how, still = ("fell silent", ", stalled") if static else ("left", "")
     headline = (
         f"'app-4' (10.0.1.4) {how}, and came back ... later, on the same connection: its process had not ended, but"
         f" polled too late{still}, or unsubscribed and subscribed again"
@@ -259,17 +259,17 @@ def test_a_static_member_that_stood_still_had_not_polled_too_late_if_it_had_just
     if sooner:
         restart = of_kind(told, "restart")
         headline = (
-            "'app-3' (10.0.1.3) ... on the same connection: it had not died, but stood still, was unsubscribed for a"
+            "'app-3' (10.0.1.3) ... on the same connection: it had not died, but stalled, was unsubscribed for a"
             " while or was cut off"
         )
         expect(restart, "restart", "inferred", headline, "app-3")
         assert "before its max.poll.interval.ms of 1 min could be over: it had not polled too late" in said(restart)
         return
     late = of_kind(told, "poll-timeout")
-    assert "but polled too late, stood still, or unsubscribed and subscribed again" in late.headline
+    assert "but polled too late, stalled, or unsubscribed and subscribed again" in late.headline
     assert [each.partition(":")[0] for each in late.advice] == [
         "if it polled too late",
-        "to tell a poll timeout from a process that stood still",
+        "to tell a poll timeout from a process that stalled",
     ]
 
 

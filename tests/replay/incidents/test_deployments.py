@@ -38,7 +38,9 @@ def test_all_that_crash_and_restart_are_one_incident(level: int) -> None:
     for number in range(1, 6):
         fleet.restart(number, 2 * S + number * 300, kill=True)
     fleet.rest(20 * S)
-    headline = "5 processes of 5 went and came back at once, within ...: 'app-1' (10.0.1.1), ... and 'app-5' (10.0.1.5)"
+    headline = (
+        "5 processes of 5 disappeared and came back at once, within ...: 'app-1' (10.0.1.1), ... and 'app-5' (10.0.1.5)"
+    )
     expect(fleet.only(level), "deployment", "inferred", headline, *(f"app-{number}" for number in range(1, 6)))
 
 
@@ -64,7 +66,7 @@ def test_static_members_that_are_replaced_fast_were_not_cut_off(level: int) -> N
         fleet.restart(number, 9 * S)
         fleet.run(3 * S)
     fleet.rest(30 * S)
-    headline = "8 processes of 8 went and came back one after another, within ...: ... and 3 more"
+    headline = "8 processes of 8 disappeared and came back one after another, within ...: ... and 3 more"
     expect(fleet.only(level), "deployment", "recorded", headline, *(f"app-{number}" for number in range(1, 9)))
 
 
@@ -94,7 +96,7 @@ def test_a_deployment_spans_from_its_first_rebalance_although_another_process_ha
         fleet.restart(number, 50 * S)
         fleet.run(pause_s * S)
     fleet.rest(60 * S)
-    headline = "3 processes of 3 went and came back one after another, within 5 min 40 s: ..."
+    headline = "3 processes of 3 disappeared and came back one after another, within 5 min 40 s: ..."
     expect(fleet.only(), "deployment", "inferred", headline, "app-1", "app-2", "app-3")
 
 
@@ -315,7 +317,7 @@ def renamed(fleet: Fleet, number: int, client_id: str, *, down_ms: int = 5 * S, 
     fleet.world.at(down_ms, lambda: (fleet.start(number, setup), None)[1])
 
 
-@pytest.mark.parametrize(("kill", "how"), [(False, "left"), (True, "was not heard from any more")])
+@pytest.mark.parametrize(("kill", "how"), [(False, "left"), (True, "was not heard from again")])
 @BOTH
 def test_a_pod_that_comes_under_another_name_may_have_taken_the_place_of_the_one_that_went(
     level: int, kill: bool, how: str
@@ -327,7 +329,7 @@ def test_a_pod_that_comes_under_another_name_may_have_taken_the_place_of_the_one
         renamed(fleet, 2, client_id, kill=kill)
         fleet.rest(30 * S)
         after = f"'{client_id}' (10.0.3.2)"
-        headline = f"{before} {how}, and ... s later {after} came: perhaps in its place"
+        headline = f"{before} {how}, and ... s later {after} joined: it may have taken its place"
         expect(fleet.only(level), "restart", "unknown", headline, before.split("'")[1], client_id)
         fleet.run(QUIET_MS)
         before, fleet.began_ms = after, fleet.wall_ms
@@ -369,7 +371,7 @@ def test_a_number_is_a_place_of_its_own() -> None:
     assert [each.kind for each in fleet.told(OLDER)] == ["scale-up", "scale-down"]
 
 
-@pytest.mark.parametrize(("kill", "how"), [(True, "was not heard from any more"), (False, "left")])
+@pytest.mark.parametrize(("kill", "how"), [(True, "was not heard from again"), (False, "left")])
 def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(kill: bool, how: str) -> None:
     """A pod was moved. This is not certain, so the grade is neither recorded nor inferred."""
     fleet = Fleet(5)
@@ -381,7 +383,8 @@ def test_a_client_id_that_comes_again_from_another_host_may_be_the_same_process(
     fleet.world.at(60 * S, lambda: (fleet.start(2, moved), None)[1])
     fleet.rest(90 * S)
     headline = (
-        f"'app-2' (10.0.1.2) {how}, and ... later its client id came from 10.0.9.9: perhaps the same process, moved"
+        f"'app-2' (10.0.1.2) {how}, and ... later a process with its client id joined from 10.0.9.9: it may be the same"
+        " process, moved"
     )
     expect(fleet.only(), "restart", "unknown", headline, "app-2")
 

@@ -13,7 +13,7 @@ from tests.replay.incidents.fleet import BOTH, OLDER, QUIET_MS, Fleet, expect, o
 
 S = 1_000
 ALIKE = (
-    "'app-2' (10.0.1.2) came under a new member id, and kept its partitions: a restart, a poll timeout, or a second"
+    "'app-2' (10.0.1.2) joined under a new member id, and kept its partitions: a restart, a poll timeout, or a second"
     " process with its instance id"
 )
 
@@ -61,10 +61,12 @@ def test_a_process_that_lived_until_its_id_was_taken_may_be_one_of_two(level: in
 def test_a_process_of_which_nothing_was_fenced_within_its_session_did_not_go_on(ms: int, is_known: bool) -> None:
     """If it had been alive, it would have been fenced at its next heartbeat."""
     restart = later(taken(heard_s=1.5), ms)
-    ended = "did not go on beside it: it had not been heard from for 1.5 s, and nothing of it was fenced afterwards"
+    ended = (
+        "did not keep running beside it: it had not been heard from for 1.5 s, and none of its requests was fenced then"
+    )
     assert (ended in said(restart, "inferred")) == is_known
     assert (
-        restart.headline == "'app-2' (10.0.3.2) came back under a new member id, and kept its partitions"
+        restart.headline == "'app-2' (10.0.3.2) rejoined under a new member id, and kept its partitions"
     ) == is_known
     assert restart.grade == "inferred"
     assert restart.advice == (() if is_known else (TWO_OF_ONE,))
@@ -100,7 +102,7 @@ def test_a_process_that_had_been_as_silent_while_it_lived_may_have_lived() -> No
 def test_a_process_that_is_fenced_was_alive() -> None:
     """Its request is recorded, so its silence before does not count, and costs nothing."""
     restart = later(taken(heard_s=1.5, ends=False))
-    headline = "another process came as 'app-2' (10.0.3.2), and took its place while it was alive"
+    headline = "another process joined as 'app-2' (10.0.3.2), and took its place while it was alive"
     expect(restart, "restart", "recorded", headline, "app-2")
     assert "was alive, at 10.0.1.2: 1 request of it was fenced" in said(restart, "recorded")
     assert restart.advice == (TWO_OF_ONE,)
@@ -120,7 +122,7 @@ def test_a_process_that_was_answered_while_it_waited_in_a_join_phase_is_in_no_ev
     restart = later(fleet)
     assert restart.grade == "inferred"
     assert restart.headline.endswith(
-        "came under a new member id: a restart, a poll timeout, or a second process with its instance id"
+        "joined under a new member id: a restart, a poll timeout, or a second process with its instance id"
     )
 
 

@@ -114,7 +114,7 @@ def test_the_life_of_a_group_that_expired_and_was_formed_anew_is_told_whole() ->
         "recorded",
         "the empty group expired: its last member had left 7 d 0 h before (offsets.retention.minutes: 7 d 0 h)",
     )
-    expect(formed, "start", "recorded", "a new process came to an empty group: 'app-7' (10.0.2.7)", "app-7")
+    expect(formed, "start", "recorded", "a new process joined an empty group: 'app-7' (10.0.2.7)", "app-7")
     assert "the former group of this name ended: the empty group expired" in said(formed, "recorded")
     _, older, _ = fleet.told(OLDER)
     expect(older, "group-expired", "recorded", "the empty group expired")
@@ -138,10 +138,10 @@ def test_a_duration_is_true_although_the_wall_clock_jumped() -> None:
     assert slow.cost.rebalancing_ms == slow.rebalances[0].duration_ms == 12_061
     older = of_kind(incidents(fleet.history(OLDER)), "scale-up")
     assert older.cost.rebalancing_ms is None
-    assert any("put back while it ran: how long it took is not recorded" in note for note in older.notes)
+    assert any("set back while it ran: how long it took is not recorded" in note for note in older.notes)
 
 
-@pytest.mark.parametrize("how", ["ends", "stands still"])
+@pytest.mark.parametrize("how", ["ends", "stalls"])
 def test_an_outage_after_a_jump_of_the_clock_has_its_own_length(how: str) -> None:
     """The jump does not count."""
     fleet = Fleet(3, library="librdkafka", session_ms=6 * S)

@@ -38,10 +38,11 @@ def test_a_phase_that_waited_for_a_dead_member_is_its_crash(level: int) -> None:
         "crash",
         grade,
         f"'app-3' (10.0.1.3) {how}, was removed after 10.0 s (session timeout 10 s), and"
-        " nobody has taken its place so far; a join phase waited 7.0 s for it; 'app-5' (10.0.1.5) had come meanwhile",
+        " no process has taken its place so far; a join phase waited 7.0 s for it; 'app-5' (10.0.1.5) had joined in the"
+        " meantime",
         "app-3",
     )
-    assert "it waited for 'app-3' (10.0.1.3), which was not heard from any more" in said(crash, "recorded")
+    assert "it waited for 'app-3' (10.0.1.3), which was not heard from again" in said(crash, "recorded")
     assert scale_up.rebalances == ()
 
 
@@ -60,8 +61,8 @@ def test_a_dead_member_that_the_rebalance_timeout_removes_is_a_crash(level: int)
         "crash",
         grade,
         f"'app-3' (10.0.1.3) {how}, was removed when the rebalance timeout of 20 s had passed"
-        " without its join, and nobody has taken its place so far; a join phase waited 20.0 s for it; 'app-5'"
-        " (10.0.1.5) had come meanwhile",
+        " without its join, and no process has taken its place so far; a join phase waited 20.0 s for it; 'app-5'"
+        " (10.0.1.5) had joined in the meantime",
         "app-3",
     )
     assert "it waited for 'app-3' (10.0.1.3), which did not join within the rebalance timeout" in said(crash)
@@ -95,11 +96,11 @@ def test_a_process_that_stood_still_had_not_died() -> None:
         "restart",
         "inferred",
         "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back 26.1"
-        " s after its last sign of life, on the same connection: it had not died, but stood still or was cut off",
+        " s after its last sign of life, on the same connection: it had not died, but stalled or was cut off",
         "app-2",
     )
     assert "had not died: it was heard from again under its old member id" in said(fleet.only(), "recorded")
-    assert fleet.only(OLDER).headline.endswith("sign of life: a restart, or it stood still or was cut off")
+    assert fleet.only(OLDER).headline.endswith("sign of life: a restart, or it stalled or was cut off")
     assert "had not died" not in said(fleet.only(OLDER))
 
 
@@ -116,7 +117,7 @@ def test_who_fell_silent_when_it_knew_of_a_rebalance_may_have_been_giving_up_its
     restart = of_kind(fleet.told(), "restart")
     headline = (
         "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back ... it had"
-        " not died, but stood still, was cut off, or was busy with giving up its partitions"
+        " not died, but stalled, was cut off, or was busy with giving up its partitions"
     )
     expect(restart, "restart", "inferred", headline, "app-2")
     assert restart.advice == (HELD_UP, REVOKING)
@@ -188,9 +189,9 @@ def test_a_crash_loop_of_eight_is_one_incident(level: int) -> None:
         fleet.restart(2, 15 * S, kill=True)
         fleet.rest(30 * S)
     incident = fleet.only(level)
-    headline = "'app-2' (10.0.1.2) went and came back 8 times within 3 min 36 s"
+    headline = "'app-2' (10.0.1.2) disappeared and came back 8 times within 3 min 36 s"
     if level == OLDER:
-        headline += "; whether it had ended each time, or was only silent, is not recorded"
+        headline += "; it is not recorded whether it had ended each time, or was only silent"
     expect(incident, "crash-loop", "inferred" if level > OLDER else "unknown", headline, "app-2")
     assert len(incident.rebalances) == incident.cost.rebalances == 16
     assert incident.cost.rebalancing_ms == sum(each.duration_ms or 0 for each in incident.rebalances)
@@ -205,8 +206,8 @@ def test_a_live_process_that_beats_too_slowly_is_no_crash_loop() -> None:
     fleet[1].setup = usual
     fleet.rest(30 * S)
     headline = (
-        "'app-1' (10.0.1.1) lost its place ... times within ..., and came back each time: it had not died, but stood"
-        " still, was cut off, or its heartbeats come too slowly for a session timeout of 10 s"
+        "'app-1' (10.0.1.1) lost its place ... times within ..., and came back each time: it had not died, but"
+        " stalled, was cut off, or its heartbeats come too slowly for a session timeout of 10 s"
     )
     incident = fleet.only()
     expect(incident, "restart", "inferred", headline, "app-1")
@@ -240,12 +241,10 @@ def test_a_live_process_that_was_lost_twice_and_once_more_is_no_crash(beats_ms: 
     fleet[1].die(with_machine=True)
     fleet.rest(40 * S)
     first, second = fleet.told()
-    headline = (
-        "'app-1' (10.0.1.1) was not heard from for longer than ...: it had not died, but stood still or was cut off"
-    )
+    headline = "'app-1' (10.0.1.1) was not heard from for longer than ...: it had not died, but stalled or was cut off"
     expect(first, "restart", "inferred", headline, "app-1")
     headline = (
-        "'app-1' (10.0.1.1) was not heard from for longer than ...: it had not died, but stood still, was cut off, or"
+        "'app-1' (10.0.1.1) was not heard from for longer than ...: it had not died, but stalled, was cut off, or"
         " its heartbeats come too slowly for a session timeout of 10 s; then it lost its place again, and whether it"
         " had ended by then is not known"
     )
@@ -275,8 +274,8 @@ def test_the_last_crash_of_a_loop_is_part_of_it() -> None:
     fleet.rest(30 * S)
     loop = fleet.only()
     headline = (
-        "'app-2' (10.0.1.2) went and came back 4 times within ...; then it went again, and nobody has taken its place"
-        " so far"
+        "'app-2' (10.0.1.2) disappeared and came back 4 times within ...; then it disappeared again, and no process has"
+        " taken its place so far"
     )
     expect(loop, "crash-loop", "inferred", headline, "app-2")
     assert len(loop.rebalances) == 9
@@ -355,7 +354,7 @@ def test_a_process_that_was_heard_again_and_did_not_join_had_not_crashed() -> No
     fleet.rest(20 * S)
     headline = (
         "'app-2' (10.0.1.2) lost its place, and was heard from again ... after its last sign of life: it had not died,"
-        " but stood still or was cut off; that it joined again is not known"
+        " but stalled or was cut off; that it joined again is not known"
     )
     expect(of_kind(fleet.told(), "restart"), "restart", "inferred", headline, "app-2")
     assert [each.kind for each in fleet.told()] == ["restart", "scale-up"]
@@ -444,7 +443,7 @@ def test_a_static_member_that_polls_late_and_rejoins_is_one_incident() -> None:
         "restart",
         "inferred",
         "'app-2' (10.0.1.2) was not heard from for its session timeout of 10 s, and came back 41.0 s after its"
-        " last sign of life: a restart, a poll timeout, or it stood still or was cut off",
+        " last sign of life: a restart, a poll timeout, or it stalled or was cut off",
         "app-2",
     )
     assert len(incident.rebalances) == 2
@@ -507,8 +506,8 @@ def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
         "crash",
         "inferred",
         "'app-2' (10.0.1.2) ended without leaving, which closed its connection, was removed after 10.0 s (session"
-        " timeout 10 s), and the standby 'app-4' (10.0.1.4) took over its partitions ... later: nobody else was"
-        " disturbed",
+        " timeout 10 s), and the standby 'app-4' (10.0.1.4) took over its partitions ... later: no other member"
+        " was affected",
         "app-2",
     )
     assert "'app-4' (10.0.1.4) took over the partitions of 'app-2' (10.0.1.2)" in said(crash, "recorded")
@@ -547,8 +546,8 @@ def test_a_member_that_is_removed_late_says_why(level: int) -> None:
     """Its session restarted when the coordinator continued."""
     crash = of_kind(removed_late().told(level), "crash")
     assert (
-        "'app-2' (10.0.1.2) was removed 51.0 s later than its session timeout: the coordinator had stood still until"
-        " 2023-11-18 23:00:29 UTC, and all sessions began anew then"
+        "'app-2' (10.0.1.2) was removed 51.0 s later than its session timeout: the coordinator had stalled until"
+        " 2023-11-18 23:00:29 UTC, and all sessions started again then"
     ) in said(crash, "recorded")
 
 

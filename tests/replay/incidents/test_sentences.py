@@ -16,27 +16,35 @@ SENTENCES = [
     (
         "coordinator_outage",
         "coordinator-outage",
-        r"the coordinator was away (from|until) .*: \d+ members? lost (its place|their places)",
+        r"the coordinator was unavailable (from|until) .*: \d+ members? lost (its place|their places)",
     ),
     (
         "coordinator_paused",
         "coordinator-outage",
-        r"the coordinator .* stood still for at least \d.* lost (its place|their places)",
+        r"the coordinator .* stalled for at least \d.* lost (its place|their places)",
     ),
     (
         "coordinator_change",
         "coordinator-change",
-        r"was away (from|until) .*; (all \d+ members kept their|the places of all \d+ members are held by their)",
+        r"was unavailable (from|until) .*; all \d+ members (kept|keep) their places",
     ),
     (
         "crash",
         "crash",
-        rf"{PROCESS} (ended without leaving, which .*|fell silent .*), was removed .*, and nobody (took|has taken) its",
+        rf"{PROCESS} (ended without leaving, which .*|fell silent .*), was removed .*, and no process (took|has taken)",
     ),
     ("restart_at_once", "restart", rf"{PROCESS} was restarted: it was last seen .* before it came back"),
-    ("crash_loop", "crash-loop", rf"{PROCESS} went and came back \d+ times within"),
-    ("deployment", "deployment", r"\d+ processes of \d+ (stopped and started|went and came back) one after another"),
-    ("deployment_at_once", "deployment", r"\d+ processes of \d+ (stopped and started|went and came back) at once"),
+    ("crash_loop", "crash-loop", rf"{PROCESS} disappeared and came back \d+ times within"),
+    (
+        "deployment",
+        "deployment",
+        r"\d+ processes of \d+ (stopped and started|disappeared and came back) one after another",
+    ),
+    (
+        "deployment_at_once",
+        "deployment",
+        r"\d+ processes of \d+ (stopped and started|disappeared and came back) at once",
+    ),
     ("slow_member", "slow-member", rf"{PROCESS} took .* to rejoin, for which \d+ other members? had to wait"),
     (
         "dropped_member",
@@ -60,8 +68,8 @@ SENTENCES = [
         r"did not poll within max.poll.interval.ms and left, .* says",
     ),
     ("partitions_changed", "partitions-changed", r"orders has \d+ partitions instead of \d+"),
-    ("subscription_change", "subscription-change", r"subscribed other topics: .* instead of "),
-    ("assignor_change", "assignor-change", r"came with other assignors: .* instead of "),
+    ("subscription_change", "subscription-change", r"subscribed to other topics: .* instead of "),
+    ("assignor_change", "assignor-change", r"rejoined with other assignors: .* instead of "),
     ("enforced_by_application", "enforced", r"asked for a rebalance; the client says"),
     (
         "removed_by_admin",
@@ -75,8 +83,8 @@ SENTENCES = [
         "network-cut",
         r"all \d+ members fell silent at the same moment.*; all came back; .* had not died, but were cut off",
     ),
-    ("scale_up", "scale-up", r"(a new process|\d+ new processes) came"),
-    ("blue_green", "blue-green", r"\d+ new processes came and the \d+ old ones left"),
+    ("scale_up", "scale-up", r"(a new process|\d+ new processes) joined"),
+    ("blue_green", "blue-green", r"\d+ new processes joined and the \d+ old ones left"),
     ("duel", "duel", r"two live processes took the instance id '.*' from each other"),
 ]
 

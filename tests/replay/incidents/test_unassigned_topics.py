@@ -57,8 +57,8 @@ def test_a_static_member_that_comes_back_with_another_topic_is_told(level: int) 
         unassigned,
         "unassigned-topic",
         "recorded",
-        "'app-2' (10.0.1.2) came back with another subscription, and nobody rebalanced: payments is assigned to nobody"
-        " so far",
+        "'app-2' (10.0.1.2) came back with another subscription, and the group did not rebalance: payments is"
+        " assigned to no member so far",
         "app-2",
     )
     assert said(unassigned) == (
@@ -75,7 +75,7 @@ def test_the_state_of_the_group_has_a_note_until_it_is_assigned() -> None:
     restart_with(fleet, 2, "orders", "payments")
     state = state_at(fleet.history(), AtTime(fleet.wall_ms))
     assert state is not None
-    assert state.notes == ("subscribed by members and assigned to nobody: payments",)
+    assert state.notes == ("subscribed by members and assigned to no member: payments",)
     rebalance(fleet)
     healed = state_at(fleet.history(), AtTime(fleet.wall_ms))
     assert healed is not None
@@ -89,12 +89,12 @@ def test_it_ends_with_the_rebalance_that_somebody_asks_for() -> None:
     fleet.run(55 * S)
     rebalance(fleet)
     unassigned = of_kind(fleet.told(), "unassigned-topic")
-    assert unassigned.headline.endswith("payments is assigned to nobody, for 1 min 01 s, until the next assignment")
+    assert unassigned.headline.endswith("payments is assigned to no member, for 1 min 01 s, until the next assignment")
     assert unassigned.ended_at is not None
     began_ms, ended_ms = wall_ms_of(unassigned.started_at), wall_ms_of(unassigned.ended_at)
     assert unassigned.cost.unassigned_partition_ms == unassigned.cost.partition_ms == 6 * (ended_ms - began_ms)
     assert cost_text(unassigned.cost) == (
-        "368.2 partition-seconds without a consumer (368.2 while nobody was assigned their topic)"
+        "368.2 partition-seconds without a consumer (368.2 while no member was assigned their topic)"
     )
 
 
@@ -137,7 +137,7 @@ def test_a_topic_that_does_not_exist_is_told_as_what_the_leader_did_not_assign()
         unassigned,
         "unassigned-topic",
         "inferred",
-        "odrers is subscribed and assigned to nobody so far: there is no such topic, or the leader's client does not"
+        "odrers is subscribed and assigned to no member so far: there is no such topic, or the leader's client does not"
         " know of it",
     )
     assert said(unassigned, "recorded") == "the leader's assignment has no partition of odrers"
@@ -190,10 +190,10 @@ def rebalanced(h: Harness, clients: tuple[Client, ...], *numbers: int) -> None:
     ("assigned", "since"),
     [
         ([(0, 1, 2, 3, 4, 5)], "orders grew from 6 to 8 partitions"),
-        ([(0, 1, 2, 6, 7)], "orders 3-5 were assigned to nobody"),
-        ([(0, 1, 2, 3, 4, 6, 7)], "orders 5 was assigned to nobody"),
-        ([tuple(range(8)), (0, 1, 2, 3, 4, 5)], "orders 6-7 were assigned to nobody"),
-        ([(0, 1, 2, 3, 5)], "orders 4, 6-7 were assigned to nobody, and it grew from 6 to 8 partitions"),
+        ([(0, 1, 2, 6, 7)], "orders 3-5 were assigned to no member"),
+        ([(0, 1, 2, 3, 4, 6, 7)], "orders 5 was assigned to no member"),
+        ([tuple(range(8)), (0, 1, 2, 3, 4, 5)], "orders 6-7 were assigned to no member"),
+        ([(0, 1, 2, 3, 5)], "orders 4, 6-7 were assigned to no member, and it grew from 6 to 8 partitions"),
         ([()], "orders was subscribed, and none of its 8 partitions was assigned"),
     ],
 )
@@ -228,4 +228,4 @@ def test_a_topic_that_grew_since_muster_asked_before_has_grown() -> None:
         h.send(RebalanceUnassigned(group_id=h.group_id, topics=(TopicSize(topic="orders", partitions=partitions),)))
         rebalanced(h, clients, *range(6))
     told = [each.headline for each in incidents(history_of(h, h.settings)) if each.kind == "enforced"]
-    assert told[1].endswith("since orders 6-9 were assigned to nobody, and it grew from 8 to 10 partitions")
+    assert told[1].endswith("since orders 6-9 were assigned to no member, and it grew from 8 to 10 partitions")

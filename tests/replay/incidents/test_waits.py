@@ -189,7 +189,7 @@ def test_a_leader_whose_machine_died_is_a_crash_too() -> None:
     fleet.rest(60 * S)
     crash = of_kind(fleet.told(), "crash")
     assert "its connection still open" in crash.headline
-    assert "for the assignment: the leader 'app-2' (10.0.1.2) was not heard from any more" in said(crash)
+    assert "for the assignment: the leader 'app-2' (10.0.1.2) was not heard from again" in said(crash)
 
 
 def test_of_a_group_of_one_nobody_waited_for_the_leader() -> None:
@@ -243,7 +243,7 @@ def test_the_holder_of_an_unused_id_is_named() -> None:
     )
     (older,) = fleet.told(OLDER)
     assert older.kind == "scale-up"
-    assert "42.7 s of it after all others had joined: it waited for somebody that is not recorded" in said(
+    assert "42.7 s of it after all others had joined: it waited for a client that is not recorded" in said(
         older, "unknown"
     )
 
@@ -304,12 +304,12 @@ def test_of_several_unused_ids_each_holder_is_named() -> None:
     each = "which had been given a member id 45.0 s before and never used it"
     headline = f"all waited 43.7 s for 'app-8' (10.0.2.8), {each} and 'app-9' (10.0.2.9), {each}"
     expect(incident, "unused-id", "recorded", headline, "app-8", "app-9")
-    assert "the member id of 'app-9' (10.0.2.9) was out for 45.0 s and not used" in said(incident, "recorded")
+    assert "the member id of 'app-9' (10.0.2.9) was given out 45.0 s before and not used" in said(incident, "recorded")
     assert (
         "43.7 s of it after all others had joined: it waited for 'app-8' (10.0.2.8) and 'app-9' (10.0.2.9), which had"
         " been given a member id up to 45.0 s before and had not joined with it"
     ) in said(incident, "recorded")
-    assert incident.advice == ("2 clients asked to join and did not go on: look at what became of it",)
+    assert incident.advice == ("2 clients asked to join and did not complete it: find out what happened to it",)
 
 
 @pytest.mark.parametrize("takeover", [False, True])
@@ -377,7 +377,7 @@ def test_of_many_that_a_phase_waited_for_a_few_are_named() -> None:
     fleet.start(13)
     fleet.rest(30 * S)
     text = "\n".join(map(said, fleet.told()))
-    assert "and 5 more, which were not heard from any more" in text
+    assert "and 5 more, which were not heard from again" in text
 
 
 def test_a_static_member_that_a_phase_did_without_was_last_heard_from_at_a_moment_or_before_a_takeover() -> None:
@@ -443,5 +443,5 @@ def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_d
     fleet.rest(40 * S)
     slow = of_kind(fleet.told(), "slow-leader")
     assert "sent no heartbeat for its session timeout of 10 s while all waited for the assignment" in slow.headline
-    assert "not heard from any more" not in slow.headline
+    assert "not heard from again" not in slow.headline
     assert "had not died: it was heard from again" in said(slow, "recorded")

@@ -107,7 +107,7 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
     ]
     assert len(happenings(h, HappeningKind.INACTIVE_MEMBER_WENT)) == 1
     (restart,) = happenings(h, HappeningKind.STATIC_RESTART)
-    assert restart.text.endswith("came back under a new member id; it is a standby, without partitions")
+    assert restart.text.endswith("rejoined under a new member id; it is a standby, without partitions")
     a.join()
     b.join()
     h.static("d").join()

@@ -23,21 +23,21 @@ def end(cause: str) -> OwnershipEnd:
     return OwnershipEnd(cause=OwnershipEndCause(cause))
 
 
-NO_MEMBER = "was no member of the ownership group any more"
+NO_MEMBER = "was no longer a member of the ownership group"
 REFUSED = "refused connections at 2026-11-18 11:06:40 UTC"
 
 
 @pytest.mark.parametrize(
     ("known", "which"),
     [
-        (end("stopped"), "had let its partition go in good order"),
+        (end("stopped"), "had released its partition cleanly"),
         (REMOVED, f"{REFUSED} and was removed by c:9"),
         (SEEN, f"{REFUSED} and {NO_MEMBER}"),
         (end("replaced"), "had lost its place in the ownership group to another process of its node id"),
         (end("no-member"), NO_MEMBER),
         (
             end("still-a-member"),
-            "was still a member of the ownership group, and had not let its partition go in good order",
+            "was still a member of the ownership group, and had not released its partition cleanly",
         ),
     ],
 )
@@ -53,9 +53,9 @@ def test_what_is_not_known_has_none(known: OwnershipEnd | None) -> None:
 def test_a_process_of_the_same_name_may_be_another_one() -> None:
     """In a container all processes have the same name; what is not known is not reported."""
     assert taken_over("m:1", "m:1", None) is None
-    assert taken_over("m:1", "m:1", end("taken-back")) == "m:1 took its partition back, since it had lost the log"
+    assert taken_over("m:1", "m:1", end("taken-back")) == "m:1 took its partition back after it had lost the log"
     assert taken_over("m:1", "m:1", end("stopped")) == (
-        "m:1 took over from a former process of that name, which had let its partition go in good order"
+        "m:1 took over from a former process of that name, which had released its partition cleanly"
     )
 
 
@@ -71,8 +71,8 @@ def a_takeover(script: Script, owner: str, known: OwnershipEnd | None) -> str:
 @pytest.mark.parametrize(
     ("known", "how"),
     [
-        (None, "was gone without notice"),
-        (end("unknown"), "was gone without notice"),
+        (None, "ended without a clean shutdown"),
+        (end("unknown"), "ended without a clean shutdown"),
         (REMOVED, "refused connections and was removed by c:9"),
         (end("no-member"), NO_MEMBER),
     ],
@@ -80,7 +80,7 @@ def a_takeover(script: Script, owner: str, known: OwnershipEnd | None) -> str:
 def test_a_rebalance_is_told_with_it(known: OwnershipEnd | None, how: str) -> None:
     script = a_night()
     assert a_takeover(script, "coordinator-c:300", known) == (
-        f"the coordinator coordinator-b:200 {how}; coordinator-c:300 was ready in 90 ms, and 2 members went on"
+        f"the coordinator coordinator-b:200 {how}; coordinator-c:300 was ready in 90 ms, and 2 members continued"
     )
 
 

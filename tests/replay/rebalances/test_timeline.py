@@ -122,8 +122,8 @@ def test_a_rebalance_goes_on_through_a_takeover() -> None:
         (
             HappeningKind.COORDINATOR_TAKEOVER,
             (
-                "the coordinator coordinator-b:200 let its partition go in good order; coordinator-c:300 was ready "
-                "in 90 ms, and the rebalance went on"
+                "the coordinator coordinator-b:200 released its partition cleanly; coordinator-c:300 was ready "
+                "in 90 ms, and the rebalance continued"
             ),
         )
     ]
@@ -137,7 +137,7 @@ def test_a_coordinator_that_took_its_own_partition_over_again_had_not_gone() -> 
     takeover = told(script)[-1].avoided[-1]
     assert takeover.kind is HappeningKind.COORDINATOR_TAKEOVER
     assert takeover.text.startswith("the coordinator coordinator-b:200 lost partition 3 of the event log, ")
-    assert takeover.text.endswith("; it was ready in 26.3 s, and 2 members went on")
+    assert takeover.text.endswith("; it was ready in 26.3 s, and 2 members continued")
 
 
 def test_refusals_and_pauses_are_happenings() -> None:
@@ -150,7 +150,7 @@ def test_refusals_and_pauses_are_happenings() -> None:
     assert (refused.error, refused.times) == ("GROUP_MAX_SIZE_REACHED", 3)
     assert pause.kind is HappeningKind.COORDINATOR_PAUSE
     assert pause.text == (
-        "the coordinator coordinator-b:200 stood still for at least 5.0 s; nobody was blamed, 2 sessions of partition 3"
+        "the coordinator coordinator-b:200 stalled for at least 5.0 s; no member was blamed, 2 sessions of partition 3"
         " were re-armed in full"
     )
 
@@ -161,7 +161,7 @@ def test_refusals_and_pauses_are_happenings() -> None:
 def test_a_pause_says_how_many_sessions_have_their_full_time_again(sessions: int, said: str) -> None:
     """Not all of them, if the machine is late repeatedly; the partition's other groups are counted, too."""
     paused = CoordinatorPaused(partition=3, owner_epoch=1, owner="a:1", paused_ms=0, late_ms=5_000, sessions=sessions)
-    assert event_text(paused) == f"a:1 stood still for at least 5.0 s; {said} re-armed in full"
+    assert event_text(paused) == f"a:1 stalled for at least 5.0 s; {said} re-armed in full"
 
 
 def test_a_group_made_anew_begins_again() -> None:

@@ -152,7 +152,7 @@ def test_a_time_after_the_history_is_told_with_its_end(url: str, form: str) -> N
     assert "0 incidents in 0 of 7 groups since 2027-01-01" in told.stdout
     end = digest(url, "--since", "2027-01-01")["ended_at"]
     assert end.startswith("2026-11-21T03:")
-    assert f"nothing in that time: the last event in it is of {end[:10]} {end[11:23]} UTC" in told.stdout
+    assert f"nothing in that time: its last event is from {end[:10]} {end[11:23]} UTC" in told.stdout
     assert digest(url, *SINCE)["ended_at"] is None
 
 
@@ -175,7 +175,7 @@ def test_a_coordinator_that_was_away_is_one_storm_over_its_groups(tmp_path: Path
     url = asyncio.run(sqlite_log(tmp_path / "muster.db", *scripts))
     (storm,) = digest(url, *SINCE)["storms"]
     assert (storm["kind"], storm["groups"], storm["rebalances"]) == ("coordinator", ["g0", "g1", "g2", "g3"], 0)
-    assert "the coordinator was away: 4 groups" in run("digest", *SINCE, log=url).stdout
+    assert "the coordinator was unavailable: 4 groups" in run("digest", *SINCE, log=url).stdout
 
 
 def test_a_coordinator_that_was_away_again_and_again_says_how_often_and_until_when(tmp_path: Path) -> None:
@@ -194,8 +194,8 @@ def test_a_coordinator_that_was_away_again_and_again_says_how_often_and_until_wh
     end = storm["ended_at"]
     assert end > storm["started_at"]
     out = run("digest", *SINCE, log=url).stdout
-    assert "the coordinator was away 3 times: 3 groups" in out
-    assert f"with 0 rebalances; all was over at {end[:10]} {end[11:23]} UTC" in out
+    assert "the coordinator was unavailable 3 times: 3 groups" in out
+    assert f"with 0 rebalances; it was over at {end[:10]} {end[11:23]} UTC" in out
 
 
 def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:

@@ -47,11 +47,11 @@ EVENTS = events()
         (GroupCreated, Cause.OFFSETS_FOUND, "it has committed offsets: it was made anew"),
         (GroupEmptied, Cause.RECORD_OVERWRITTEN, "a record that Muster did not write stood in its place"),
         (GroupEmptied, Cause.ALL_JOINED, "the group is empty, generation 2"),
-        (InstanceRegistered, Cause.INSTANCES_REGISTERED, "'r' was registered: it is to come"),
+        (InstanceRegistered, Cause.INSTANCES_REGISTERED, "'r' was registered: it is expected to join"),
         (RegistrationEnded, Cause.REGISTRATION_WITHDRAWN, "no longer expected: its registration was withdrawn"),
         (RegistrationEnded, Cause.REGISTRATION_TIMED_OUT, "no longer expected: the time for registered instances"),
         (RegistrationEnded, Cause.GROUP_DELETED, "no longer expected: the group was deleted"),
-        (RegistrationEnded, Cause.REGISTRATION_COMPLETE, "instance 'r' came, as was registered"),
+        (RegistrationEnded, Cause.REGISTRATION_COMPLETE, "instance 'r' joined, as registered"),
         (JoinRefused, Cause.GROUP_FULL, "(GROUP_MAX_SIZE_REACHED), and 7 more that were not written"),
         (JoinPhaseCompleted, Cause.JOIN_PHASE_TIMED_OUT, "; 1 static member did not rejoin and stayed"),
         (MemberAssigned, Cause.ASSIGNMENT_RECEIVED, "was assigned orders 3-4"),
@@ -86,6 +86,6 @@ def test_bytes_that_are_no_assignment_are_counted() -> None:
     """Clients other than consumers may write anything."""
     event = EVENTS[MemberAssigned]
     assert isinstance(event, MemberAssigned)
-    for assignment, said in ((b"\x00\x01\x02", "3 bytes that are no consumer assignment"), (b"", "nothing")):
+    for assignment, said in ((b"\x00\x01\x02", "3 bytes that are not a consumer assignment"), (b"", "nothing")):
         changed = msgspec.structs.replace(event.member, assignment=assignment)
         assert event_text(msgspec.structs.replace(event, member=changed)).endswith(f"was assigned {said}")

@@ -195,7 +195,7 @@ def test_who_may_be_serving_the_partition_is_named() -> None:
 
 
 def test_an_owner_that_has_paused_may_be_serving_the_partition() -> None:
-    """It says so when its machine stood still, and goes on."""
+    """It says so when its machine stalled, and goes on."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)

@@ -170,7 +170,7 @@ UNASSIGNED = UnassignedStatus(
         (
             {"unassigned": [UNASSIGNED], "unassigned_count": 1},
             "problem",
-            "group orders: partitions 6 to 7 of orders are assigned to nobody, for 7 min",
+            "group orders: partitions 6 to 7 of orders are assigned to no member, for 7 min",
         ),
         (
             {"not_taken": [NotTakenStatus(group_id="bills", reason="upstream it has 1 member", way_out="adopt it")]},

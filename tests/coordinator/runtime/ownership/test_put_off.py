@@ -130,7 +130,7 @@ async def test_who_has_renewed_its_claim_is_still_the_only_one_that_answers() ->
 
 
 def test_which_owners_before_may_still_answer() -> None:
-    """Whoever did not stop in good order, unless it was this process all the time."""
+    """Whoever did not stop cleanly, unless it was this process all the time."""
     stopped = CoordinatorStopped(partition=0, owner_epoch=3, owner="a", stopped_ms=0, uptime_ms=0)
     assert left(None) == 0
     assert left(stopped) == 0

@@ -253,7 +253,7 @@ async def test_who_follows_a_stop_in_good_order_does_not_wait() -> None:
 
 @story
 async def test_a_machine_that_was_suspended_does_not_believe_its_lease() -> None:
-    """The monotonic clock stands still meanwhile, the clock of leases does not."""
+    """The monotonic clock stalls meanwhile, the clock of leases does not."""
     slept_ms = 0
     process = await leased(
         MemoryStorage(1), "a", boot_ms=lambda: round(asyncio.get_running_loop().time() * 1000) + slept_ms

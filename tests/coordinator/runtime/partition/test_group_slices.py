@@ -196,7 +196,7 @@ def test_a_parked_request_that_is_asked_again_leaves_nothing_behind() -> None:
 
 
 async def test_a_partition_of_many_groups_is_taken_over_with_others_in_between() -> None:
-    """Groups of 10: they took the better part of a second in one go; and again after the machine stood still."""
+    """Groups of 10: they took the better part of a second in one go; and again after the machine stalled."""
     group = formed(10).group
     groups = [msgspec.structs.replace(group, group_id=GroupId(f"g{n}")) for n in range(30_000)]
     async with serving() as muster:
@@ -251,7 +251,7 @@ def test_what_a_parked_request_has_brought_is_not_kept_beside_the_group() -> Non
 
 
 def test_after_a_pause_a_join_phase_has_its_full_time_again() -> None:
-    """Nobody is dropped for not having rejoined while the machine stood still."""
+    """Nobody is dropped for not having rejoined while the machine stalled."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()

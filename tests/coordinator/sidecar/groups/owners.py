@@ -56,7 +56,7 @@ class Owner(ABC):
         return {each.partition for each in list(self.intervals) if each.until_s is None}
 
     def end(self) -> None:
-        """Close it in good order."""
+        """Close it cleanly."""
         self._stop()
         self._thread.join(ENDS_WITHIN_S)
         assert not self._thread.is_alive(), f"{self.name} did not close"

@@ -45,7 +45,7 @@ def muster(broker: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> I
 def consuming(
     library: type[RunningConsumer], muster: MusterProcess, group_id: str, config: dict[str, Any]
 ) -> Iterator[RunningConsumer]:
-    """A consumer with the topic's partition; it closes in good order."""
+    """A consumer with the topic's partition; it closes cleanly."""
     of_a_user = type(library.__name__, (library,), {"OTHER_CONFIG": config})
     consumer = of_a_user(muster.bootstrap, group_id, TOPIC).start()
     try:

@@ -138,7 +138,7 @@ async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(path: Path
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 async def test_a_file_beside_it_that_cannot_be_read_is_refused_by_its_name(path: Path, suffix: str) -> None:
-    """It was said not to have been closed in good order, whoever has it open."""
+    """It was said not to have been closed cleanly, whoever has it open."""
     set_mode(path, 0o444)
     beside = path.with_name(path.name + suffix)
     set_mode(beside, 0o600 if os.geteuid() == 0 else 0o200)

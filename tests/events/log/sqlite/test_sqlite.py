@@ -155,7 +155,7 @@ class TestGroupCommit:
         assert await self.numbers(file) == [0, 1, 2]
 
     async def test_closing_waits_for_what_is_to_be_written(self, path: Path) -> None:
-        """A stop in good order loses nothing."""
+        """A stop cleanly loses nothing."""
         file = SqliteFile(path)
         await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
         writes = [asyncio.create_task(file.write(partial(self.insert, number))) for number in range(10)]

@@ -1,4 +1,4 @@
-"""Muster is away, or stands still."""
+"""Muster is away, or stalls."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ SIGN_OF_LIFE_MS: Final = 9 * SECOND
 
 
 def be_away(stage: RealStage, away_ms: int, *, paused: bool, blamed: Story | None = None) -> Story:
-    """Muster is away for so long. Members that have other member ids afterwards have lost their places by it.
+    """Muster is away for so long. Members that have other member ids afterwards have lost their places because of it.
 
     `blamed`: what moves then is this one's.
     """
@@ -50,7 +50,7 @@ def coordinator_away(stage: RealStage) -> None:
 
 @scenario(PLAIN)
 def coordinator_stopped(stage: RealStage) -> None:
-    """Muster stands still (SIGSTOP) for longer than the sessions."""
+    """Muster stalls (SIGSTOP) for longer than the sessions."""
     be_away(stage, stage.session_ms + stage.random.randint(2, 6) * SECOND, paused=True)
 
 

@@ -71,7 +71,7 @@ def absorbed_restart(stage: RealStage) -> None:
 
 @scenario(QUIET)
 def stopped_shortly(stage: RealStage) -> None:
-    """One stands still (SIGSTOP) for less than its session."""
+    """One stalls (SIGSTOP) for less than its session."""
     process = stage.one()
     story = stage.story("unknown", is_optional=True, knowable=Knowable.UNKNOWABLE)
     story.act(wall_ms(), wall_ms())

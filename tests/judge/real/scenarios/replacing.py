@@ -16,7 +16,7 @@ START_OVER_MS: Final = 17 * SECOND
 
 @scenario(PLAIN)
 def leave_and_return(stage: RealStage) -> None:
-    """One is closed in good order, and started again when it is no member any more."""
+    """One is closed cleanly, and started again when it is no member any more."""
     process = stage.one()
     story = stage.restart_story(process, crash=False)
     with stage.doing(story):

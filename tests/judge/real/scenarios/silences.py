@@ -17,7 +17,7 @@ LOST_LEAVE: Final = "restart"
 
 @scenario(PLAIN)
 def stopped(stage: RealStage) -> None:
-    """One stands still (SIGSTOP) for longer than its session: the page has no other word for it than `restart`."""
+    """One stalls (SIGSTOP) for longer than its session: the page has no other word for it than `restart`."""
     stand_still(stage, stage.one())
 
 
@@ -80,7 +80,7 @@ def static_unsubscribed(stage: RealStage) -> None:
 
 def unsubscribe(stage: RealStage, process: RealProcess) -> None:
     leaves = not process.is_static or process.given.family is Family.LIBRDKAFKA
-    # A static member of the others falls silent as one that stands still, and nobody may notice it. aiokafka does not
+    # A static member of the others falls silent as one that stalls, and nobody may notice it. aiokafka does not
     # tell its max.poll.interval.ms: its rebalance timeout is its session timeout.
     kinds: tuple[str, ...] = ("unsubscribe",) if leaves else ("restart", "poll-timeout")
     if process.given.family is Family.AIOKAFKA:
