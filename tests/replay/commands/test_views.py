@@ -93,7 +93,7 @@ def test_a_time_in_which_no_group_has_an_event_is_said_with_what_there_is(url: s
     told = run("groups", "--since", "2027-01-01", "--format", form, log=url).stdout.replace("\\", "")
     told = " ".join(told.split())
     assert f"No group has an event in {url.removeprefix('sqlite:///')} since 2027-01-01 00:00:00.000 UTC; " in told
-    assert "it tells of 2026-11-21 02:00:00.000 UTC to 2026-11-21 03:" in told
+    assert "it covers 2026-11-21 02:00:00.000 UTC to 2026-11-21 03:" in told
     early = run("groups", "--until", "2020-01-01", "--format", form, log=url).stdout
     assert "until 2020-01-01 00:00:00.000 UTC." in " ".join(early.split())
 
