@@ -37,7 +37,7 @@ def notes_of(told: list[Incident], kind: str) -> bool:
 
 
 def test_a_gap_is_noted_where_it_may_hide_who_came_or_went() -> None:
-    """A completed restart is whole; a crashed process may have been replaced in the gap; a new one may be its heir."""
+    """A completed restart is whole; a crash may have a replacement in the gap; a new process may be a replacement."""
     fleet = Fleet(4)
     fleet.restart(1, 2 * S)
     fleet.rest(60 * S)
