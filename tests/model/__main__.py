@@ -1,4 +1,6 @@
-"""`python -m tests.model`: explores for as long as it may, and says what was found. Ends with 1 after a violation."""
+"""`python -m tests.model`: explores for as long as allowed, and reports what it found. Exit code 1 after a
+violation.
+"""
 
 import argparse
 import sys

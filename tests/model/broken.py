@@ -94,7 +94,7 @@ def leads_under_its_old_id(_c: AnyCommand, group: Group | None, _s: SoftState, d
 
 
 def gives_all_the_same(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
-    """Everybody is assigned, and told, what the first one is."""
+    """Assign and send to all members what the first one gets."""
     first = next((e.member.assignment for e in decision.events if isinstance(e, MemberAssigned)), None)
     if first is None:
         return decision
@@ -111,7 +111,7 @@ def gives_all_the_same(_c: AnyCommand, group: Group | None, _s: SoftState, decis
 
 
 def keeps_the_generation(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
-    """The join phase ends, and the generation does not go on."""
+    """The join phase ends, and the generation stays the same."""
     if group is None or not any(isinstance(event, JoinPhaseCompleted) for event in decision.events):
         return decision
     old = group.generation_id
@@ -125,7 +125,7 @@ def keeps_the_generation(_c: AnyCommand, group: Group | None, _s: SoftState, dec
 
 
 def keeps_older_assignments(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
-    """A rebalance starts in the sync phase, and what was assigned a generation ago is valid as before."""
+    """A rebalance starts in the sync phase, and the assignments of the previous generation stay valid."""
     if group is None or group.state is not GroupState.COMPLETING_REBALANCE:
         return decision
     older = group.image.assigned_generation_id
@@ -191,7 +191,7 @@ def tells_everybody_that_it_leads(_c: AnyCommand, _g: Group | None, _s: SoftStat
 
 
 def answers_what_is_not_stored(_c: AnyCommand, group: Group | None, soft: SoftState, decision: Decision) -> Decision:
-    """The append failed, and the answers leave all the same."""
+    """The append failed, and the responses are sent anyway."""
     return replace(decision, events=(), group=group, soft=soft) if decision.events else decision
 
 
@@ -221,7 +221,7 @@ def keeps_the_old_id_in_unsynced(_c: AnyCommand, _g: Group | None, soft: SoftSta
 def never_ends_the_join_phase(
     command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision
 ) -> Decision:
-    """Its end is put off each time it comes, while somebody is parked."""
+    """The end is postponed each time it is due, while a request is parked."""
     if not isinstance(command, EndJoinPhase) or not soft.parked_joins or soft.join_deadline_ms is None:
         return decision
     later = soft.copy()
@@ -240,7 +240,7 @@ def puts_off_the_end_for_who_comes(c: AnyCommand, _g: Group | None, soft: SoftSt
 def does_not_look_who_is_there(
     command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision
 ) -> Decision:
-    """An id that was handed out expires, and nobody sees that it was the last one awaited."""
+    """An id that was handed out expires, and it is not noticed that the phase waited only for it."""
     if not isinstance(command, ExpirePendingMember):
         return decision
     left = soft.copy()
@@ -265,7 +265,7 @@ def changes_what_it_was_given(command: AnyCommand, _g: Group | None, soft: SoftS
 def _another_id(
     command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
-    """A join sent again is taken for that of somebody else."""
+    """A repeated join is taken for another member's."""
     members = group.members if group is not None else {}
     if (
         isinstance(command, JoinGroup)
@@ -279,7 +279,7 @@ def _another_id(
 def _expires_the_parked(
     command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
-    """Somebody waits for an answer, and is taken for dead."""
+    """A member that waits for a response is considered dead."""
     if isinstance(command, ExpireSession):
         soft = soft.copy()
         soft.parked_joins.pop(command.member_id, None)
@@ -290,7 +290,7 @@ def _expires_the_parked(
 def _rebalances_after_restart(
     command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
-    """A static member's restart is absorbed, and the group rebalances all the same."""
+    """A static member's restart is absorbed, and the group rebalances anyway."""
     decision = decide(command, group, soft, moment, settings)
     if decision.group is None or decision.group.state is not GroupState.STABLE:
         return decision

@@ -5,24 +5,24 @@
   3. A generation that has begun has one leader, a member, and only its successor takes its place; a stable one has
      one assignment for each member, made for it by that leader, for that generation; a rebalance that starts before
      there are any makes the older ones void (RB1).
-  4. The generation never goes back, and goes on by one at the end of a join phase alone; states change only as S1
+  4. The generation never decreases, and grows by one only at the end of a join phase; states change only as S1
      allows; events are numbered without a gap.
-  5. Nobody waits for ever: if all fall silent, each parked request is answered within the longest rebalance timeout,
+  5. No request waits for ever: if all fall silent, each parked one is answered within the longest rebalance timeout,
      nothing happens again and again without end, and the group is empty in the end.
   6. Nothing is answered that is not in the log: each success names a member, a generation, a leader, an assignment
      as they are in the group that the events add up to.
   7. The projection of the events equals the live state.
   8. A parked request is never forgotten, except for its own repetition by the same member; none is answered twice.
-  9. Who is heard from in time never expires, nor who is parked, its first join aside (SE3): no session is cut to less
+  9. A member heard from in time never expires, nor a parked one, except in its first join (SE3): no session has less
      than its full time from now.
  10. Soft state fits hard state (lettered in `tests/coordinator/group/invariants.py`).
  11. A decision changes none of its inputs.
- 12. Nobody who comes puts off the end of a join phase (JP6).
- 13. A join sent again with its proposed id brings no second member: if that id is a member, all members stay.
- 14. The restart of a static member in a stable group is absorbed: no rebalance, whether its answer is heard or not.
- 15. A static member goes only by expiry, leaving or removal, never because it missed a join phase (ST28).
+ 12. A new member does not postpone the end of a join phase (JP6).
+ 13. A repeated join with its proposed id adds no second member: if that id is a member, all members stay.
+ 14. The restart of a static member in a stable group is absorbed: no rebalance, even if its response is lost.
+ 15. A static member is only removed by expiry, leaving or removal, never because it missed a join phase (ST28).
  16. A dynamic member that did not rejoin is not in the next generation (RB6).
- 17. A join phase, its initial delay aside, ends as soon as all are there and no id is awaited (S15, RB3).
+ 17. A join phase, except its initial delay, ends as soon as all have joined and no id is pending (S15, RB3).
 
 Checked on every step: all but 5, the bytes of 7, and 11, which `silence.py` looks at.
 """
@@ -58,9 +58,8 @@ def assignment_by(leader: str, member: str, generation_id: int) -> bytes:
 
 
 def check_state(group: Group | None, soft: SoftState, fenced: frozenset[MemberId], *, exact: bool = True) -> None:
-    """Check the invariants of a state by itself; 1 was checked with the step that led to it.
-
-    `exact`: nobody stands in for another, so everybody has the assignment that was made for it.
+    """Check the invariants of a state by itself; 1 was checked with the step that led to it. `exact`: no member
+    substitutes for another, so each has the assignment that was made for it.
     """
     number = 10
     try:
@@ -157,7 +156,7 @@ def _check_assignments(group: Group, *, exact: bool) -> None:
 
 def _check_join_phase_goes_on(group: Group, soft: SoftState) -> None:
     waits = group.state is GroupState.PREPARING_REBALANCE and soft.initial_delay is None and not soft.pending_members
-    if waits and group.members:  # without any, what was awaited was lost in a takeover, and the end is due (RB5)
+    if waits and group.members:  # else the awaited ones were lost in a takeover, and the end is due (RB5)
         assert len(soft.parked_joins) < len(group.members), "a join phase goes on, and all are there"
 
 

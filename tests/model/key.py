@@ -1,13 +1,13 @@
-"""Two states that differ in names and offsets alone are one: what is left of a state when those are taken away.
+"""States that differ only in names and offsets are the same: the key of a state leaves these out.
 
-Left out, since no answer depends on it: numbers of requests and events, when somebody was heard, how many refusals were
-written, what is noted for the log alone, the incarnation, what the absolute generation is, and the census, which says
-what the members say. Taken relative: deadlines to now, generations to the group's. By what they refer to: member ids
-("the instance's", "a pending one", "one that was fenced", "gone"). By their order: which member id is the lowest
-(`census.rank_of`). Exchangeable: the two instances, their processes.
+Left out, since no response depends on them: the numbers of requests and events, when members were last seen, how many
+refusals were written, what is only noted for the log, the incarnation, the absolute generation, and the census, which
+follows from the members. Made relative: deadlines to now, generations to the group's. Replaced by what they refer to:
+member ids ("the instance's", "a pending one", "one that was fenced", "gone"). By order: which member id is the lowest
+(`census.rank_of`). Interchangeable: the two instances with their processes.
 
-What a feature adds to the state has to be added here; a field that is not known here, and is not as it is by default,
-is an error. The key is the whole of what is left, as bytes; no two different states share one.
+State that a feature adds has to be added here; an unknown field without its default value is an error. The key is
+everything that is left, as bytes; no two different states have the same key.
 """
 
 import math
@@ -59,7 +59,7 @@ KNOWN: dict[type[Any], frozenset[str]] = {
         "timeout_ms", "deadline_ms", "last_seen_ms", "longest_silence_ms", "awaits_first_join", "heard",
     }),
 }  # fmt: skip
-"""Every field of a state that the key tells, or leaves out for a reason."""
+"""Every field of a state that is in the key, or is left out for a reason."""
 
 
 def _others(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
@@ -188,7 +188,7 @@ def _member(state: State, group: Group, member: Member, rank: int, listening: se
     elif join is None and sync is None:
         left = _relative(state, session.deadline_ms)
     else:
-        left = FOREVER  # whatever it is, it is armed anew before it counts again
+        left = FOREVER  # it is always set again before it counts
     return bytes(
         (
             rank,
@@ -241,7 +241,7 @@ def _knowledge(state: State, process: Process) -> bytes:
 
 
 def _refers(state: State, member_id: MemberId) -> int:
-    """How a member id stands to the group: none; a member; pending; fenced; of no one (any more, or yet); held."""
+    """How a member id relates to the group: none; a member; pending; fenced; unknown (no longer, or not yet); held."""
     if not member_id:
         return 0
     if state.group is not None and member_id in state.group.members:

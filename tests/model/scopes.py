@@ -1,8 +1,8 @@
-"""The worlds that are explored: who is there, what an administrator does, and where the search begins.
+"""The worlds to explore: the processes, what an administrator does, and where the search begins.
 
 Each membership feature is a scope of its own, with one or two settings that an administrator may change at any time;
-together they would be too many states. The search of such a scope begins on ways where the setting was made before
-the members came, and after.
+together they would give too many states. The search of such a scope begins on paths where the setting was made before
+the members joined, and after.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ from tests.model.steps import STEPS, Step
 from tests.model.world import GROUP_ID, NEW_VERSION, OLD_VERSION, UNIT_MS, World, caller
 
 Way = tuple[tuple[str, int], ...]
-"""Steps by name, and who takes them."""
+"""Steps by name, and which process takes them."""
 
 S1_A, S2_B, D = 0, 3, 6
 """The ways to start a process, as `steps.starts` numbers them."""
@@ -36,7 +36,7 @@ ORDINARY_WAYS: tuple[Way, ...] = (
 """From nothing to a stable group of three, led by a static member and by a dynamic one."""
 
 LATE: Way = (("joins", 0), ("joins", 1), ("waits", 0), ("heartbeats", 3))
-"""From there: the leader has the group rebalance, and the dynamic member is heard from, but does not come."""
+"""The leader then makes the group rebalance, and the dynamic member sends heartbeats but does not join."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Breadth first through all states, each once; the first violation found is one with the fewest steps.
 
-Of each state its number, its parent's and the step between them are kept, so that the way to it can be told, and gone
-once more. States themselves are kept only while they wait to be looked at.
+For each state its number, its parent's and the step between them are kept, so that the path to it can be reported and
+repeated. States themselves are only kept until they are expanded.
 """
 
 import math
@@ -22,10 +22,10 @@ from tests.model.world import REAL, Rules, World
 
 VARIANTS, WHOS = 4, 64
 SLICE = 500
-"""So many states are gone on from at once; several processes share a level by slices."""
+"""The number of states that are expanded at once; several processes share a level in slices."""
 
 Taken = tuple[int, int, int]
-"""A step that was taken, who it was about, which of its states came of it: numbers in `STEPS`, `whos`, `take`'s."""
+"""A step, who took it, and which of its resulting states this is: indexes into `STEPS`, `whos`, and `take`'s result."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class _Stopped(Exception):
 
 
 class New(msgspec.Struct, frozen=True):
-    """A state that was not seen before: where it comes from, by which step, what tells it from others."""
+    """A new state: its parent, the step that led to it, and its key."""
 
     parent: int
     taken: int
@@ -176,7 +176,7 @@ class Search:
         return New(parent, taken, key, state)
 
     def _admit(self, new: New) -> int:
-        """The state's number; it waits to be gone on from, if nobody else has found it meanwhile."""
+        """Return the state's number and queue it, unless another process has found it meanwhile."""
         number = self._numbers.setdefault(new.key, len(self._parents))
         if number == len(self._parents):
             self._parents.append(new.parent)
@@ -214,7 +214,7 @@ class Search:
 
 @contextmanager
 def expanding(search: Search, level: Sequence[tuple[int, State]], *, jobs: int) -> Iterator[Iterable[Expansion]]:
-    """The level expanded slice by slice, in order: here, or in forked processes, which see what is seen by now."""
+    """The level expanded slice by slice, in order: here, or in forked processes, which see the states found so far."""
     starts = range(0, len(level), SLICE)
     if jobs == 1:
         yield (search.expand(level[start : start + SLICE]) for start in starts)

@@ -34,12 +34,12 @@ LONGEST_END_MS = 2 * (REBALANCE_MS + STATIC_SESSION_MS)
 
 
 def is_sampled(key: bytes) -> bool:
-    """Whether the state is one of those that are looked at more closely."""
+    """Return whether the state belongs to the sample that is checked more closely."""
     return zlib.crc32(key) % SAMPLED == 0
 
 
 def check_silence(world: World, state: State, *, to_the_end: bool = False) -> None:
-    """Everybody who waits is answered; `to_the_end`: and in the end nobody is left."""
+    """Check that every waiting request is answered; `to_the_end`: and that the group is empty in the end."""
     group, soft, now_ms = state.group, state.soft, state.now_ms
     longest_ms = REBALANCE_MS + (HOLD_MS_MAX if world.is_planned else 0)
     for _ in range(COMMANDS_MAX):
@@ -75,7 +75,7 @@ def _waiting(soft: SoftState) -> list[MemberId]:
 
 
 class Again(World):
-    """The same world, which keeps what is decided as records, and looks whether the rules leave their inputs alone."""
+    """The same world, which encodes decisions as records, and checks that the rules do not modify their inputs."""
 
     def __init__(self, *, rules: Rules, version: int, is_planned: bool) -> None:
         super().__init__(rules=rules, version=version, is_planned=is_planned)

@@ -1,8 +1,8 @@
-"""One state of the world: values alone, shared between states and never changed.
+"""One state of the world: plain values, shared between states and never changed.
 
-A `Process` knows what a client knows. `waiting` is its request whose answer it waits for; `proposed` is the member id
-that was proposed for its join without a member id, as long as the answer has not been heard: an edge would send that
-join again. A request in `open` is parked at the owner, whether somebody still waits for it or not.
+A `Process` knows what a client knows. `waiting` is its request that was not answered yet; `proposed` is the member id
+that was proposed for its join without a member id, until it receives the response: an edge would send that join again.
+A request in `open` is parked at the owner, whether its sender still waits for it or not.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from muster.events.state import NO_GENERATION, Group
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """`is_static`: it takes one of the instance ids when it starts. `told`: the members, if it was told to assign."""
+    """`is_static`: it takes one of the instance ids when it starts. `told`: the members, if it is to assign."""
 
     name: str
     is_static: bool
@@ -28,7 +28,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_blank(self) -> bool:
-        """Whether it knows nothing and has nothing under way: as one that was never started."""
+        """True if it knows nothing and has no request open, like one that was never started."""
         return not self.member_id and not self.proposed and self.waiting is None
 
     def blank(self) -> "Process":
@@ -36,7 +36,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """A parked request, who sent it, and for which member."""
+    """A parked request, its sender, and its member."""
 
     command: JoinGroup | SyncGroup
     process: int

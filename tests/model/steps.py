@@ -1,8 +1,8 @@
-"""The steps that can happen next. A step is one line in `STEPS`, and a function on the world and a state.
+"""The steps that can happen next. A step is one line in `STEPS`, and a function of the world and a state.
 
-`take(world, state, who)` gives the states the step leads to: none if it makes no sense now, two if somebody may hear
-the answer or not. `who` numbers whoever the step is about: a process, an instance, a deadline among those due. A
-new feature brings its own steps, and what they add to a state to `key.py`.
+`take(world, state, who)` returns the states that the step leads to: none if it makes no sense now, two if the response
+may be received or lost. `who` numbers the subject of the step: a process, an instance, or a due deadline. A new feature
+adds its own steps, and what they add to a state to `key.py`.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ Words = Callable[[World, State, int], str]
 
 PROCESSES_OF_AN_INSTANCE = 2
 DYNAMIC_MEMBERS = 2
-"""One process that starts over and over would leave any number of members behind it."""
+"""A process that starts over and over would leave any number of members behind."""
 
 DEADLINES = 6
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """`whos`: how many it may be about. `words`: what it is, said of the state before it."""
+    """`whos`: how many subjects it may have. `words`: its description, given the state before it."""
 
     name: str
     whos: int
@@ -66,7 +66,7 @@ def _may_start(state: State, which: int, instance: int) -> bool:
         return process.instance == INSTANCES[instance]
     others = state.processes
     if any(p.is_blank and p.is_static for p in others[:which]):
-        return False  # those who were never started are all the same
+        return False  # processes that were never started are all the same
     return sum(p.instance == INSTANCES[instance] for p in others) < PROCESSES_OF_AN_INSTANCE
 
 
@@ -79,10 +79,10 @@ def _dynamic_members(state: State) -> int:
 
 
 def sends_again(world: World, state: State, who: int) -> tuple[State, ...]:
-    """Its join without a member id, whose answer was not heard, with the id that was proposed before.
+    """Repeat its join without a member id, whose response was not received, with the id that was proposed before.
 
-    Nobody was ever told that id, so it may come back even if somebody else replaced it and the rules do not know any
-    more (`SoftState.replaced_members` is lost in a takeover). That is the one exception to invariant 2.
+    No client was ever sent that id, so it may return even if another process replaced it and the rules no longer know
+    (`SoftState.replaced_members` is lost in a takeover). That is the only exception to invariant 2.
     """
     process = state.processes[who]
     if not process.proposed or process.waiting is not None:
@@ -99,7 +99,7 @@ def _join_anew(world: World, state: State, who: int, process: Process) -> tuple[
 
 
 def hangs_up(_world: World, state: State, who: int) -> tuple[State, ...]:
-    """Its connection breaks, and it will not hear the answer; the owner does not know."""
+    """Its connection breaks, so it will not receive the response; the owner does not know."""
     process = state.processes[who]
     if process.waiting is None:
         return ()
@@ -149,7 +149,7 @@ def _leave(state: State, entry: LeavingMember, name: str) -> LeaveGroup:
     return LeaveGroup(group_id=GROUP_ID, caller=caller(state, name, 5), members=(entry,))
 
 
-# ---- what nobody asks for ----------------------------------------------------------------------
+# ---- without a request ---------------------------------------------------------------------------
 
 
 def passes(world: World, state: State, who: int) -> tuple[State, ...]:

@@ -1,7 +1,7 @@
-"""One command in the world: decided by the rules, checked, and what every process makes of the answers.
+"""One command in the world: decided by the rules, checked, and its effect on every process.
 
-What belongs here: how a state leads to the next one. Which commands are sent, and when, stands in `steps.py`. The
-rules are an argument: the real ones, or broken ones that show what the checks are worth.
+Defines how a state leads to the next one; `steps.py` has the commands and when they are sent. The rules are an
+argument: the real ones, or broken ones that show what the checks are worth.
 """
 
 import math
@@ -37,7 +37,7 @@ from tests.model.state import Open, Process, State
 
 GROUP_ID = GroupId("orders")
 WALL_MS = 1_700_000_000_000
-"""It stalls: the rules write it, and compare it only to see who joined first; here the lower member id did."""
+"""It never advances: the rules record it, and compare it only to see who joined first; here the lower member id did."""
 
 UNIT_MS = 10_000
 """Everything takes whole units. A static member's session outlasts a join phase, a dynamic one's does not."""
@@ -67,9 +67,9 @@ REAL = Rules()
 
 
 class World:
-    """See the module. `begin` is the state before anything; everything else is a function of a state.
+    """See the module. `begin` is the initial state; everything else is a function of a state.
 
-    `is_planned`: an administrator is part of it, so that members may be held, and stand in for each other.
+    `is_planned`: an administrator is part of the world, so that members may be held, and substitute for each other.
     """
 
     def __init__(self, *, rules: Rules = REAL, version: int = NEW_VERSION, is_planned: bool = False) -> None:
@@ -102,7 +102,7 @@ class World:
         )
 
     def sync(self, state: State, process: Process) -> SyncGroup:
-        """With an assignment for each member that it was told of."""
+        """Send an assignment for each member in its join response."""
         return SyncGroup(
             group_id=GROUP_ID,
             caller=caller(state, process.name, process.version),
@@ -126,9 +126,8 @@ class World:
     # ---- what comes of it ----------------------------------------------------------------------------
 
     def ask(self, state: State, command: AnyRequest, who: int | None) -> tuple[State, ...]:
-        """The state if the sender hears the answer, and the one if it does not; one state if it is parked.
-
-        `who` is the number of the process that asks; None: somebody whose knowledge is no part of the world.
+        """Return the state in which the sender receives the response, and the one in which it does not; one state if it
+        is parked. `who`: the number of the sender; None: a sender whose knowledge is not part of the world.
         """
         decision = self.decide(state, command)
         after, own = self._take_effect(state, decision, command, who)
@@ -140,7 +139,7 @@ class World:
         process = after.processes[who]
         learnt = _learn(process, command, own)
         if decision.group is state.group and decision.soft is state.soft:
-            after = state  # nothing came of it, but for what the sender learns
+            after = state  # no effect except on what the sender knows
         if learnt == process:
             return () if after is state else (after,)
         heard = _with(after, who, learnt)
@@ -161,7 +160,7 @@ class World:
         return now_ms, all_due(GROUP_ID, state.soft, now_ms)
 
     def take_over(self, state: State) -> State:
-        """Another owner: what was parked is lost, the group is what its events make of it."""
+        """Another owner takes over: parked requests are lost, and the group is what its events add up to."""
         group = state.group
         soft = SoftState() if group is None else self.rules.resume(group, state.now_ms, self.settings)
         check_state(group, soft, state.fenced, exact=not self.is_planned)
@@ -172,7 +171,7 @@ class World:
         return msgspec.structs.replace(state, soft=soft, open={}, processes=processes)
 
     def decide(self, state: State, command: AnyCommand) -> Decision:
-        """The rules' decision, checked as far as it stands by itself."""
+        """Return the rules' decision, after the checks that need nothing else."""
         self.decisions += 1
         moment = self.moment(state, state.now_ms)
         decision = self.rules.decide(command, state.group, state.soft, moment, self.settings)
@@ -187,7 +186,7 @@ class World:
     def _take_effect(
         self, state: State, decision: Decision, command: AnyCommand, who: int | None
     ) -> tuple[State, Outcome | None]:
-        """The next state, and the sender's own answer, which it has not heard yet."""
+        """Return the next state, and the sender's own response, which it has not received yet."""
         request_id = command.caller.request_id if isinstance(command, AnyRequest) else None
         processes, open_, own = list(state.processes), state.open, None
         for reply in decision.replies:

@@ -1,6 +1,6 @@
-"""The whole runtime without a clock, a disk or a network: time passes only when nothing else is left to do.
+"""The whole runtime without a real clock, disk or network: time only passes when there is nothing else to do.
 
-One process and a test that says what happens:
+One process, driven by a test:
 
     virtual_time.py     an event loop in virtual time
     process.py          a runtime on a log in memory
@@ -18,19 +18,19 @@ Several processes, on one seed (`python -m tests.simulation`, `make simulate`):
     kafka.py            the broker that coordinates the ownership group, and that sidecars stand in front of
     client.py           a client that goes from address to address
     members.py          consumers, static and dynamic, some slow, some wrong
-    ledger.py           what they were told
-    schedule.py         who is there, and which fault happens when
+    ledger.py           the responses that they received
+    schedule.py         which processes exist, and which fault happens when
     verdict.py          the invariants, numbered
     broken_builds.py    Muster with one safeguard taken out, which has to be noticed
     run.py              one seed, and many
 
 The processes of one log elect their owners themselves: each is a member of the ownership group, by its own client
 (coordinator/peers), on connections of the simulated network. The group's coordinator is killed, paused and cut off like
-everybody; owners go on meanwhile.
+all others; owners continue meanwhile.
 
 Sidecars forward to each other on real links (coordinator/peers/link): an answer goes from the owner to the edge, and
-from there to the client. So `Departure` tells two things of bytes that arrive: who made them, and when; and when they
-were passed on. By that the ledger knows whose answer a client has accepted.
+from there to the client. So `Departure` records two things about arriving bytes: which process made them, and when; and
+when they were passed on. From that the ledger knows whose answer a client has accepted.
 
     member ─► edge (ClientSide, Edge, Owners) ─► link ─► owner (ForwardedRequests, runtime) ─► log_broker
                         │                          ◄─ answer, question to the broker ◄─┘

@@ -68,14 +68,14 @@ def without_asking_the_owner() -> Iterator[None]:
 
 @contextmanager
 def without_taking_grants_back() -> Iterator[None]:
-    """A sidecar goes on answering heartbeats of a group that has changed, while the owner's lease lasts."""
+    """A sidecar keeps answering heartbeats of a group that has changed, while the owner's lease lasts."""
     with patch.object(DelegatedHeartbeats, "revoke", lambda *_: None):
         yield
 
 
 @contextmanager
 def without_heartbeat_reports() -> Iterator[None]:
-    """A sidecar does not tell the owner whose heartbeats it has answered in its name."""
+    """A sidecar does not report to the owner the members whose heartbeats it has answered."""
     with patch.object(_Owner, "note", lambda *_: None):
         yield
 

@@ -1,6 +1,5 @@
-"""A simulated client, which knows several addresses and goes on to the next one when one does not answer.
-
-What belongs here: asking. What it must not know: what a member asks for.
+"""A simulated client, which knows several addresses and tries the next one when one does not respond. Knows nothing of
+members.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ class NoAnswer(Exception):
 
 @lru_cache(maxsize=1_000)
 def _decoded(api: str, version: int, after_correlation_id: bytes) -> Fields:
-    """An answer, which nobody may change; most are like the one before."""
+    """A response, which must not be modified, since equal ones are shared: most are like the one before."""
     return decoded(api, version, bytes(_CORRELATION_BYTES) + after_correlation_id)
 
 
@@ -51,7 +50,7 @@ class Members:
         self.upstream_serves_since_s: Callable[[], float] = lambda: 0.0
         self.has_old_clients = False
         self.is_calm = False
-        """From then on nobody does anything but stay."""
+        """True once all members are only to stay in their groups."""
 
 
 class Client:
@@ -126,7 +125,7 @@ class Client:
 
     @property
     def _answered_by(self) -> tuple[Departure, bool]:
-        """The process that has answered, if it serves the group; and whether another one has said it in its name."""
+        """The process that has answered, if it serves the group; and whether another one answered in its name."""
         departed, partition = self._wire.departed, partition_for(GroupId(self.group_id), PARTITIONS)
         before = departed.before
         if partition in departed.serves | departed.loads:
@@ -137,11 +136,15 @@ class Client:
 
     @property
     def _is_served(self) -> bool:
-        """Whether who answered served the group then; a process that loads accepts every heartbeat, as Kafka does."""
+        """Return whether the process that answered served the group then; one that loads accepts every heartbeat, as
+        Kafka does.
+        """
         return partition_for(GroupId(self.group_id), PARTITIONS) in self._answered_by[0].serves
 
     def _is_heard_since(self, asked_s: float) -> bool:
-        """Whether the answer is one of a process that serves, before a broker that does; as above of the broker."""
+        """Return whether the answer is from a process that serves, in front of a broker that does; for the broker as
+        above.
+        """
         return self._is_served and asked_s > self._shared.upstream_serves_since_s()
 
     def _drop(self) -> None:

@@ -1,4 +1,4 @@
-"""The committed offsets that a topic says, by a fold of its own, and those in a process's memory, to be compared."""
+"""Compares the committed offsets of a topic, by a fold of its own, with those in a process's memory."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ Offsets = Mapping[GroupId, Mapping[tuple[str, int], int]]
 
 
 def offsets_of(records: Iterable[StoredRecord]) -> Offsets:
-    """The last offset of each partition, by group; of a topic in which nothing is compacted, and no stranger writes."""
+    """The last offset of each partition, by group, of a topic without compaction and without foreign records."""
     groups: dict[GroupId, dict[tuple[str, int], int]] = {}
     for record in records:
         name = json.loads(record.key)

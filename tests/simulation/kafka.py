@@ -1,9 +1,7 @@
 """The simulated Kafka: a broker that coordinates groups, and keeps the offsets that come through sidecars.
 
-What belongs here: its life. What it must not know: who asks it.
-
-It is a standalone Muster with topics of its own, as its group rules are Kafka's. The event log is not in it
-(log_broker.py), so each of both can be away alone.
+It is a standalone Muster with its own topics, since Muster's group rules are Kafka's. The event log is not in it
+(log_broker.py), so each of the two can fail alone.
 """
 
 from tests.simulation.muster_server import KAFKA, MusterServer, Surroundings, Topics
@@ -51,5 +49,5 @@ class Kafka:
             self.broker = self._started()
 
     def kill(self) -> None:
-        """As by SIGKILL."""
+        """Like SIGKILL."""
         self.broker.kill()

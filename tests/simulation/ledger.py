@@ -1,6 +1,5 @@
-"""The answers that clients heard, in that order: the half of the evidence that no log has.
-
-What belongs here: answers with a success, as clients saw them. What it must not know: what is right.
+"""The successful responses that clients received, in order: the half of the evidence that no log has. Judges
+nothing.
 """
 
 from collections import Counter
@@ -9,10 +8,11 @@ import msgspec
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A success. Times are the world's: when the client asked, when the answer left the process, when it was heard.
+    """A successful response. Times are the world's: when the client asked, when the response left the process, when it
+    was received.
 
-    `process`: who answered; `passed_s`: when the answer left the process that the client was connected to.
-    `is_delegated`: that one has answered by itself, in the name of the other.
+    `process`: the one that answered; `passed_s`: when the response left the process that the client was connected to.
+    `is_granted`: that process answered by itself, in the name of the other.
     """
 
     process: str
@@ -59,9 +59,9 @@ class Ledger:
         self.lost_joins: Counter[str] = Counter()
         """How many joins of new members had no answer, by group: each may have made a member."""
         self.member_ids: set[str] = set()
-        """Those that clients were told."""
+        """The member ids that clients have received."""
         self.wrongs: list[str] = []
-        """Answers that no client may ever get, whatever stands in a log."""
+        """Responses that no client may ever get, whatever the log has."""
 
     @property
     def requests(self) -> int:

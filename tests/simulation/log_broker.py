@@ -20,7 +20,7 @@ KEPT_BATCHES = 5
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """A batch in the log: who had sent it when (by the world), and when it arrived."""
+    """A batch in the log: its sender, when it was sent (the world's time), and when it arrived."""
 
     partition: int
     offsets: range
@@ -38,7 +38,7 @@ class LogBroker:
     """One topic."""
 
     fences = True
-    """Whether older epochs are refused, as they have to be."""
+    """True if older epochs are refused, as they must be."""
 
     def __init__(self, partitions: int, now_s: Callable[[], float]) -> None:
         self.storage = MemoryStorage(partitions)
@@ -67,7 +67,7 @@ class LogBroker:
         process: str,
         sent_s: float,
     ) -> tuple[int, int]:
-        """Append a batch; returns the first offset and the one behind the last. Raises Deposed, LogUnavailable."""
+        """Append a batch; return its first offset and the one after its last. Raises Deposed, LogUnavailable."""
         storage = self.storage
         if self.fences and epoch < storage.fences[partition]:
             self.fenced += 1

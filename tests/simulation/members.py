@@ -1,10 +1,8 @@
-"""Simulated consumers.
+"""Simulated consumers: what a member does, correctly or not. Knows nothing of owners (`client.py` finds them).
 
-What belongs here: what a member does, well or badly. What it must not know: which process owns what (`client.py` asks).
-
-A member joins, syncs, and then heartbeats and commits until it is told to rejoin. By its lots it leaves, is killed, or
-is silent for longer than its session; some send what they must not. Each partition's offsets grow with each commit, and
-each commit says in its metadata under which generation it was made.
+A member joins, syncs, and then heartbeats and commits until it has to rejoin. Randomly it leaves, is killed, or is
+silent for longer than its session; some send invalid requests. Each partition's offsets grow with each commit, and each
+commit has in its metadata the generation under which it was made.
 """
 
 import asyncio
@@ -36,11 +34,11 @@ OLD_EACH: Final = 3
 
 
 class Member(Client):
-    """One consumer process after the other under one name; `instance` makes it a static member.
+    """A sequence of consumer processes under one name; `instance` makes it a static member.
 
     `commits`: the share of its heartbeats before which it commits; without any it writes nothing for a long time.
-    `is_old`: its client makes a member with the first JoinGroup, not with the second.
-    `is_rival`: another member has its instance id, too; when all is to be well it goes.
+    `is_old`: its client creates a member with the first JoinGroup, not with the second. `is_rival`: another member has
+    the same instance id; it leaves when the faults are over.
     """
 
     def __init__(

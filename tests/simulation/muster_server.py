@@ -83,10 +83,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class MusterServer:
-    """One process. `ended` is why it has ended by itself.
-
-    `host`: the name under which others reach it, at the address of its machine. `node_id`: it shares the partitions
-    with the other nodes; None: it takes all.
+    """One process. `ended`: why it has ended by itself. `host`: the name under which others reach it, at the address of
+    its machine. `node_id`: it shares the partitions with the other nodes; None: it takes all.
     """
 
     def __init__(
@@ -135,7 +133,7 @@ class MusterServer:
 
     @property
     def is_writing(self) -> bool:
-        """Whether an append is under way, of which the log may have what the memory has not."""
+        """True while an append is in progress, which the log may already have and the memory not."""
         owned = [] if self.runtime is None else self.runtime._owned.values()
         return any(not each._outbox._idle.is_set() for each in owned)
 
@@ -161,7 +159,7 @@ class MusterServer:
         self.loop.is_paused = False
 
     def give_up(self, error: Exception | None) -> None:
-        """End cleanly, by an error or because it was asked to; a bug of ours ends the world."""
+        """End cleanly, after an error or when asked to; a bug of ours ends the world."""
         if error is not None and not isinstance(error, LogError | EventsError):
             self.world.failures.append(error)
         if not self._end.done():
@@ -180,7 +178,7 @@ class MusterServer:
         self.loop.call_later(1, self._gone)
 
     def _started(self, starting: "asyncio.Task[None]") -> None:
-        """It cannot go on if that has failed, as in serve."""
+        """It cannot continue if that has failed, as in serve."""
         error = None if starting.cancelled() else starting.exception()
         if isinstance(error, Exception):
             self.give_up(error)

@@ -1,12 +1,12 @@
-"""A simulated network: connections that carry bytes in order and late, questions that may be lost, and cuts.
+"""A simulated network: connections that deliver bytes in order with a delay, datagrams that may be lost, and cuts.
 
-What belongs here: how long things take, and what is lost. What it must not know: what the bytes mean.
+Decides how long things take, and what is lost; knows nothing of the bytes. A process connects and listens through its
+event loop, as on a machine (`Sockets`). A host name resolves to the address at which a process listens under it, the
+last one if several do, as with an orchestrator; a name without a listener refuses connections.
 
-A process connects and listens by its event loop, as on a machine (`Sockets`). A host's name is the address at which a
-process listens under it, the last one if several do, as an orchestrator has it; who listens nowhere refuses. A cut is
-between two processes. While it lasts nothing goes through, and nobody is told; connections that went through it are
-reset when it heals. Who is killed resets its connections, unless they are cut. The machine accepts for a process that
-is paused.
+A cut is between two processes. While it lasts nothing gets through, and neither end is notified; connections across it
+are reset when it heals. A killed process resets its connections, unless they are cut. The machine accepts connections
+for a paused process.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ def latency_s(random: Random) -> float:
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """The moment when bytes left the process that made them, and which partitions that one served then.
+    """The time when bytes left the process that made them, and the partitions that it served then.
 
-    `passed_s`: when they left the other end, which may only have passed them on. `before`: where those before them came
-    from that it has passed on; in that one's name it may go on.
+    `passed_s`: when they left the other end, which may only have passed them on. `before`: the departure of the bytes
+    before them that it has passed on; it may continue to answer in that process's name.
     """
 
     at_s: float
@@ -80,18 +80,18 @@ class Wire(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def passes_on(self, departed: Departure) -> None:
-        """Have what is written next be another process's, which came so."""
+        """Make the next bytes to be written count as another process's, with this departure."""
         self._from = self._from_before = departed
 
     def departing(self, now_s: float) -> Departure:
-        """The departure of what is written now."""
+        """The departure of bytes written now."""
         made, self._from = self._from, None
         if made is None:
             return Departure(now_s, self.name, self.serves(), now_s, self._from_before, self.loads())
         return msgspec.structs.replace(made, passed_s=now_s)
 
     def delay_s(self, now_s: float) -> float:
-        """The time that what is sent now is on its way: it arrives behind what was sent before."""
+        """The delay of bytes sent now: they arrive after those sent before."""
         self._arrives_s = max(self._arrives_s, now_s + latency_s(self._random))
         return self._arrives_s - now_s
 
@@ -104,7 +104,7 @@ class Wire(asyncio.Transport):
         return self._is_closed
 
     def close(self) -> None:
-        """End the connection, and tell the other end if nothing is cut."""
+        """Close the connection, and notify the other end unless it is cut off."""
         if not self._is_closed:
             self._is_closed = True
             self._tell(None)
@@ -124,7 +124,7 @@ class Wire(asyncio.Transport):
             self.loop.call_soon(lambda: self.protocol.connection_lost(error))
 
     def pause_reading(self) -> None:
-        """Nobody sends so much, and so of the following."""
+        """Do nothing: no process sends that much. So with the following methods."""
 
     def resume_reading(self) -> None: ...
 
@@ -158,7 +158,7 @@ class Sockets:
     async def connect(
         self, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple["Wire", asyncio.Protocol]:
-        """Connect; ConnectionRefusedError when nobody listens, and no answer through a cut."""
+        """Connect; ConnectionRefusedError without a listener, and no response through a cut."""
         return await self._network.connect(self, new_protocol, host, port)
 
     def listen(self, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> "Listener":
@@ -204,7 +204,7 @@ class Network:
         self._wires: list[Wire] = []
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._addresses: dict[str, list[str]] = {}
-        """The addresses at which somebody has listened under a host's name, the last one last."""
+        """The addresses that were listened at under a host's name, the latest last."""
         self.lost_answers = 0
 
     def is_cut(self, one: str, other: str) -> bool:
@@ -214,14 +214,14 @@ class Network:
         self._cuts.add(frozenset((one, other)))
 
     def heal(self, one: str, other: str) -> None:
-        """End a cut; connections that went through it are reset."""
+        """Heal a cut; connections across it are reset."""
         self._cuts.discard(frozenset((one, other)))
         for wire in list(self._wires):
             if {wire.name, wire.other.name} == {one, other}:
                 self._reset(wire)
 
     def new_lots(self) -> Random:
-        """Lots for one way alone, so that the order of what happens at once elsewhere does not matter."""
+        """A random generator for one route only, so that the order of simultaneous events elsewhere does not matter."""
         return Random(self._world.random.getrandbits(64))
 
     def listen(self, sockets: Sockets, new_protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> Listener:
@@ -282,13 +282,13 @@ class Network:
             self._world.after(wire.delay_s(departed.at_s), arrive)
 
     def hang_up(self, wire: Wire) -> None:
-        """Tell the other end that this one has closed, behind all that it has sent."""
+        """Notify the other end that this one has closed, after everything it has sent."""
         self._forget(wire)
         if not self.is_cut(wire.name, wire.other.name):
             self._world.after(wire.delay_s(self._world.now_s), wire.other.reset)
 
     def killed(self, name: str) -> None:
-        """A process is no more: the machine that it was on resets its connections, and refuses new ones."""
+        """A process is dead: its machine resets its connections, and refuses new ones."""
         for listener in [each for each in self._listeners.values() if each.owner.name == name]:
             listener.close()
         for wire in list(self._wires):
@@ -317,7 +317,7 @@ class Network:
         answered: asyncio.Future[T] = loop.create_future()
 
         def arrive() -> None:
-            if self.is_cut(*names) and not delay_s:  # what is late was sent before the cut
+            if self.is_cut(*names) and not delay_s:  # late bytes were sent before the cut
                 return
             try:
                 result, error = operation(), None

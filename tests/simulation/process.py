@@ -1,4 +1,6 @@
-"""A coordinator process in a simulation: a runtime on a memory log, and clients that remember what they were told."""
+"""A coordinator process in a simulation: a runtime on a memory log, and clients that remember the responses they
+got.
+"""
 
 import asyncio
 import itertools
@@ -57,9 +59,8 @@ _member_numbers = itertools.count(1)
 
 
 class SimulatedProcess:
-    """One process: started on a storage, stopped cleanly or killed.
-
-    `lost` is why it could not go on; `group_id` is the group that requests are for, from `client_host`.
+    """One process: started on a storage, stopped cleanly or killed. `lost`: why it could not continue; `group_id`: the
+    group that requests are for, from `client_host`.
     """
 
     _in_front: Groups | None = None
@@ -111,7 +112,7 @@ class SimulatedProcess:
     def submit(self, command: AnyRequest) -> "asyncio.Future[Outcome]":
         """Send a request; the future has its answer."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        asked = type(command).__name__, command.caller  # what it brings is nobody's to keep
+        asked = type(command).__name__, command.caller  # not the command, whose content is not to be kept
 
         def reply(outcome: Outcome) -> None:
             assert not answer.done(), f"answered twice: {asked}"
@@ -166,7 +167,7 @@ class SimulatedProcess:
     def sync(
         self, joined: JoinGroupOutcome, assignments: dict[str, bytes] | None = None
     ) -> "asyncio.Future[SyncGroupOutcome]":
-        """Ask for the assignment; the leader assigns each member its own id unless told otherwise."""
+        """Request the assignment; by default the leader assigns each member its own id."""
         if assignments is None:
             assignments = {member.member_id: member.member_id.encode() for member in joined.members}
         command = SyncGroup(
@@ -239,7 +240,7 @@ class SimulatedProcess:
         return self.submit(command)  # type: ignore[return-value]
 
     async def stable_group(self, *instances: str) -> dict[str, JoinGroupOutcome]:
-        """A stable group of these static members: what each was told when it joined."""
+        """A stable group of these static members: the join responses."""
         joins = {instance: self.join(instance) for instance in instances}
         told = {instance: await join for instance, join in joins.items()}
         syncs = [self.sync(joined) for joined in told.values()]

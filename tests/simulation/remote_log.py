@@ -1,6 +1,6 @@
-"""An event log on a simulated broker, as `events/log/kafka` speaks to one: what is not answered is sent again.
+"""An event log on a simulated broker, which like `events/log/kafka` repeats requests that get no response.
 
-What belongs here: attempts, and their limit. What it must not know: what the broker answers.
+Has the attempts, and their limit; knows nothing of the broker's responses.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class LogLink:
         self._random = network.new_lots()
 
     async def ask(self, operation: Callable[[], T]) -> T:
-        """Ask until there is an answer. Raises what the broker raises, and LogUnavailable when none came in time."""
+        """Ask until there is a response. Raises what the broker raises, and LogUnavailable if none arrives in time."""
         ends_s = self._loop.time() + DELIVERY_TIMEOUT_S
         while self._loop.time() < ends_s:
             try:
@@ -86,7 +86,7 @@ class LogLink:
 
 
 class RemoteLog(MemoryEventLog):
-    """A log of one process. What is there is at the broker, and comes through the link."""
+    """The log of one process. The records are at the broker, and are read through the link."""
 
     def __init__(self, broker: LogBroker, link: LogLink, *, claim_renewal_ms: int | None = None) -> None:
         super().__init__(broker.storage, claim_renewal_ms=claim_renewal_ms)
@@ -100,7 +100,7 @@ class RemoteLog(MemoryEventLog):
         return RemoteWriter(self.broker, self.link, partition, epoch, was_owned=was_owned)
 
     async def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
-        """As in the contract: one question, asked once."""
+        """See the contract: one request, sent once."""
         batches = [(writer, writer.last_batch()) for writer in writers if isinstance(writer, RemoteWriter)]
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -130,10 +130,10 @@ class RemoteLog(MemoryEventLog):
         return await self.link.ask(lambda: self.storage.end_offset(partition))
 
     async def prepare_claim(self, partition: int) -> None:
-        """As in the contract: nothing is opened here."""
+        """See the contract: there is nothing to open."""
 
     async def end_offsets(self, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
-        """As in the contract: one question, asked once."""
+        """See the contract: one request, sent once."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 yield await self.link.ask_once(lambda: {each: self.storage.end_offset(each) for each in partitions})
@@ -143,7 +143,7 @@ class RemoteLog(MemoryEventLog):
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """As in the contract: the default end is the end at the call, and more may come until the last is read."""
+        """See the contract: the default end is the end at the call, and more may be appended until the last is read."""
         until = await self.end_offset(partition) if end is None else end
         while start < until:
             at = start
@@ -176,7 +176,7 @@ class RemoteWriter:
         return [None] * len(transitions)
 
     def last_batch(self) -> Callable[[], tuple[int, int]]:
-        """The last batch that was answered, as it is sent to the broker again."""
+        """Send the last acknowledged batch to the broker again."""
         return self._batch(self._sequence - 1, self._last)
 
     def _batch(self, sequence: int, transitions: Sequence[Transition]) -> Callable[[], tuple[int, int]]:
@@ -192,7 +192,7 @@ class RemoteWriter:
         )
 
     async def _send(self, sequence: int, transitions: Sequence[Transition]) -> int:
-        """Send a batch until it is answered; returns the offset behind it."""
+        """Send a batch until it is acknowledged; return the offset after it."""
         if self._fate is not None:
             raise self._fate
         self._fate = LogUnavailable("an append before this one did not end; its outcome is not known")

@@ -80,7 +80,7 @@ def _judged(schedule: Schedule, seed: int, bugs: Sequence[str]) -> Result:
 
 @contextmanager
 def _in_silence() -> Iterator[None]:
-    """Have what is thrown away say nothing: processes that were killed have not come to the end of anything."""
+    """Silence objects that are discarded: killed processes have not finished anything."""
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         with warnings.catch_warnings():
@@ -91,7 +91,7 @@ def _in_silence() -> Iterator[None]:
 
 
 def play_all(seeds: Iterable[int]) -> tuple[list[Result], Counter[str]]:
-    """Play them; returns those in which something does not hold, and the sum of what was counted."""
+    """Play them; return those with violations, and the total counts."""
     bad, counts = [], Counter[str]()
     for seed in seeds:
         result = play(seed)
@@ -148,7 +148,7 @@ def _read_little(records: Sequence[StoredRecord]) -> int:
 
 @contextmanager
 def _log_lines_of_bugs() -> Iterator[list[str]]:
-    """Drop all log lines but those that tell of a bug of ours; processes that are killed by the dozen say much."""
+    """Drop all log lines except those about bugs of ours; processes that are killed by the dozen log much."""
     bugs: list[str] = []
 
     def note(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:

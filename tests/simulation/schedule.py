@@ -1,7 +1,4 @@
-"""One schedule: several processes, their clients and their faults, all from one seed.
-
-What belongs here: who is there, and which fault happens when. What it must not know: what is right (`verdict.py`).
-"""
+"""One schedule: several processes, their clients and their faults, all from one seed; `verdict.py` judges it."""
 
 import itertools
 from collections import Counter
@@ -39,7 +36,7 @@ SIDECARS_SHARE = 0.4
 NODES_MAX = 4
 
 ANSWER_LEASES_MS = (2_000, 2_000, 12_000)
-"""With the longer one, which is longer than a session, a successor could evict whom its predecessor hears."""
+"""With the longest one, which exceeds a session, a successor could evict a member that its predecessor still hears."""
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +93,7 @@ class Schedule:
         self._faults_end_s = self.world.now_s + FAULTS_S
 
     def play(self) -> Played:
-        """Play it to its end. Raises what nobody took."""
+        """Play it to its end. Raises exceptions that were not handled."""
         with simulated(self.seed):
             self._supervise()
             everybody = self._everybody()
@@ -127,7 +124,7 @@ class Schedule:
         return self.kafka.topics.offsets if is_upstream and self.kafka is not None else self.topics.offsets
 
     def _is_well(self, everybody: list[Member]) -> bool:
-        """Whether everybody was heard again, each partition has one, and nothing is being written."""
+        """Return whether all members were heard again, each partition has an owner, and no append is in progress."""
         if self.members.ledger.requests < REQUESTS_MIN or any(
             each.is_running and each.is_writing for each in self.servers
         ):
@@ -282,14 +279,14 @@ class Schedule:
         self._perhaps_successor(lasts_s)
 
     def _suspend(self) -> None:
-        """As a pause, of the machine: its monotonic clock does not see it."""
+        """Pause the machine instead of the process: its monotonic clock does not advance."""
         paused, lasts_s = self.server, self._lasts_s(self.random.uniform(0.5, 15.0))
         paused.pause()
         self._perhaps_successor(lasts_s)
         self.world.after(lasts_s, lambda: paused.resume(was_suspended_s=lasts_s))
 
     def _lasts_s(self, about_s: float) -> float:
-        """The time that a fault lasts: about so long, and over when all is to be well again."""
+        """The duration of a fault: about this long, but over when the faults are to end."""
         return min(about_s * self.random.uniform(0.5, 1.5), self._faults_end_s - self.world.now_s)
 
     def _perhaps_successor(self, within_s: float) -> None:

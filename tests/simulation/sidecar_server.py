@@ -40,7 +40,7 @@ class _Simulated(_Sidecar):
     server: MusterServer
 
     async def begin(self) -> None:
-        """As `start`, without the machine: metrics, files, certificates."""
+        """Like `start`, without the machine: metrics, files, certificates."""
         self.stack.push_async_callback(self.link.close)
         await self.upstream._until_answered(self.link.open)
         await self._assemble(self.server.new_log(self.server.surroundings.topics.events))

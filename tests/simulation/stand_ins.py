@@ -1,7 +1,6 @@
-"""Stand-ins for a machine's clock, its garbage collector and its metrics, where the code under test has its own.
+"""Stand-ins for a machine's clock, garbage collector and metrics, where the code under test has its own.
 
-What belongs here: what would make a schedule depend on the machine, or last beyond it. What it must not know: why it is
-played.
+They replace whatever would make a schedule depend on the machine, or outlive it.
 """
 
 import asyncio

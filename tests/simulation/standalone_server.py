@@ -1,10 +1,8 @@
-"""A whole `muster serve` without upstream in a simulated world; alone it stands for a Kafka broker, too.
+"""A whole `muster serve` without upstream in a simulated world; alone it also acts as a Kafka broker.
 
-What belongs here: the assembly of coordinator/serve, with the world's clocks, ids and sockets. What it must not know:
-faults.
-
-Its group rules are Kafka's, which is held by the conformance scripts. So it is the coordinator of the ownership group
-in the world of others, on topics of its own: joins, syncs, heartbeats, sessions and removals are answered as there.
+Assembles coordinator/serve with the world's clocks, ids and sockets. Its group rules are Kafka's, which the conformance
+scripts check. So it is the coordinator of the ownership group in the world of others, with its own topics: joins,
+syncs, heartbeats, sessions and removals work as in Kafka.
 """
 
 import itertools

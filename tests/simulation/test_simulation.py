@@ -1,4 +1,4 @@
-"""Several processes on one log, in simulated time: nothing is lost, and nobody is evicted, whatever happens."""
+"""Several processes on one log, in simulated time: nothing is lost, and no member is evicted, whatever happens."""
 
 import math
 import subprocess
@@ -102,5 +102,5 @@ def test_a_name_leads_to_who_still_listens_under_it() -> None:
 
 
 def test_a_schedule_ends_when_nothing_is_being_written() -> None:
-    """The log has then what is in memory: here an append was under way at the first look at which all was well."""
+    """The log then has what is in memory: here an append was in progress when all was first found well."""
     assert not play(512574).violations

@@ -1,22 +1,24 @@
-"""The invariants of a schedule, over the log and over what clients were told. Numbered, as violations name them.
+"""The invariants of a schedule, over the log and over the responses that clients received. Violations name their
+numbers.
 
-1. No partition is assigned to two members of one generation, as far as members were told. A static member that has
-   restarted is the same one.
-2. Each accepted commit is in the log, and behind it stands none of an older generation.
-3. What a client was told stands in the log: who leads which generation, its assignment, that it has left.
-4. No process evicts a member for its silence within the session after a heartbeat that it accepted; nor, but for the
-   time of a lease, after one that anybody accepted.
+1. No partition is assigned to two members of one generation, as far as members know. A static member that has restarted
+   is the same one.
+2. Each accepted commit is in the log, and none of an older generation follows it.
+3. What a client was sent is in the log: who leads which generation, its assignment, that it has left.
+4. No process evicts a member for its silence within the session after a heartbeat that it accepted; nor, except for the
+   time of a lease, after one that any process accepted.
 5. The log is one history: the events of a group are numbered without a gap, and what the last owner has in memory is
    what the log projects to; so it is with committed offsets.
-6. Nobody was told something wrong: a heartbeat of an older generation, or of nobody, is accepted by no process.
-7. When nothing happens any more, everybody is served.
-8. No deposed owner accepts heartbeats: whoever is told that all is well is in that generation, by the other owner, when
-   the answer leaves. A process that is just taking the partition over tells everybody so, as brokers do (G20).
-9. A fetch of offsets tells nothing older than a commit that had been accepted when it was asked.
-10. Nobody is told news that are older than a lease: a process that passes an answer on, or answers in the name of the
-    owner, does so while the owner could say it.
-11. A join makes one member, to however many owners it was sent: in the log there are no more dynamic members that no
-    client knows than joins that had no answer.
+6. No client got a wrong success: no process accepts a heartbeat of an older generation, or of an unknown member.
+7. When the faults have ended, every member is served.
+8. No deposed owner accepts heartbeats: a member whose heartbeat succeeds is in that generation according to the new
+   owner when the response leaves. A process that is just taking the partition over accepts every heartbeat, as brokers
+   do (G20).
+9. A fetch of offsets returns nothing older than a commit that had been accepted when it was sent.
+10. No response is older than a lease: a process passes an answer on, or answers in the name of the owner, only while
+    the owner could still give it.
+11. A join creates one member, however many owners it was sent to: the log has no more dynamic members unknown to
+    clients than there were joins without a response.
 """
 
 from collections import defaultdict
@@ -60,7 +62,7 @@ _Group = str
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """An event in the log, and the batch that it came in."""
+    """An event in the log, and its batch."""
 
     event: AnyRecordedEvent
     batch: Appended
@@ -169,7 +171,7 @@ def _not_recorded(ledger: Ledger, recorded: list[Recorded]) -> Iterator[str]:
                 elif isinstance(event, StaticMemberReplaced):
                     removed.add((event.group_id, event.replaced_member_id))
     for join in ledger.joins:
-        # A leader's restart that was absorbed, asked again of the next owner: who led before is not known any more.
+        # An absorbed restart of a leader, repeated at the next owner: the former leader is no longer known.
         leader = join.leader or join.member_id
         if (join.group_id, join.generation_id, leader) not in leaders:
             yield f"{_said(join)} joined under leader {join.leader}, which no event says"
@@ -313,7 +315,7 @@ def _differs(servers: list[MusterServer], broker: LogBroker) -> Iterator[str]:
 def _offsets_differ(servers: list[MusterServer], broker: LogBroker) -> Iterator[str]:
     live = dict[GroupId, Mapping[tuple[str, int], int]]()
     for server in servers:
-        if server.is_running and server.runtime is not None:  # who is about to give a partition up has them still
+        if server.is_running and server.runtime is not None:  # until released, a partition is still there
             owned, partitions = _owned(server), len(broker.storage.records)
             of_all = offsets_in(server.runtime._offsets).items()
             live |= {group_id: each for group_id, each in of_all if partition_for(group_id, partitions) in owned}

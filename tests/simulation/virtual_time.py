@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Selector(selectors.PollSelector):
-    """Never waits: what it was to wait is added to the loop's time. It takes every descriptor, unlike select()."""
+    """Never waits: the timeout is added to the loop's time instead. It takes every descriptor, unlike select()."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _Selector(selectors.PollSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """`advance` moves the clock without giving anybody a chance to run: a machine that stalled."""
+    """`advance` moves the clock without letting anything run, like a machine that was paused."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()
@@ -52,7 +52,7 @@ class VirtualClock:
 
 
 def simulate(main: Coroutine[Any, Any, T], loop_factory: Callable[[], VirtualTimeLoop] = VirtualTimeLoop) -> T:
-    """Run to the end in virtual time; an exception that nobody took is raised."""
+    """Run to the end in virtual time; an unhandled exception is raised."""
     failures: list[BaseException] = []
 
     def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

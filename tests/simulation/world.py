@@ -1,10 +1,8 @@
-"""A world of several processes in virtual time, on one seed: each has an event loop of its own, and its own clocks.
+"""A world of several processes in virtual time, from one seed: each has its own event loop and its own clocks.
 
-What belongs here: time, the loops, what happens when. What it must not know: what runs in them.
-
-A loop is stepped only here, one at a time, so a schedule is played again by its seed. A process that is paused is not
-stepped: its timers come late and what is sent to it waits. A process that was killed is never stepped again. Work takes
-no time; time passes when nothing is left to do.
+Has time, the loops, and when what happens; knows nothing of what runs in them. Loops are only stepped here, one at a
+time, so a schedule can be repeated from its seed. A paused process is not stepped: its timers are late and what is sent
+to it waits. A killed process is never stepped again. Work takes no time; time passes when there is nothing left to do.
 """
 
 import asyncio
