@@ -248,7 +248,7 @@ def watch_log_settings(
         return
     watch = LogSettingsWatch(event_log, event_log.location, event_log.warnings)
     parts.log_flaws = lambda: watch.flaws
-    looking = asyncio.create_task(watch.keep_looking(), name="log-settings")
+    looking = asyncio.create_task(watch.keep_checking(), name="log-settings")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 
@@ -265,7 +265,7 @@ def watch_unassigned(
     """Look for partitions that groups have assigned to no member, until the stack is left."""
     watch = UnassignedWatch(runtime, counts, runtime.slices, clock.monotonic_ms)
     parts.unassigned = lambda: watch.unassigned
-    looking = asyncio.create_task(watch.keep_looking(), name="unassigned")
+    looking = asyncio.create_task(watch.keep_checking(), name="unassigned")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 
@@ -279,7 +279,7 @@ def keep_certificates(stack: AsyncExitStack, *, lost: Callable[[Exception], None
 
 def watch_files(readiness: Readiness, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     """Check that file descriptors are free, for /readyz and the log, until the stack is left."""
-    looking = asyncio.create_task(readiness.free_files.keep_looking(), name="files")
+    looking = asyncio.create_task(readiness.free_files.keep_checking(), name="files")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 

@@ -17,7 +17,7 @@ from muster.events.log.base import LogError, WatchedLog
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY_S: Final = 60.0
+CHECK_INTERVAL_S: Final = 60.0
 
 
 class LogSettingsWatch:
@@ -32,10 +32,10 @@ class LogSettingsWatch:
         self._failed: str | None = None
         LOG_FLAWS.set(0)
 
-    async def keep_looking(self) -> None:
+    async def keep_checking(self) -> None:
         """Check every minute, until this is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             await self.look()
 
     async def look(self) -> None:

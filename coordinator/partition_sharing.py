@@ -14,7 +14,7 @@ from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE
 from muster.coordinator.peers.peer_metrics import PeerMetrics
 from muster.coordinator.peers.peer_status import elsewhere_status, peers_status
-from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Ownership, Sharer
+from muster.coordinator.peers.sharer import CLIENTS_REDIRECTED_S, Ownership, Sharer
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.settings import Settings
@@ -83,7 +83,7 @@ class PartitionSharing:
         stop_listening: Callable[[], None],
         published: Callable[[], None] = lambda: None,
         ownership: Ownership | None = None,
-        clients_told_s: float = CLIENTS_TOLD_S,
+        clients_redirected_s: float = CLIENTS_REDIRECTED_S,
     ) -> None:
         """Share the partitions until the stack is left. The log must be open.
 
@@ -110,7 +110,7 @@ class PartitionSharing:
             monotonic_ms=self._clock.monotonic_ms,
             wall_ms=self._clock.wall_ms,
             failed=lost,
-            clients_told_s=clients_told_s,
+            clients_redirected_s=clients_redirected_s,
             is_edge=self._settings.role == EDGE,
             upstream=self._upstream,
         )

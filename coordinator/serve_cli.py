@@ -191,10 +191,10 @@ def fail_each(error: Exception, code: int) -> NoReturn:
 
 def end(message: str, code: int) -> NoReturn:
     """Print why the process ends in one line, in the format of the log, and exit."""
-    from muster.coordinator.observability.logs import are_json, say_last
+    from muster.coordinator.observability.logs import are_json, log_exit
 
     if are_json():
-        say_last(message, code)
+        log_exit(message, code)
     else:
         print(f"muster: {message}", file=sys.stderr)
     raise typer.Exit(code)

@@ -26,7 +26,7 @@ from tests.forked_muster import COMMAND, leashed_muster
 
 SERVES_WITHIN_S: Final = 90
 ENDS_WITHIN_S: Final = 15
-LOOK_EVERY_S: Final = 0.01
+CHECK_INTERVAL_S: Final = 0.01
 
 # The settings of the test broker: groups form in 50 ms, sessions may be as short as a test needs, and no sweep removes
 # empty groups ten minutes after the start.
@@ -168,7 +168,7 @@ class MusterProcess:
                 raise MusterEnded(f"it ended before it logged {name!r}\n{self._tail()}")
             if time.monotonic() >= deadline:
                 raise MusterEnded(f"it did not log {name!r} within {within_s} s\n{self._tail()}")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_INTERVAL_S)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The log lines of this process with that event so far, the oldest first."""

@@ -16,7 +16,7 @@ REBALANCE_TIMEOUT = timedelta(minutes=1)
 LOAD_IN_PROGRESS = 14
 REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
-LOOK_EVERY_S = 0.005
+CHECK_INTERVAL_S = 0.005
 COORDINATES_WITHIN_S = 60
 RETRIABLE = frozenset({LOAD_IN_PROGRESS, 15, 16})
 
@@ -130,7 +130,7 @@ async def form(links: list[Link], group_id: str, *, static: bool) -> list[Member
         await member.settle()
         settled.add(number)
         while len(settled) < len(members):
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             if await member.heartbeat() == REBALANCE_IN_PROGRESS:
                 settled.discard(number)
                 await member.settle()
@@ -150,4 +150,4 @@ async def links_to(bootstrap: str, count: int) -> list[Link]:
             return links
         if time.monotonic() > deadline:
             raise Failed(f"{bootstrap} does not coordinate: {answer.error_code}")
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)

@@ -23,7 +23,7 @@ from tests.brokers.jars import cache_directory
 KAFKA_PROXY = "github.com/grepplabs/kafka-proxy@v0.4.3"
 STARTS_WITHIN_S = 30
 BUILDS_WITHIN_S = 600
-LOOK_EVERY_S = 0.05
+CHECK_INTERVAL_S = 0.05
 
 
 class NotToBeHad(Exception):
@@ -51,7 +51,7 @@ def _running(command: list[str], at: str) -> Iterator[int]:
                 output.seek(0)
                 told = output.read()[-2_000:].decode(errors="replace")
                 raise NotToBeHad(f"{command[0]} does not take connections at {at}: {told}")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_INTERVAL_S)
         yield child_of(leash)
 
 

@@ -270,7 +270,7 @@ class CoordinatorLink:
         exchange = Exchange(FindCoordinatorRequest(coordinator_keys=(group_id,)), FindCoordinatorResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, exchange), (LinkError,))
         if asked.answer is None:
-            raise self._nobody_says(group_id, asked) from asked.failed[0].__cause__
+            raise self._no_coordinator(group_id, asked) from asked.failed[0].__cause__
         for silent in asked.silent:
             self._connections.hang_up(silent, lambda _: True)
         (found,) = asked.answer[1].coordinators
@@ -283,12 +283,12 @@ class CoordinatorLink:
         coordinator = self._coordinators[group_id] = BrokerAddress(found.host, found.port)
         return coordinator
 
-    def _nobody_says(self, group_id: str, asked: Round[BrokerAddress, Any, LinkError]) -> LinkError:
+    def _no_coordinator(self, group_id: str, asked: Round[BrokerAddress, Any, LinkError]) -> LinkError:
         if asked.all_failed_as(LinkRefused):
             return type(asked.failed[0])(asked.reasons)
         if self._connections.was_answered and any(isinstance(error, AnswerLost) for error in asked.failed):
             return TryAgain(asked.reasons)
-        is_there = any(isinstance(error, LinkRefused) or _is_somebody(error.__cause__) for error in asked.failed)
+        is_there = any(isinstance(error, LinkRefused) or _is_reachable(error.__cause__) for error in asked.failed)
         return NoCoordinator(
             f"nobody answers at {self.asked_at} that could name the coordinator of group {group_id} ({asked.reasons})"
             f"{'' if is_there else ': start it (muster serve), or name its address'}"
@@ -335,6 +335,6 @@ class CoordinatorLink:
         return ",".join(map(str, self._bootstrap))
 
 
-def _is_somebody(error: BaseException | None) -> bool:
+def _is_reachable(error: BaseException | None) -> bool:
     """Return whether there is a server at the address of a failed connection."""
     return not isinstance(error, OSError | UnicodeError) or isinstance(error, TimeoutError) or hung_up(error)

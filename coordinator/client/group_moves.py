@@ -175,9 +175,9 @@ async def move_group(
     to: str,
     *,
     timeout_ms: int | None = None,
-    tell: Callable[[GroupMove], None] = lambda _move: None,
+    report: Callable[[GroupMove], None] = lambda _move: None,
 ) -> GroupMove:
-    """Move the group, and wait until the move is done or given up; `tell` is called at each step.
+    """Move the group, and wait until the move is done or given up; `report` is called at each step.
 
     `to`: MUSTER or UPSTREAM. `timeout_ms`: after which an adoption is given up. Raises Refused, and AdminError.
     """
@@ -191,7 +191,7 @@ async def move_group(
     while move.state is MoveState.MOVING:
         step = move.told, move.back, move.left, len(move.late)
         if step != last_step:
-            tell(move)
+            report(move)
         last_step = step
         await asyncio.sleep(POLL_INTERVAL_S)
         try:

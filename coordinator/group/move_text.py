@@ -85,8 +85,8 @@ def dropped_of(move: "GroupMove") -> "list[MovingMember]":
 
 def waiting(move: "GroupMove") -> str:
     """Name the members that are waited for, and for how long at most; empty without any."""
-    working = [each for each in move.waits_for if each.is_told]
-    silent = [each for each in move.waits_for if not each.is_told]
+    working = [each for each in move.waits_for if each.is_notified]
+    silent = [each for each in move.waits_for if not each.is_notified]
     parts = [
         f"for {names(members)}{what}{_at_most(members)}"
         for members, what in ((working, " to rejoin"), (silent, ", not heard of yet"))

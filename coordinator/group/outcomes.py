@@ -179,15 +179,15 @@ class MoveState(StrEnum):
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member that a move waits for, or that is late.
 
-    `is_told`: it was answered that it must join again, and has not yet. `wait_ms`: how much longer it is waited for at
-    most; None if unknown. `was_dropped`: the cluster upstream dropped it before that answer.
+    `is_notified`: it was answered that it must join again, and has not yet. `wait_ms`: how much longer it is waited
+    for at most; None if unknown. `was_dropped`: the cluster upstream dropped it before that answer.
     """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    is_told: bool
+    is_notified: bool = msgspec.field(name="is_told")
     wait_ms: int | None = None
     was_dropped: bool = False
 

@@ -7,7 +7,7 @@ then wait until one is free.
 import asyncio
 import os
 
-from muster.events.kafka.shortage import shortage, tell_not_accepted
+from muster.events.kafka.shortage import log_not_accepted, shortage
 
 LOOK_S = 1.0
 
@@ -20,7 +20,7 @@ class FreeFiles:
     def __init__(self) -> None:
         self.shortage: str | None = None
 
-    async def keep_looking(self) -> None:
+    async def keep_checking(self) -> None:
         """Check every second; while none is free, log a line a minute."""
         while True:
             self.look()
@@ -33,6 +33,6 @@ class FreeFiles:
         except OSError as error:
             if shortage(error) is None:
                 raise
-            self.shortage = tell_not_accepted(error)
+            self.shortage = log_not_accepted(error)
         else:
             self.shortage = None

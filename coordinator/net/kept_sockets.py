@@ -97,7 +97,7 @@ class KeptSockets:
         if self._channel is not None:
             send(self._channel, END)
 
-    def tell_metrics(self, port: int) -> None:
+    def report_metrics(self, port: int) -> None:
         """Report the port of this host where the metrics are."""
         if self._channel is not None:
             send(self._channel, METRICS, port)

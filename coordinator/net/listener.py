@@ -18,7 +18,7 @@ import structlog
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.net.tls_handshake import Handshake, log_failed
-from muster.events.kafka.shortage import tell_not_accepted
+from muster.events.kafka.shortage import log_not_accepted
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class Listener(ABC):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if tell_not_accepted(error) is None:
+                if log_not_accepted(error) is None:
                     log.error("cannot accept connections", error=str(error), retry_s=RETRY_ACCEPT_S)
                 self._loop.remove_reader(self._bound)
                 self._retry = self._loop.call_later(RETRY_ACCEPT_S, self._listen)

@@ -196,7 +196,7 @@ class _Gate(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._has_ended = True
         if not self._kept:
-            self._tell_end_soon()
+            self._notify_end_soon()
         return True  # it is closed when TLS has been notified
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -232,14 +232,14 @@ class _Gate(asyncio.BufferedProtocol):
             self._tls.buffer_updated(size)
             kept = kept[size:]
         if self._has_ended:
-            self._tell_end_soon()
+            self._notify_end_soon()
 
-    def _tell_end_soon(self) -> None:
+    def _notify_end_soon(self) -> None:
         """Notify TLS of the end of input; if the handshake has just ended, after `open`."""
         self._has_ended = False
-        asyncio.get_running_loop().call_soon(self._tell_end)
+        asyncio.get_running_loop().call_soon(self._notify_end)
 
-    def _tell_end(self) -> None:
+    def _notify_end(self) -> None:
         if not (self._transport.is_closing() or (self._tls is not None and self._tls.eof_received())):
             self._transport.close()
 

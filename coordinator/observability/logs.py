@@ -104,12 +104,12 @@ def are_json() -> bool:
     return isinstance(structlog.get_config()["processors"][-1], structlog.processors.JSONRenderer)
 
 
-def say_last(reason: str, exit_code: int) -> None:
+def log_exit(reason: str, exit_code: int) -> None:
     """Log why the process ends, as its last line."""
     structlog.get_logger(__name__).error("muster ends", reason=reason, exit_code=exit_code)
 
 
-def _log_what_nobody_caught() -> None:
+def _log_uncaught() -> None:
     """Also log what Python itself would print: uncaught exceptions and warnings."""
     log = structlog.get_logger(__name__)
 
@@ -156,5 +156,5 @@ def configure_logs(level: str, form: str) -> None:
         cache_logger_on_first_use=True,
     )
     if not console:
-        _log_what_nobody_caught()
+        _log_uncaught()
     logging.basicConfig(level=max(number, logging.WARNING), handlers=[OfLibraries()])

@@ -116,7 +116,7 @@ class LoopWatch(Collector):
         held_s = self._turns.held_s
         if held_s < self._unwell_after_s or self._is_at_rest():
             return None
-        return f"the event loop has not turned for {held_s:.1f} s: {_told(self._work())}"
+        return f"the event loop has not turned for {held_s:.1f} s: {_describe(self._work())}"
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metric that is not `muster_loop_late_seconds`."""
@@ -172,7 +172,7 @@ class LoopWatch(Collector):
         return [f"{Path(f.f_code.co_filename).name}:{line} {f.f_code.co_qualname}" for f, line in calls]
 
 
-def _told(work: dict[str, object]) -> str:
+def _describe(work: dict[str, object]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in work.items())
 
 

@@ -68,7 +68,7 @@ class NodeIdTaken(LogMismatch):
 class OwnershipGroup:
     """This process's membership. `candidate` makes a join's metadata from the join's number; `decide` assigns.
 
-    `told` is called with each decision, including an earlier one that is still valid.
+    `on_decision` is called with each decision, including an earlier one that is still valid.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class OwnershipGroup:
         *,
         candidate: Callable[[int], Candidate],
         decide: Callable[[Sequence[Candidate]], Sharing],
-        told: Callable[[Sharing], None],
+        on_decision: Callable[[Sharing], None],
         session_timeout_ms: int,
         monotonic_ms: Callable[[], int],
         upstream: str = "",
@@ -89,7 +89,7 @@ class OwnershipGroup:
         self._who = who
         self._candidate = candidate
         self._decide = decide
-        self._told = told
+        self._on_decision = on_decision
         self._session_timeout_ms = session_timeout_ms
         self._throttle = LogThrottle(monotonic_ms)
         self._losses = LossThrottle(monotonic_ms)
@@ -193,7 +193,7 @@ class OwnershipGroup:
             return
         self._has_taken_part = True
         self._is_in()
-        self._told(sharing)
+        self._on_decision(sharing)
         await self._heartbeats(generation_id)
 
     def _shared_among(self, joined: Any) -> Sharing:  # noqa: ANN401 -- JoinGroupResponse

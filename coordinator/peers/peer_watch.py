@@ -50,7 +50,7 @@ class PeerWatch:
         self._wall_ms = wall_ms
         self._tasks = BackgroundTasks(failed)
         self._watches: dict[Peer, asyncio.Task[None]] = {}
-        self._told_s: dict[int, float] = {}
+        self._logged_s: dict[int, float] = {}
         self._connected: set[Peer] = set()
 
     def watch(self, peers: Iterable[Peer]) -> None:
@@ -80,7 +80,7 @@ class PeerWatch:
                     reader, writer = await asyncio.open_connection(host, port)
             except ConnectionRefusedError:
                 if lost_ms is not None:
-                    await self._tell(peer, EndSeen(link_lost_ms=lost_ms, refused_ms=self._wall_ms()))
+                    await self._report_end(peer, EndSeen(link_lost_ms=lost_ms, refused_ms=self._wall_ms()))
                 lost_ms = None
             except (OSError, ValueError, OverflowError, TimeoutError):
                 pass  # no evidence, nor is an invalid address
@@ -101,11 +101,11 @@ class PeerWatch:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_S)
 
-    async def _tell(self, peer: Peer, seen: EndSeen) -> None:
+    async def _report_end(self, peer: Peer, seen: EndSeen) -> None:
         now_s, node_id = asyncio.get_running_loop().time(), peer.node.node_id
-        if node_id in self._told_s and now_s - self._told_s[node_id] < GONE_AGAIN_AFTER_S:
+        if node_id in self._logged_s and now_s - self._logged_s[node_id] < GONE_AGAIN_AFTER_S:
             return
-        self._told_s[node_id] = now_s
+        self._logged_s[node_id] = now_s
         await self._peer_ended(peer, seen)
 
 

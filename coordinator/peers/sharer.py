@@ -23,7 +23,7 @@ from muster.events.ownership import OwnershipEnd
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 HANDED_OVER_WITHIN_S: Final = 5.0
-CLIENTS_TOLD_S: Final = 3.5
+CLIENTS_REDIRECTED_S: Final = 3.5
 """How long a stopping process keeps redirecting clients to the new owners: by default heartbeats come every 3 s."""
 
 
@@ -62,13 +62,13 @@ class Sharer:
         monotonic_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         failed: Callable[[Exception], None],
-        clients_told_s: float = CLIENTS_TOLD_S,
+        clients_redirected_s: float = CLIENTS_REDIRECTED_S,
         is_edge: bool = False,
         upstream: str = "",
     ) -> None:
         self._is_edge = is_edge
         self._upstream = upstream
-        self._clients_told_s = clients_told_s
+        self._clients_told_s = clients_redirected_s
         self._ownership = ownership
         self._cluster = cluster
         self._publish = publish
@@ -85,7 +85,7 @@ class Sharer:
             who,
             candidate=self._candidate,
             decide=self._decide,
-            told=self._told,
+            on_decision=self._on_decision,
             session_timeout_ms=session_timeout_ms,
             monotonic_ms=monotonic_ms,
             upstream=upstream,
@@ -174,7 +174,7 @@ class Sharer:
     def _decide(self, candidates: Sequence[Candidate]) -> Sharing:
         return share(self._partitions, candidates)
 
-    def _told(self, sharing: Sharing) -> None:
+    def _on_decision(self, sharing: Sharing) -> None:
         if self._newest is None or self._newest.owners != sharing.owners:
             ours = sharing.owned_by(self._node.node_id)
             nodes = [each.node_id for each in sharing.nodes]

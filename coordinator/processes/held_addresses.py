@@ -27,7 +27,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 FREE_WITHIN_S: Final = 20.0
 """How long processes whose supervisor was killed take to stop, at most."""
-LOOK_EVERY_S: Final = 0.2
+CHECK_INTERVAL_S: Final = 0.2
 TAKEN: Final = "an address is taken, waiting: the processes of a supervisor that was killed may be stopping"
 CAN_HOLD: Final = sys.platform == "linux"
 """On other systems a socket that does not listen may be given connections, which are then refused."""
@@ -42,16 +42,16 @@ async def hold_addresses(settings: Settings, stopping: asyncio.Event, stack: Exi
     Returns False if it is stopped before that. Raises CannotServe.
     """
     found = await _found(settings)
-    until_s, is_told = time.monotonic() + FREE_WITHIN_S, False
+    until_s, is_logged = time.monotonic() + FREE_WITHIN_S, False
     while (taken := _taken(found)) is not None:
         setting, at, error = taken
         if error.errno != errno.EADDRINUSE or time.monotonic() >= until_s:
             raise _cannot(settings, setting, at, error) from error
-        if not is_told:
+        if not is_logged:
             log.warning(TAKEN, at=str(at))
-            is_told = True
+            is_logged = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_EVERY_S):
+            async with asyncio.timeout(CHECK_INTERVAL_S):
                 await stopping.wait()
                 return False
     at, addresses = found["listen"]

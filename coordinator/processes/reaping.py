@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
-LOOK_EVERY_S: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 
 
 def is_init() -> bool:
@@ -21,7 +21,7 @@ def is_init() -> bool:
 async def reap_orphans(own: Callable[[], Collection[int | None]]) -> None:
     """Reap periodically, for ever. `own`: the children that other code here waits for."""
     while True:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
         _reap(own())
 
 

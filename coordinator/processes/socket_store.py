@@ -35,7 +35,7 @@ class SocketStore:
         self.has_served = False
         """True if any of the processes has ever reported that it serves."""
         self._kept: dict[BoundAt, socket.socket] = {}
-        self._told: set[BoundAt] = set()
+        self._reported: set[BoundAt] = set()
         """Where the current process listens."""
         self._is_closed = False
 
@@ -44,7 +44,7 @@ class SocketStore:
         """Hand the sockets to the process at the other end, and keep those that it reports, while the block lasts."""
         loop = asyncio.get_running_loop()
         channel.settimeout(0)
-        self._told.clear()
+        self._reported.clear()
         self.serves = False
         sockets = list(self._kept.values())
         while sockets:
@@ -69,7 +69,7 @@ class SocketStore:
 
     def _refuse_untaken(self) -> None:
         """Send clients to other processes until this one takes the sockets. It has copies: closing has no effect."""
-        for at in self._kept.keys() - self._told:
+        for at in self._kept.keys() - self._reported:
             with suppress(OSError):  # only works on Linux
                 self._kept[at].shutdown(socket.SHUT_RD)
 
@@ -96,7 +96,7 @@ class SocketStore:
             self.metrics_port = number
         elif kind == END:
             self.serves = self.has_served = True
-            for at in self._kept.keys() - self._told:
+            for at in self._kept.keys() - self._reported:
                 self._kept.pop(at).close()
 
     def _keep(self, bound: socket.socket) -> None:
@@ -108,4 +108,4 @@ class SocketStore:
         if before is not None:
             before.close()
         self._kept[at] = bound
-        self._told.add(at)
+        self._reported.add(at)

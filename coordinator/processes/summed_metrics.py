@@ -22,7 +22,7 @@ READY: Final = "muster_ready"
 _SMALLEST: Final = (READY,)
 
 
-class ToldMetrics(msgspec.Struct, frozen=True):
+class ChildMetrics(msgspec.Struct, frozen=True):
     """The text of a process's metrics. `starts`: number of starts so far; counters restart at 0 with each."""
 
     process: str
@@ -33,7 +33,7 @@ class ToldMetrics(msgspec.Struct, frozen=True):
 class SummedMetrics(Collector):
     """One exposition for all `processes`. `read` returns the exposition of each process that answers."""
 
-    def __init__(self, read: Callable[[], Iterable[ToldMetrics]], processes: Collection[str] = ()) -> None:
+    def __init__(self, read: Callable[[], Iterable[ChildMetrics]], processes: Collection[str] = ()) -> None:
         self._read = read
         self._processes = processes
         self._last: dict[str, tuple[int, list[Metric]]] = {}
@@ -54,7 +54,7 @@ class SummedMetrics(Collector):
             of_all = [self._ended, *silent, *(families for _, families in told), not_ready]
             yield from list(summed(of_all))
 
-    def _take_in(self, told: ToldMetrics, families: list[Metric]) -> None:
+    def _take_in(self, told: ChildMetrics, families: list[Metric]) -> None:
         starts, last = self._last.get(told.process, (told.starts, []))
         if starts < told.starts:
             self._ended = list(summed([self._ended, counted(last)]))

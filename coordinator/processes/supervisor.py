@@ -33,7 +33,7 @@ from muster.coordinator.processes.children import LOOPBACK, children
 from muster.coordinator.processes.held_addresses import hold_addresses
 from muster.coordinator.processes.reaping import is_init, reap_orphans
 from muster.coordinator.processes.running import RunningProcess
-from muster.coordinator.processes.summed_metrics import SummedMetrics, ToldMetrics
+from muster.coordinator.processes.summed_metrics import ChildMetrics, SummedMetrics
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.settings import Settings
 
@@ -103,7 +103,7 @@ def _serve_metrics(settings: Settings, running: Sequence[RunningProcess], stack:
     if settings.metrics is None:
         return
     registry = CollectorRegistry()
-    registry.register(SummedMetrics(lambda: _told(running), [each.child.name for each in running]))
+    registry.register(SummedMetrics(lambda: _metrics_of(running), [each.child.name for each in running]))
     at = Address(settings.metrics)
     try:
         endpoint = MetricsEndpoint(
@@ -120,12 +120,12 @@ def _serve_metrics(settings: Settings, running: Sequence[RunningProcess], stack:
     log.info("metrics", listen=f"{at.host}:{endpoint.port}")
 
 
-def _told(running: Sequence[RunningProcess]) -> Iterator[ToldMetrics]:
+def _metrics_of(running: Sequence[RunningProcess]) -> Iterator[ChildMetrics]:
     for each in running:
         starts = each.starts
         code, text = _ask(each, "/metrics")
         if code == 200 and starts == each.starts:
-            yield ToldMetrics(each.child.name, starts, text)
+            yield ChildMetrics(each.child.name, starts, text)
 
 
 def _complaints(running: Sequence[RunningProcess], path: str) -> str | None:

@@ -1,7 +1,7 @@
 """Finds partitions of subscribed topics that no member is assigned, logs them, and can have the group rebalance.
 
-Clients have TELL_AFTER_MS to notice by themselves that a topic has grown: somewhat more than their metadata.max.age.ms.
-After that, a log line (once per assignment), `muster status` and a metric report it. With
+Clients have REPORT_AFTER_MS to notice by themselves that a topic has grown: somewhat more than their
+metadata.max.age.ms. After that, a log line (once per assignment), `muster status` and a metric report it. With
 `members.unassigned.rebalance.delay.ms` the group is asked to rebalance (`group/unassigned.py`).
 
 All groups are checked at an interval; the partition counts come from a PartitionCounts. The times restart at a
@@ -29,8 +29,8 @@ from muster.ranges import ranges_of, ranges_text
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-LOOK_EVERY_S: Final = 10.0
-TELL_AFTER_MS: Final = 360_000
+CHECK_INTERVAL_S: Final = 10.0
+REPORT_AFTER_MS: Final = 360_000
 """Clients refresh their metadata every 5 minutes by default (metadata.max.age.ms)."""
 TOPICS_MAX: Final = 10_000
 """Limit of topics whose partitions are counted, over all groups; those of groups with the config come first."""
@@ -71,18 +71,18 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     shares: Shares | None
 
 
-class _Look(msgspec.Struct, kw_only=True):
+class _Check(msgspec.Struct, kw_only=True):
     """One check of all groups, with its results so far.
 
-    `first`: the topics of groups with the config. `said`: the topics that were logged.
+    `first`: the topics of groups with the config. `logged`: the topics that were logged.
     """
 
     known: dict[GroupId, _Known] = {}
     lacks: dict[GroupId, dict[str, _Lack]] = {}
     first: dict[str, None] = {}
     others: dict[str, None] = {}
-    told: list[UnassignedStatus] = []
-    said: set[tuple[GroupId, str, int]] = set()
+    statuses: list[UnassignedStatus] = []
+    logged: set[tuple[GroupId, str, int]] = set()
     partitions: int = 0
 
     def want(self, group: Group, shares: Shares) -> None:
@@ -108,33 +108,33 @@ class UnassignedWatch:
         self._throttle = NamesThrottle(monotonic_ms)
         self._known: dict[GroupId, _Known] = {}
         self._lacks: dict[GroupId, dict[str, _Lack]] = {}
-        self._told: set[tuple[GroupId, str, int]] = set()
+        self._logged: set[tuple[GroupId, str, int]] = set()
         self.unassigned: tuple[UnassignedStatus, ...] = ()
         UNASSIGNED_PARTITIONS.set(0)
 
-    async def keep_looking(self) -> None:
+    async def keep_checking(self) -> None:
         """Check every few seconds, until this is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            await self.look()
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check all groups once."""
-        look, pace = _Look(), self._slices.pace()
+        check, pace = _Check(), self._slices.pace()
         for group in self._groups.groups():
             await pace.worked()  # those that are not Stable count, too: there may be a million
             if may_rebalance(group):
-                await self._look_at(group.copy(), look, pace)  # it may change while other work has its turn
-        self._known, self._lacks, self._told = look.known, look.lacks, look.said
-        self.unassigned = tuple(look.told)
-        UNASSIGNED_PARTITIONS.set(look.partitions)
-        self._counts.want(look.wanted())
+                await self._check_group(group.copy(), check, pace)  # it may change while other work has its turn
+        self._known, self._lacks, self._logged = check.known, check.lacks, check.logged
+        self.unassigned = tuple(check.statuses)
+        UNASSIGNED_PARTITIONS.set(check.partitions)
+        self._counts.want(check.wanted())
 
-    async def _look_at(self, group: Group, look: "_Look", pace: Pace) -> None:
-        shares = await self._shares_of(group, look, pace)
+    async def _check_group(self, group: Group, check: "_Check", pace: Pace) -> None:
+        shares = await self._shares_of(group, check, pace)
         if shares is None:
             return
-        look.want(group, shares)
+        check.want(group, shares)
         lacks: dict[str, _Lack] = {}
         for topic in sorted(shares.subscribed | shares.kept):
             await pace.worked()
@@ -144,16 +144,16 @@ class UnassignedWatch:
             if len(lacks) == ASKED_MAX:
                 break
         if lacks:
-            look.lacks[group.group_id] = lacks
-            await self._tell(group, shares, look, pace)
+            check.lacks[group.group_id] = lacks
+            await self._report(group, shares, check, pace)
         self._ask(group, shares, lacks)
 
-    async def _shares_of(self, group: Group, look: "_Look", pace: Pace) -> Shares | None:
+    async def _shares_of(self, group: Group, check: "_Check", pace: Pace) -> Shares | None:
         known = self._known.get(group.group_id)
         if known is None or (known.incarnation, known.seq) != (group.incarnation, group.seq):
             shares = await pace.result(read_shares(group))
             known = _Known(incarnation=group.incarnation, seq=group.seq, shares=shares)
-        look.known[group.group_id] = known
+        check.known[group.group_id] = known
         return known.shares
 
     def _lack(self, group: Group, shares: Shares, topic: str) -> _Lack | None:
@@ -199,13 +199,13 @@ class UnassignedWatch:
         if topics and is_news(group, topics, shares):
             self._groups.rebalance_unassigned(RebalanceUnassigned(group_id=group.group_id, topics=topics))
 
-    async def _tell(self, group: Group, shares: Shares, look: "_Look", pace: Pace) -> None:
+    async def _report(self, group: Group, shares: Shares, check: "_Check", pace: Pace) -> None:
         """Report what has been unassigned for long, and log in one line what was not logged yet."""
         now_ms = self._monotonic_ms()
-        unsaid: dict[tuple[GroupId, str, int], UnassignedStatus] = {}
-        for topic, lack in look.lacks[group.group_id].items():
+        unlogged: dict[tuple[GroupId, str, int], UnassignedStatus] = {}
+        for topic, lack in check.lacks[group.group_id].items():
             await pace.worked()
-            if now_ms - lack.since_ms < TELL_AFTER_MS or not (numbers := shares.unassigned(topic, lack.partitions)):
+            if now_ms - lack.since_ms < REPORT_AFTER_MS or not (numbers := shares.unassigned(topic, lack.partitions)):
                 continue
             status = UnassignedStatus(
                 group_id=group.group_id,
@@ -215,16 +215,16 @@ class UnassignedWatch:
                 unassigned_ms=now_ms - lack.since_ms,
                 way_out=_way_out(group, topic, lack),
             )
-            look.told.append(status)
-            look.partitions += status.partitions
-            said = (group.group_id, topic, lack.generation_id)
-            if said in self._told:
-                look.said.add(said)
+            check.statuses.append(status)
+            check.partitions += status.partitions
+            logged = (group.group_id, topic, lack.generation_id)
+            if logged in self._logged:
+                check.logged.add(logged)
             else:
-                unsaid[said] = status
-        if unsaid and self._throttle.due("unassigned", group.group_id) is not None:
-            look.said.update(unsaid)  # topics that get no line now get one later
-            _log(group, list(unsaid.values()))
+                unlogged[logged] = status
+        if unlogged and self._throttle.due("unassigned", group.group_id) is not None:
+            check.logged.update(unlogged)  # topics that get no line now get one later
+            _log(group, list(unlogged.values()))
 
 
 def _log(group: Group, unassigned: Sequence[UnassignedStatus]) -> None:

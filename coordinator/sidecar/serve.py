@@ -107,7 +107,7 @@ class _Sidecar:
         if settings.metrics is not None:
             collectors = self.metrics, self.relayed
             port = open_metrics_endpoint(settings, collectors, self.readiness, stack, watch=watch, parts=self.status)
-            self.kept.tell_metrics(port)
+            self.kept.report_metrics(port)
         keep_certificates(stack, lost=self.lost)
         watch_files(self.readiness, stack, lost=self.lost)
         await self.upstream.find()

@@ -184,7 +184,7 @@ class Reachability:
                         groups[group_id] = waiting
             away = [verdict.reason for verdict in verdicts.values() if isinstance(verdict, _Away)]
             if away and not elsewhere:
-                self._say_that_they_wait(node_id, groups, away[0])
+                self._log_waiting(node_id, groups, away[0])
                 await asyncio.sleep(AGAIN_AFTER_MS / 1000)
         del self._by_broker[node_id]
 
@@ -218,7 +218,7 @@ class Reachability:
             if past and outage.back:
                 log.info(BACK, groups=outage.back, seconds=past.seconds)
 
-    def _say_that_they_wait(self, node_id: int | None, groups: _Groups, reason: str) -> None:
+    def _log_waiting(self, node_id: int | None, groups: _Groups, reason: str) -> None:
         unsaid = self._throttle.due(node_id)
         if unsaid is not None:
             log.warning(WAIT, group_id=next(reversed(groups)), groups=len(groups), reason=reason, others_since=unsaid)

@@ -15,13 +15,13 @@ from muster.events.steps import Each, Steps, entries_of
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     group_ids = list(dict.fromkeys(body.groups_names))
 
-    def tell(errors: Sequence[ErrorCode]) -> None:
+    def respond(errors: Sequence[ErrorCode]) -> None:
         def result(place: int) -> Fields:
             return {"group_id": group_ids[place], "error_code": errors[place]}
 
         answer({"results": Each(result, range(len(group_ids)))})
 
-    gathered = Gather[ErrorCode](len(group_ids), tell)
+    gathered = Gather[ErrorCode](len(group_ids), respond)
 
     def reply_to(place: int) -> ReplyTo:
         def reply(outcome: Outcome) -> None:

@@ -26,13 +26,13 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     )
     group_ids = tuple(dict.fromkeys(body.groups))
 
-    def tell(outcomes: Sequence[DescribeGroupOutcome]) -> None:
+    def respond(outcomes: Sequence[DescribeGroupOutcome]) -> None:
         def group(place: int) -> Fields:
             return encode(group_ids[place], outcomes[place], context.api_version, operations)
 
         answer({"groups": Each(group, range(len(group_ids)))})
 
-    gathered = Gather[DescribeGroupOutcome](len(group_ids), tell)
+    gathered = Gather[DescribeGroupOutcome](len(group_ids), respond)
 
     def reply_to(place: int) -> ReplyTo:
         def reply(outcome: Outcome) -> None:

@@ -26,12 +26,12 @@ MEMBERS_AT_ONCE = 1_000
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
-    def tell(outcomes: Sequence[LeaveGroupOutcome]) -> None:
+    def respond(outcomes: Sequence[LeaveGroupOutcome]) -> None:
         answer(encode(_together(outcomes), context.api_version))
 
     def submit() -> Steps[None]:
         parts = yield from decode(body, context)
-        gathered = Gather[LeaveGroupOutcome](len(parts), tell)
+        gathered = Gather[LeaveGroupOutcome](len(parts), respond)
 
         def reply_to(place: int) -> ReplyTo:
             def reply(outcome: Outcome) -> None:

@@ -30,7 +30,7 @@ from muster.events.kafka.exchange import NotOffered, Preparable, Undecoded, Unre
 from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, describe_failure
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
-from muster.events.kafka.shortage import tell_shortage
+from muster.events.kafka.shortage import log_shortage
 
 CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000
@@ -227,7 +227,7 @@ class Connections:
         except UnreadableAnswer as error:
             raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
-            if (ours := tell_shortage(str(address), error)) is not None:
+            if (ours := log_shortage(str(address), error)) is not None:
                 raise OwnShortage(f"{address}: {ours}") from error
             if reuses and isinstance(error, NOT_OPENED):  # it has accepted us before
                 raise TryAgain(f"{address}: {describe_failure(error)}") from error

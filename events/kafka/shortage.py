@@ -24,7 +24,7 @@ _WAYS_OUT: Final = {
 _NUMBER: Final = re.compile(r"\[Errno (\d+)]")
 _INTERVAL_S: Final = 60.0
 
-_told_s: dict[tuple[str, str], float] = {}
+_logged_s: dict[tuple[str, str], float] = {}
 """When each line was last logged."""
 
 
@@ -40,19 +40,19 @@ def shortage(error: BaseException) -> str | None:
     return ways_out[0] if None not in ways_out and ways_out else None
 
 
-def tell_shortage(address: str, error: BaseException) -> str | None:
+def log_shortage(address: str, error: BaseException) -> str | None:
     """Return the same as `shortage`, after logging it if that was not done within the last minute."""
-    return _tell(f"no connection to the broker at {address}", shortage(error), "brokers")
+    return _log_throttled(f"no connection to the broker at {address}", shortage(error), "brokers")
 
 
-def tell_not_accepted(error: BaseException) -> str | None:
+def log_not_accepted(error: BaseException) -> str | None:
     """Return the same as `shortage`, after logging it, for an accept that failed or would fail."""
-    return _tell("cannot accept connections", shortage(error), "clients")
+    return _log_throttled("cannot accept connections", shortage(error), "clients")
 
 
-def _tell(event: str, words: str | None, whose: str) -> str | None:
+def _log_throttled(event: str, words: str | None, whose: str) -> str | None:
     now_s = time.monotonic()
-    if words is not None and now_s >= _told_s.get((whose, words), -math.inf) + _INTERVAL_S:
-        _told_s[whose, words] = now_s
+    if words is not None and now_s >= _logged_s.get((whose, words), -math.inf) + _INTERVAL_S:
+        _logged_s[whose, words] = now_s
         log.warning("%s: %s", event, words)
     return words

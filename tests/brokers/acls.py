@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 Parts = tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]
 
 ANSWERS_WITHIN_S: Final = 30
-LOOK_EVERY_S: Final = 0.02
+CHECK_INTERVAL_S: Final = 0.02
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
@@ -79,4 +79,4 @@ def _wait_until(admin: AdminClient, acl: Acl, *, is_there: bool) -> None:
     deadline = time.monotonic() + ANSWERS_WITHIN_S
     while bool(admin.describe_acls(acl.filter()).result(ANSWERS_WITHIN_S)) != is_there:
         assert time.monotonic() < deadline, f"the broker does not obey: {acl}"
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(CHECK_INTERVAL_S)

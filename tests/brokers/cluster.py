@@ -40,7 +40,7 @@ from tests.brokers.readiness import node_ids_named_by
 STARTS: Final = 3
 STOP_TIMEOUT_S: Final = 60
 SEEN_WITHIN_S: Final = 120
-LOOK_EVERY_S: Final = 0.05
+CHECK_INTERVAL_S: Final = 0.05
 
 # Several brokers share one small machine: little memory, few threads, and no compiler that optimises for hours.
 JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -155,7 +155,7 @@ class Cluster:
         while (named := self._named()) != wanted:
             if time.monotonic() >= deadline:
                 raise BrokerFailed(f"after {within_s:.0f} s the brokers of Metadata are {named}, not {set(nodes)}")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_INTERVAL_S)
 
     def _named(self) -> dict[int, set[int]]:
         return {node: self._named_by(node) for node in self.serving}

@@ -23,7 +23,7 @@ from tests.chaos.verdict import Violation, violations
 from tests.muster_process import MusterProcess
 
 WITHIN_S: Final = 120.0
-LOOK_EVERY_S: Final = 0.1
+CHECK_INTERVAL_S: Final = 0.1
 SIZE: Final = Size(groups=2, members=3)
 
 
@@ -72,7 +72,7 @@ async def _served(load: Load, since_ms: int) -> None:
     while unserved := load.unserved_since(since_ms):
         if time.monotonic() > deadline_s or load.failures():
             raise TimeoutError(f"not served: {unserved} {load.failures()}")
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
 
 
 def _stored(path: Path, entries: list[Entry]) -> Iterator[StoredCommit]:

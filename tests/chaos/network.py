@@ -30,7 +30,7 @@ from tests.brokers.broker import HOST, lasting_ports
 CLIENTS: Final = "clients"
 """Whoever is none of the processes that are known by pid."""
 
-LOOK_EVERY_S: Final = 0.05
+CHECK_INTERVAL_S: Final = 0.05
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with which a connection ends by a reset."""
@@ -153,7 +153,7 @@ class _Looks:
         return (await asyncio.shield(self._look)).get((port, to), CLIENTS)
 
     async def _looked(self) -> Mapping[tuple[int, int], str]:
-        await asyncio.sleep(LOOK_EVERY_S)  # who comes meanwhile waits for this one, too
+        await asyncio.sleep(CHECK_INTERVAL_S)  # who comes meanwhile waits for this one, too
         pids, self._look = dict(self._pids), None
         return await asyncio.to_thread(_names_of_connections, pids)
 

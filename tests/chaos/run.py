@@ -34,7 +34,7 @@ from tests.muster_process import MusterEnded
 
 RECOVERED_WITHIN_S: Final = 300.0
 FORMED_WITHIN_S: Final = 300.0
-LOOK_EVERY_S: Final = 0.1
+CHECK_INTERVAL_S: Final = 0.1
 SNAPSHOT_DISK: Final = "16m"
 STARTS: Final = 5
 
@@ -88,7 +88,7 @@ class Run:
                 return self._now_ms() - since_ms
             if self._load.failures() or time.monotonic() > deadline_s:
                 return None
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def _has_started(self, muster: Muster) -> bool:
         """Start one that has ended by itself, or was not started when the fault was over."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.conformance.member import Reply
 from tests.conformance.stage import Stage
-from tests.conformance.wire import LOOK_EVERY_S, Fields
+from tests.conformance.wire import CHECK_INTERVAL_S, Fields
 
 ASKED_EVERY_S: Final = 0.2
 """Often within the shortest session, and seldom enough for many scripts at a time."""
@@ -57,4 +57,4 @@ async def answered_within(reply: Reply, within_s: float) -> None:
     while not reply.is_answered:
         if time.monotonic() >= deadline:
             raise TimeoutError(f"not answered within {within_s} s")
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)

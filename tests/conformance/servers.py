@@ -14,7 +14,7 @@ import msgspec
 
 from tests.brokers.broker import HOST, Broker, lasting_ports
 from tests.conformance.member import TOPICS
-from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_EVERY_S, Connection, ms
+from tests.conformance.wire import CHECK_INTERVAL_S, CONDITION_WITHIN_S, Connection, ms
 from tests.muster_process import TEST_CONFIG, running_muster
 
 Setup = Literal["usual", "narrow", "expiring"]
@@ -101,4 +101,4 @@ async def _topic_ids(connection: Connection) -> dict[str, str]:
         if all(len(topic["partitions"]) == TOPICS[topic["name"]] for topic in answer["topics"]):
             return {topic["name"]: topic["topic_id"] for topic in answer["topics"]}
         assert time.monotonic() < deadline, answer
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)

@@ -15,7 +15,7 @@ from tests.conformance.eras import Era, version_in
 from tests.conformance.member import Member, Reply, by_topic
 from tests.conformance.servers import Server
 from tests.conformance.transcript import Transcript
-from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_AT_LAST_EVERY_S, LOOK_EVERY_S, Connection, Fields
+from tests.conformance.wire import CHECK_INTERVAL_S, CONDITION_WITHIN_S, LOOK_AT_LAST_EVERY_S, Connection, Fields
 
 NO_SUCH_ID: Final = "00000000-0000-4000-8000-000000000000"
 
@@ -216,7 +216,7 @@ class Stage:
         Less often the longer it takes: two dozen scripts that wait for time to pass would keep both servers busy.
         """
         watch = await self._watching()
-        deadline, look_in_s = time.monotonic() + CONDITION_WITHIN_S, LOOK_EVERY_S
+        deadline, look_in_s = time.monotonic() + CONDITION_WITHIN_S, CHECK_INTERVAL_S
         while True:
             group = await self._described(watch, group_id)
             if state in (None, group["group_state"]) and members in (None, len(group["members"])):
@@ -252,7 +252,7 @@ class Stage:
             if found["error_code"] == group["error_code"] == listed["error_code"] == 0:
                 return
             assert time.monotonic() < deadline, f"{found} {group} {listed}"
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
     def waited(self, since_s: float, *, unit_ms: int) -> int:
         """How many whole units of time have passed since then (`time.monotonic`); a twentieth less counts as whole.

@@ -48,7 +48,7 @@ API_KEYS: Final[Mapping[str, int]] = {
 }
 ANSWER_WITHIN_S: Final = 20.0
 CONDITION_WITHIN_S: Final = 20.0
-LOOK_EVERY_S: Final = 0.005
+CHECK_INTERVAL_S: Final = 0.005
 LOOK_AT_LAST_EVERY_S: Final = 0.05
 _LENGTH = struct.Struct(">i")
 

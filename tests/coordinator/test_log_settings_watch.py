@@ -35,7 +35,7 @@ class Watched:
 
 async def test_a_process_looks_as_long_as_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its status has what it found, but for what was said at the start."""
-    monkeypatch.setattr(log_settings_watch, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(log_settings_watch, "CHECK_INTERVAL_S", 0.001)
     failed: list[Exception] = []
     parts = StatusParts()
     event_log = cast("EventLog", Watched(["an old flaw"], ["an old flaw", "it is deleted"]))

@@ -107,7 +107,7 @@ def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
     no_file_is_free: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The event loop accepts, and hangs up at once, without a word."""
-    monkeypatch.setattr(told, "_told_s", {})
+    monkeypatch.setattr(told, "_logged_s", {})
     readiness = Readiness(SystemClock())
     readiness.reason = lambda: "the event log is away"
     no_file_is_free()
@@ -120,7 +120,7 @@ def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
 
 
 def test_once_a_file_is_free_all_is_well(no_file_is_free: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "_told_s", {})
+    monkeypatch.setattr(told, "_logged_s", {})
     readiness = Readiness(SystemClock())
     readiness.reason = lambda: None
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

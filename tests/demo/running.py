@@ -21,7 +21,7 @@ import msgspec
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENDS_WITHIN_S: Final = 150
 SEEN_WITHIN_S: Final = 60
-LOOK_EVERY_S: Final = 0.02
+CHECK_INTERVAL_S: Final = 0.02
 
 COLOUR_VARIABLES: Final = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "COLORTERM")
 
@@ -93,7 +93,7 @@ class Run:
         while not (found := self.processes(of=of)):
             assert self.process.poll() is None
             assert time.monotonic() < deadline_s
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_INTERVAL_S)
         return found[0]
 
     def close(self) -> None:

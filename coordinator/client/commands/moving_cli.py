@@ -171,19 +171,19 @@ class _Moving:
         await try_move(admin, group_id, self._to)
         members = await count_movers(admin, group_id, self._to)
         near = await admin.groups_like(group_id) if members is None else ""
-        self._say(f"{group_id}: {_what_they_see(members, self._to)}{near}")
+        self._print(f"{group_id}: {_what_they_see(members, self._to)}{near}")
         if dry_run:
             return {"group_id": group_id, "to": self._to, "done": False, "members": members or 0}
         move = await move_group(
-            admin, group_id, self._to, timeout_ms=self._timeout_ms, tell=lambda move: self._progress(group_id, move)
+            admin, group_id, self._to, timeout_ms=self._timeout_ms, report=lambda move: self._progress(group_id, move)
         )
         if move.state is MoveState.DONE and members is not None:
-            self._say(f"{group_id}: {_done(move, self._to)}")
+            self._print(f"{group_id}: {_done(move, self._to)}")
         return {"group_id": group_id, "done": move.state is MoveState.DONE, **msgspec.to_builtins(move)}
 
     def _progress(self, group_id: str, move: "GroupMove") -> None:
         if move.members:
-            self._say(f"{group_id}: {progress(move)}")
+            self._print(f"{group_id}: {progress(move)}")
 
     def _end(self, done: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> NoReturn:
         self._show(done)
@@ -192,7 +192,7 @@ class _Moving:
         )
         raise typer.Exit(REFUSED)
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if not self._is_json:
             typer.echo(line)
 

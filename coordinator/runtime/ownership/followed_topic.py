@@ -36,8 +36,8 @@ from muster.events.records import EventsError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-LOOK_INTERVAL_S: Final = 1.0
-LOOK_TIMEOUT_MS: Final = 2_000
+CHECK_INTERVAL_S: Final = 1.0
+CHECK_TIMEOUT_MS: Final = 2_000
 PREPARE_INTERVAL_S: Final = 5.0
 READ_AT_ONCE: Final = 4
 """Partitions that are read further concurrently, each with one fetch in memory. First readings go one at a time."""
@@ -107,7 +107,7 @@ class Standbys(Generic[R]):
         try:
             while True:
                 await self._look()
-                await asyncio.sleep(LOOK_INTERVAL_S)
+                await asyncio.sleep(CHECK_INTERVAL_S)
         finally:
             await self._tasks.close()
 
@@ -164,28 +164,28 @@ class Standbys(Generic[R]):
     async def _look(self) -> None:
         """Request the end offsets, and read partitions with new records."""
         asked_ms = self._owner.boot_ms()
-        async with aclosing(self._log.end_offsets(self._not_ours(), timeout_ms=LOOK_TIMEOUT_MS)) as answers:
+        async with aclosing(self._log.end_offsets(self._not_ours(), timeout_ms=CHECK_TIMEOUT_MS)) as answers:
             async for ends in answers:
                 for number, end in ends.items():
                     if not self._is_ours(number):
-                        self._told_end(number, end, asked_ms)
+                        self._on_end_offset(number, end, asked_ms)
 
-    def _told_end(self, number: int, end: int, asked_ms: int) -> None:
+    def _on_end_offset(self, number: int, end: int, asked_ms: int) -> None:
         followed = self._followed.setdefault(number, _Followed())
         standby = followed.standby
         followed.behind = end - (0 if standby is None else standby.loading.next_offset)
         if followed.rests or (followed.reading is not None and not followed.reading.done()):
             return
         if standby is not None and standby.is_too_old:
-            self._throw_away(number, followed, "it was not read for longer than the log keeps deletions")
+            self._discard(number, followed, "it was not read for longer than the log keeps deletions")
         elif standby is not None and followed.behind < 0:
-            self._throw_away(number, followed, f"the log ends at offset {end}, before what was read")
+            self._discard(number, followed, f"the log ends at offset {end}, before what was read")
         elif standby is not None and standby.loading.is_folded and not followed.behind:
             standby.at_end_ms, followed.failures = asked_ms, 0
         elif asked_ms >= followed.not_before_ms:
             followed.reading = self._tasks.start(self._read(number, followed, end, asked_ms), f"standby-{number}")
 
-    def _throw_away(self, number: int, followed: _Followed[R], reason: str) -> None:
+    def _discard(self, number: int, followed: _Followed[R], reason: str) -> None:
         pause_ms = min(RETRY_MS << min(followed.failures, 10), RETRY_MAX_MS)
         followed.standby = None
         followed.failures += 1
@@ -211,10 +211,10 @@ class Standbys(Generic[R]):
         except LogUnavailable:
             pass  # the next look comes soon, and the owner side logs the outage
         except (LogError, EventsError, MustReadAnew) as error:
-            self._throw_away(number, followed, str(error))
+            self._discard(number, followed, str(error))
         except Exception as bug:
             followed.failures = max(followed.failures, 10)
-            self._throw_away(number, followed, repr(bug))
+            self._discard(number, followed, repr(bug))
             log.error("standby failed: this is a bug in Muster, please report it", exc_info=bug)
 
     async def _read_first(self, number: int, followed: _Followed[R], end: int, asked_ms: int) -> None:

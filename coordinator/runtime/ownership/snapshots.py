@@ -93,9 +93,9 @@ class Snapshots:
                 return None
             return await self._unpacked(number, data)
         except UnusableSnapshot as unusable:
-            self._say_unused(number, unusable.kind, str(unusable))
+            self._log_unused(number, unusable.kind, str(unusable))
         except OSError as error:
-            self._say_unused(number, "disk", f"it cannot be read: {error.strerror}")
+            self._log_unused(number, "disk", f"it cannot be read: {error.strerror}")
         except Exception as bug:
             log.error("a snapshot is not used by an error in Muster itself, please report it", exc_info=bug)
         return None
@@ -148,7 +148,7 @@ class Snapshots:
             is_of_wall_clock=True,
         )
 
-    def _say_unused(self, number: int, kind: str, reason: str) -> None:
+    def _log_unused(self, number: int, kind: str, reason: str) -> None:
         if self._throttle.due(kind) is not None:  # there may be one for each partition
             log.warning(
                 "a snapshot is not used, the event log is read instead",

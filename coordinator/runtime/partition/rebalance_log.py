@@ -105,7 +105,7 @@ def follow(
     for event in events:
         if isinstance(event, RebalanceStarted):
             if under_way is not None:
-                lines.write(event.group_id, _told(under_way, event.group, Ended.SUPERSEDED, now_ms))
+                lines.write(event.group_id, _details(under_way, event.group, Ended.SUPERSEDED, now_ms))
             under_way = UnderWay(why=event.why, began_ms=now_ms)
         elif isinstance(event, JoinPhaseCompleted):
             under_way = under_way or BEGAN_ELSEWHERE
@@ -114,12 +114,12 @@ def follow(
             under_way = msgspec.structs.replace(under_way, joined_ms=now_ms, joined=event)
         elif isinstance(event, GroupStabilized | GroupEmptied):
             ended = Ended.STABLE if isinstance(event, GroupStabilized) else Ended.EMPTY
-            lines.write(event.group_id, _told(under_way or BEGAN_ELSEWHERE, event.group, ended, now_ms))
+            lines.write(event.group_id, _details(under_way or BEGAN_ELSEWHERE, event.group, ended, now_ms))
             under_way = None
     return under_way
 
 
-def _told(under_way: UnderWay, group: GroupImage, ended: Ended, now_ms: int) -> dict[str, object]:
+def _details(under_way: UnderWay, group: GroupImage, ended: Ended, now_ms: int) -> dict[str, object]:
     """Record the durations, and return the fields of the log line."""
     told: dict[str, object] = {"cause": "began under a former owner"}
     if (why := under_way.why) is not None:

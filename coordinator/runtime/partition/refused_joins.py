@@ -108,7 +108,7 @@ class RefusedJoins:
         suppressed = self._throttle.due_of(join.caller.client_host, refused_for, join.group_id)
         if suppressed is None:
             return
-        event, details = self._told(refused_for, join, group)
+        event, details = self._log_line(refused_for, join, group)
         log.warning(
             event,
             group_id=join.group_id,
@@ -119,7 +119,7 @@ class RefusedJoins:
             others_since=suppressed,
         )
 
-    def _told(self, refused_for: RefusedFor, join: JoinGroup, group: Group | None) -> tuple[str, dict[str, object]]:
+    def _log_line(self, refused_for: RefusedFor, join: JoinGroup, group: Group | None) -> tuple[str, dict[str, object]]:
         """Return the message of the log line and the fields for this reason."""
         settings = self._settings
         match refused_for:

@@ -109,7 +109,7 @@ class OffsetDeleteApi:
                 for each in topic.partitions
             )
             errors.update(await slices.result(collected(by_broker)))
-        return _told(body, errors)
+        return _response_fields(body, errors)
 
 
 def _without(body: Body, refused: Errors) -> Steps[Any]:
@@ -153,7 +153,7 @@ def _refused(error: ErrorCode) -> Fields:
     return {"error_code": error, "topics": []}
 
 
-def _told(body: Body, errors: Errors) -> Fields:
+def _response_fields(body: Body, errors: Errors) -> Fields:
     def partition(topic: Body, asked: Body) -> Fields:
         error = errors.get((topic.name, asked.partition_index), ErrorCode.none)
         return {"partition_index": asked.partition_index, "error_code": error}

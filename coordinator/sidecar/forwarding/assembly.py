@@ -222,7 +222,7 @@ class Forwarding:
             stop_listening=stop,
             published=self._ownership_changed,
             ownership=ownership,
-            clients_told_s=0.0,
+            clients_redirected_s=0.0,
         )
         parts.links = lambda: links_status(self._links.states(), self._reach.lost_ms)
         collect(LinkMetrics(self._links.states, lambda: self._reach.lost_ms), stack)

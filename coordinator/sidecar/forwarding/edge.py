@@ -101,7 +101,7 @@ class Edge:
 
     def ownership_changed(self) -> None:
         """Make waiting requests look up the owner of their group again."""
-        self._owners.changes.tell()
+        self._owners.changes.notify()
 
     # ---- which requests are forwarded ----------------------------------------------------------------
 

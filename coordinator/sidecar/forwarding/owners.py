@@ -83,7 +83,7 @@ class Owners:
         """Signalled when a group may have another owner, or when an owner's connection changes."""
         self._own_edge = _OwnEdge(self)
         self.delegated = DelegatedHeartbeats(
-            send=self._tell,
+            send=self._send,
             number_at=self._number_at,
             partition_of=self._partition_of,
             paced=self._paced,
@@ -115,7 +115,7 @@ class Owners:
             self._paced.call(partial(done, None) for done in waiting)
             for listing in list(self._listing.values()):
                 listing.lost(node_id)
-        self.changes.tell()
+        self.changes.notify()
 
     def owner_of(self, group_id: GroupId) -> Node | None:
         """Return the process that owns the group, or None if it is unknown."""
@@ -144,7 +144,7 @@ class Owners:
         try:
             for node, question, listing in listings:
                 self._listing[question] = listing
-                self._tell(node, ListOwned(question))
+                self._send(node, ListOwned(question))
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 errors = [await listing.done for _, _, listing in listings]
         except TimeoutError:
@@ -187,7 +187,7 @@ class Owners:
         number = self._number_at(node, client)
         self.delegated.report(node)
         self._waiting[number] = done
-        self._tell(node, Forwarded(number, member_uuid, frame))
+        self._send(node, Forwarded(number, member_uuid, frame))
         return number
 
     def _number_at(self, node: Node, client: ClientSide) -> int:
@@ -210,7 +210,7 @@ class Owners:
         if self.is_own(node):
             self._own.introduce_own(self._own_edge, connected, client.record)
         else:
-            self._tell(node, connected)
+            self._send(node, connected)
 
     def _client_lost(self, client: ClientSide) -> None:
         for registered in list(self._clients.get(client, {}).values()):
@@ -225,7 +225,7 @@ class Owners:
             return
         done = self._forget(registered.number)
         self.delegated.report(node)
-        self._tell(node, self._disconnected(registered.number, client.record))
+        self._send(node, self._disconnected(registered.number, client.record))
         if done is not None:
             done(None)
 
@@ -240,7 +240,7 @@ class Owners:
         self._clients[client].pop(node.node_id)
         return self._waiting.pop(number, None)
 
-    def _tell(self, node: Node, message: AnyMessage) -> None:
+    def _send(self, node: Node, message: AnyMessage) -> None:
         if self.is_own(node):
             self._own.received(self._own_edge, message)
         elif self._links is not None:
@@ -271,11 +271,11 @@ class Owners:
     def _ask_broker(self, node: Node, asked: AskBroker) -> None:
         client, _ = self._by_number.get(asked.connection, (None, None))
         if client is None or asked.connection not in self._waiting:
-            self._tell(node, BrokerAnswered(asked.question, None))
+            self._send(node, BrokerAnswered(asked.question, None))
             return
 
         def answered(answer: asyncio.Future[bytes]) -> None:
-            self._tell(node, BrokerAnswered(asked.question, None if answer.cancelled() else answer.result()))
+            self._send(node, BrokerAnswered(asked.question, None if answer.cancelled() else answer.result()))
 
         client.ask(asked.api_key, asked.api_version, asked.rest).add_done_callback(answered)
 

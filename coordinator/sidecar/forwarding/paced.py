@@ -47,7 +47,7 @@ class Changes:
         self._paced = paced
         self._waiting: dict[asyncio.Future[None], None] = {}
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake up everything that waits."""
         self.seen += 1
         waiting, self._waiting = self._waiting, {}

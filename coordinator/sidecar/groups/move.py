@@ -58,7 +58,7 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     was_parked: bool = False
-    told_on: MemberConnection | None = None
+    notified_on: MemberConnection | None = None
     until_ms: int | None = None
     is_back: bool = False
     """True once it has asked to join again, and so has revoked its partitions."""
@@ -67,8 +67,8 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     """True if the cluster has dropped it, so it is no longer awaited, although it has revoked nothing."""
 
     @property
-    def is_told(self) -> bool:
-        return self.was_parked or self.told_on is not None
+    def is_notified(self) -> bool:
+        return self.was_parked or self.notified_on is not None
 
     @property
     def is_gone(self) -> bool:
@@ -101,20 +101,20 @@ class Move:
         """Add a member that joined upstream after the move began."""
         self.members.setdefault(member.member_id, member)
 
-    def mark_told(self, sender: Sender, now_ms: int) -> None:
+    def mark_notified(self, sender: Sender, now_ms: int) -> None:
         """Mark the member as notified, by the response that it gets now."""
         member = self.members.get(sender.member_id)
         if member is None or member.is_gone:
             return
-        if not member.is_told and member.rebalance_timeout_ms is not None:
+        if not member.is_notified and member.rebalance_timeout_ms is not None:
             member.until_ms = now_ms + member.rebalance_timeout_ms
-        member.told_on = sender.connection
+        member.notified_on = sender.connection
         member.was_dropped = False
 
     def mark_dropped(self, member_id: MemberId) -> None:
         """Stop waiting for a member that the cluster has dropped, unless it was notified or is about to be."""
         member = self.members[member_id]
-        member.was_dropped = not member.is_told and not member.is_gone and member_id not in self.in_removal
+        member.was_dropped = not member.is_notified and not member.is_gone and member_id not in self.in_removal
 
     def mark_left(self, member_id: MemberId) -> None:
         """Stop waiting for a member that has left."""
@@ -136,14 +136,14 @@ class Move:
         if sender.group_instance_id is not None:
             return self.predecessor(sender.group_instance_id)
         away = [each for each in self.members.values() if not each.is_gone and each.group_instance_id is None]
-        known = (each for each in away if each.told_on is sender.connection)
+        known = (each for each in away if each.notified_on is sender.connection)
         # Another process that was never a member may have the same client id and address. So these decide only for
         # members whose connection is unknown.
         alike = (
             each
             for each in away
             if each.was_parked
-            and each.told_on is None
+            and each.notified_on is None
             and (each.client_id, each.client_host) == (sender.client_id, sender.client_host)
         )
         return next(known, None) or next(alike, None)
@@ -159,7 +159,7 @@ class Move:
     def note_connections(self, now_ms: int) -> None:
         """Shorten the wait for members whose connections have closed; call this repeatedly during the move."""
         for member in self.members.values():
-            if not member.is_gone and member.told_on is not None and not member.told_on.is_open():
+            if not member.is_gone and member.notified_on is not None and not member.notified_on.is_open():
                 self._connection_lost(member, now_ms)
 
     def _connection_lost(self, member: FormerMember, now_ms: int) -> None:
@@ -177,7 +177,7 @@ class Move:
             to=self.to,
             state=state,
             members=len(members),
-            told=sum(each.is_told or each.is_back for each in members),
+            told=sum(each.is_notified or each.is_back for each in members),
             back=sum(each.is_back for each in members),
             left=sum(each.has_left and not each.is_back for each in members),
             waits_for=tuple(self._moving(each, self._wait_ms(each, now_ms)) for each in waits_for),
@@ -193,7 +193,7 @@ class Move:
             group_instance_id=member.group_instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            is_told=member.is_told,
+            is_notified=member.is_notified,
             wait_ms=wait_ms,
             was_dropped=member.was_dropped,
         )

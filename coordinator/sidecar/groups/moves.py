@@ -130,35 +130,35 @@ class Moves:
             return _leave(move, request)
         sender = _sender(request)
         if key == join_group.API.key and sender.member_id not in move.members:
-            return await self._come_back(group_id, move, sender)
-        return await self._tell(group_id, move, sender)
+            return await self._rejoin(group_id, move, sender)
+        return await self._notify(group_id, move, sender)
 
     def answer_commit(self, request: ClientRequest) -> ErrorCode | None:
         """Return the error for a commit in a moving group; None to relay it."""
         move = self._moves.get(request.body.group_id)
         if move is None or not move.is_release:
             return None
-        move.mark_told(_sender(request), self._monotonic_ms())
+        move.mark_notified(_sender(request), self._monotonic_ms())
         return ErrorCode.unknown_member_id
 
     def note_unknown_member(self, request: ClientRequest) -> None:
         """Mark the sender as notified: the rules have answered it UNKNOWN_MEMBER_ID."""
         move = self._moves.get(request.body.group_id)
         if move is not None:
-            move.mark_told(_sender(request), self._monotonic_ms())
+            move.mark_notified(_sender(request), self._monotonic_ms())
 
-    async def _tell(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
+    async def _notify(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         if not move.is_release and sender.member_id:  # librdkafka sends one more heartbeat without a member id
             error = await self._remove(group_id, move, sender)
             if error is not ErrorCode.none:
                 return error
             move.add(former_member(sender))
-        move.mark_told(sender, self._monotonic_ms())
+        move.mark_notified(sender, self._monotonic_ms())
         return ErrorCode.unknown_member_id
 
-    async def _come_back(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
+    async def _rejoin(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         before = move.predecessor(sender.group_instance_id)
-        if not move.is_release and before is not None and not before.is_told:
+        if not move.is_release and before is not None and not before.is_notified:
             # Its process was restarted, so the former member will send no more requests.
             error = await self._remove(group_id, move, before)
             if error is not ErrorCode.none:

@@ -42,7 +42,7 @@ class NotTaken:
         """Count and report a join of the group."""
         GROUPS_NOT_TAKEN.labels(_REASONS.get(type(theirs), "members")).inc()
         self._kept.pop(group_id, None)
-        self._kept[group_id] = self._monotonic_ms(), _told(group_id, theirs)
+        self._kept[group_id] = self._monotonic_ms(), _status_of(group_id, theirs)
         if len(self._kept) > NAMED_MAX:
             del self._kept[next(iter(self._kept))]
         event = f"group not taken: {'another Muster' if isinstance(theirs, ForeignShadow) else 'upstream'} has it"
@@ -69,7 +69,7 @@ class NotTaken:
         return [told for joined_ms, told in newest if joined_ms > since_ms]
 
 
-def _told(group_id: GroupId, theirs: KeptUpstream) -> NotTakenStatus:
+def _status_of(group_id: GroupId, theirs: KeptUpstream) -> NotTakenStatus:
     way_out = "docs/sidecar.md#what-can-go-wrong-and-what-it-says has what to do"
     if type(theirs) is KeptUpstream:
         way_out = (

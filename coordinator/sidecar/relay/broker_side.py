@@ -20,7 +20,7 @@ from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.coordinators import Heard
 from muster.events.kafka.failures import hung_up
-from muster.events.kafka.shortage import tell_shortage
+from muster.events.kafka.shortage import log_shortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -143,12 +143,12 @@ class BrokerSide(asyncio.Protocol):
             try:
                 transport = await self._connected_to(host, port)
             except (OSError, TimeoutError) as error:
-                is_ours = tell_shortage(address, error) is not None
+                is_ours = log_shortage(address, error) is not None
                 was_silent = not (is_ours or hung_up(error))  # a broker that disconnects may be full (reachability.py)
                 if is_ours:
                     self._relayed.brokers_not_reached += 1
                 else:
-                    self._tell_not_reached(address, str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s")
+                    self._log_unreachable(address, str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s")
             else:
                 if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reachable again", address=address, seconds=past.seconds, failures=past.times)
@@ -174,7 +174,7 @@ class BrokerSide(asyncio.Protocol):
         finally:
             queue.leave(turn)
 
-    def _tell_not_reached(self, address: str, error: str) -> None:
+    def _log_unreachable(self, address: str, error: str) -> None:
         self._relayed.brokers_not_reached += 1
         suppressed = self._endpoint.throttle.due(("not reached", address))
         if suppressed is not None:

@@ -217,13 +217,13 @@ class ClientSide(ClientSocket):
         if self._transport is None:
             self._end()
         elif not self._transport.is_closing():
-            self._tell_closed(str(error or "closed"))
+            self._log_closed(str(error or "closed"))
             self._answering.go_on(self._conversation.end)
             self._send()
             if not self._conversation.answers.is_rewriting:
                 self._transport.close()
 
-    def _tell_closed(self, cause: str) -> None:
+    def _log_closed(self, cause: str) -> None:
         if self.sasl.is_refused:  # already logged; brokers disconnect after a failed authentication
             return
         sent = self._conversation.unauthenticated_request

@@ -79,7 +79,7 @@ class _Write(Generic[T]):
             self.error = error
         connection.execute("RELEASE one")
 
-    def tell(self, failure: BaseException | None) -> None:
+    def set_outcome(self, failure: BaseException | None) -> None:
         """Set the outcome; `failure` is that of the whole transaction."""
         error = failure or self.error
         if self.done.done():
@@ -258,7 +258,7 @@ class SqliteFile:
     def _fail_all(self) -> None:
         """Fail the writes that wait for a disk that does not respond."""
         for write in [*self._in_flight, *self._waiting]:
-            write.tell(self._unanswered())
+            write.set_outcome(self._unanswered())
         self._waiting.clear()
 
     def _fail_overdue(self) -> None:
@@ -280,10 +280,10 @@ class SqliteFile:
         if isinstance(failure, LogMismatch):
             self._given_up = self._given_up or failure
         for write in group:
-            write.tell(failure)
+            write.set_outcome(failure)
         if self._given_up is not None:
             for write in self._waiting:
-                write.tell(self._given_up)
+                write.set_outcome(self._given_up)
             self._waiting.clear()
         if self._waiting:
             self._commit_waiting(connection)

@@ -36,11 +36,11 @@ from muster.events.log.sqlite.failures import read_around
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.missing_records import (
     PartitionEnds,
+    describe_missing,
     encode_note,
     note_closed,
     note_in_use,
     read_ends,
-    say_missing,
 )
 from muster.events.log.sqlite.schema import Meta
 from muster.events.log.sqlite.trim import Trimmed
@@ -164,7 +164,7 @@ class SqliteEventLog:
         return meta, missing
 
     def _lacks(self, meta: Meta, connection: sqlite3.Connection) -> str | None:
-        return say_missing(connection, meta, self.file.path) if self._exclusive else None
+        return describe_missing(connection, meta, self.file.path) if self._exclusive else None
 
     async def check_in_place(self) -> None:
         """See ReplaceableLog."""

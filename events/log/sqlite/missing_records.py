@@ -61,18 +61,18 @@ def note_closed(connection: sqlite3.Connection) -> None:
     connection.execute(_TAKE_BACK)
 
 
-def say_missing(connection: sqlite3.Connection, meta: Meta, path: Path) -> str | None:
+def describe_missing(connection: sqlite3.Connection, meta: Meta, path: Path) -> str | None:
     """Describe what may be missing from the file, for a message; None: nothing, as far as is known."""
     note = read_note(path)  # first, as an owner may be appending
     ends = read_ends(connection, meta)
     return (
-        say_missing_wal(connection, path)
-        or say_missing_records(path, note, ends)
-        or say_emptied(connection, path, ends)
+        describe_missing_wal(connection, path)
+        or describe_missing_records(path, note, ends)
+        or describe_emptied(connection, path, ends)
     )
 
 
-def say_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
+def describe_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
     """Describe what may be missing from the file, for a message; None: nothing, as far as is known.
 
     The connection prevents an owner that ends meanwhile from deleting its write-ahead log.
@@ -170,7 +170,7 @@ def read_ends(connection: sqlite3.Connection, meta: Meta) -> PartitionEnds:
     return PartitionEnds(log_id=meta.log_id, offsets=offsets)
 
 
-def say_missing_records(path: Path, note: PartitionEnds | None, found: PartitionEnds) -> str | None:
+def describe_missing_records(path: Path, note: PartitionEnds | None, found: PartitionEnds) -> str | None:
     """Describe which of its owner's records the file lacks, for a message; None: none, as far as is known."""
     if note is None or note.log_id != found.log_id:
         return None
@@ -185,7 +185,7 @@ def say_missing_records(path: Path, note: PartitionEnds | None, found: Partition
     )
 
 
-def say_emptied(connection: sqlite3.Connection, path: Path, ends: PartitionEnds) -> str | None:
+def describe_emptied(connection: sqlite3.Connection, path: Path, ends: PartitionEnds) -> str | None:
     """Say which partitions had an owner and have no record, for people; None: there is none."""
     owned = [partition for (partition,) in connection.execute(_OWNED)]
     emptied = [str(partition) for partition in owned if ends.offsets.get(partition) == 0]

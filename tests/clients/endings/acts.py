@@ -35,7 +35,7 @@ LIMIT_S: Final = 45.0
 SILENT_S: Final = SESSION_MS / 1_000 + 4
 """The time for which it is stopped or cut off: its session is over by then."""
 
-LOOK_EVERY_S: Final = 0.02
+CHECK_INTERVAL_S: Final = 0.02
 
 STALLED_S: Final = (SESSION_MS + POLL_INTERVAL_MS) / 1_000 + 3
 """The time for which it does not poll: its session is over by then, also if it only stops to heartbeat."""
@@ -180,7 +180,7 @@ def _watch_end(trial: Trial, at: Place, process: ClientProcess, act_ms: float, u
             is_gone = is_gone or not described(at.behind, trial.name)["members"]
             if have_ended and is_gone:
                 break
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(CHECK_INTERVAL_S)
     return exited_ms
 
 

@@ -33,7 +33,7 @@ PARKED: Final = ("JoinGroup", "SyncGroup")
 ALONE: Final = ("Heartbeat", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DescribeGroups", "ListGroups")
 """They are answered by themselves, and make nobody else be answered."""
 
-LOOK_EVERY_S: Final = 0.1
+CHECK_INTERVAL_S: Final = 0.1
 AT_ONCE_S: Final = 0.002
 
 SYNC_OF_A_LEAVER: Final = "(no member any more: QK2)"
@@ -207,7 +207,7 @@ class Player:
             if (time.monotonic() - last) * 1_000 >= longest_ms or (joined and not self.fuse.is_initial):
                 break
             since_s = looked
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             looked = time.monotonic()
             if await self._look():
                 last = time.monotonic()

@@ -56,7 +56,7 @@ async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch)
     seen: list[GroupMove] = []
     last = report(told=1, back=1, left=1, state=MoveState.DONE)
     async with OneMove(steps[0], steps[0], *steps[1:], last) as admin:
-        assert await move_group(admin, "orders", UPSTREAM, tell=seen.append) == last
+        assert await move_group(admin, "orders", UPSTREAM, report=seen.append) == last
     assert seen == steps
 
 

@@ -8,13 +8,13 @@ from muster.coordinator.group.move_text import DROPPED_MAY, LATE_MAY, done, late
 from muster.coordinator.group.outcomes import GroupMove, MoveState, MovingMember
 
 
-def member(name: str, *, is_told: bool = True, wait_ms: int | None = None) -> MovingMember:
+def member(name: str, *, is_notified: bool = True, wait_ms: int | None = None) -> MovingMember:
     return MovingMember(
         member_id=f"{name}-1",
         group_instance_id=name,
         client_id="app",
         client_host="/10.0.0.1",
-        is_told=is_told,
+        is_notified=is_notified,
         wait_ms=wait_ms,
     )
 
@@ -65,7 +65,7 @@ def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> 
             "waits for a at 10.0.0.1, b at 10.0.0.1 to rejoin, for 7 s at most",
         ),
         (
-            move(A, member("b", is_told=False, wait_ms=7_000), members=2),
+            move(A, member("b", is_notified=False, wait_ms=7_000), members=2),
             "waits for a at 10.0.0.1 to rejoin; for b at 10.0.0.1, not heard of yet, for 7 s at most",
         ),
     ],
@@ -112,5 +112,5 @@ def test_some_of_many_are_named() -> None:
     """Five of them; a dynamic one by its client id."""
     assert names([member(name) for name in "abcde"]).endswith("d at 10.0.0.1, e at 10.0.0.1")
     assert names([member(name) for name in "abcdefg"]).endswith("e at 10.0.0.1 and 2 more")
-    dynamic = MovingMember(member_id="c-1", group_instance_id=None, client_id="app", client_host="/h", is_told=True)
+    dynamic = MovingMember(member_id="c-1", group_instance_id=None, client_id="app", client_host="/h", is_notified=True)
     assert names([dynamic]) == "app at h"

@@ -523,7 +523,7 @@ def test_what_has_run_out_is_told_once_a_minute_with_the_way_out(
 ) -> None:
     """However often an accept fails."""
     monkeypatch.setattr(listener, "RETRY_ACCEPT_S", 0.01)
-    monkeypatch.setattr(shortage, "_told_s", {})
+    monkeypatch.setattr(shortage, "_logged_s", {})
     caplog.set_level("WARNING", shortage.__name__)
 
     async def story() -> None:

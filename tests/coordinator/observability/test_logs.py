@@ -133,7 +133,7 @@ def test_on_a_terminal_too() -> None:
 
 UNCAUGHT = """
 import sys, threading, warnings
-from muster.coordinator.observability.logs import are_json, configure_logs, say_last
+from muster.coordinator.observability.logs import are_json, configure_logs, log_exit
 
 configure_logs("INFO", {form!r})
 
@@ -150,7 +150,7 @@ thread.join()
 Odd()
 warnings.warn("something is old")
 if are_json():
-    say_last("no log", 2)
+    log_exit("no log", 2)
 raise KeyError("of all")
 """
 

@@ -12,7 +12,7 @@ from structlog.typing import EventDict
 
 from muster.coordinator.cluster import Cluster, Node, new_cluster
 from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE, WHO_IS_IN_IT
-from muster.coordinator.peers.sharer import CLIENTS_TOLD_S, Sharer
+from muster.coordinator.peers.sharer import CLIENTS_REDIRECTED_S, Sharer
 from muster.coordinator.peers.sharing import Candidate, MemberIdentity, Peer, encode, sharing_of
 from muster.coordinator.upstream.errors import UpstreamRefused
 from muster.coordinator.upstream.group_requests import AsMember
@@ -375,7 +375,7 @@ async def test_who_is_alone_stops_at_once(bootstrap: str) -> None:
     await shared(only)
     began_s = asyncio.get_running_loop().time()
     await only.stop()
-    assert asyncio.get_running_loop().time() - began_s < CLIENTS_TOLD_S
+    assert asyncio.get_running_loop().time() - began_s < CLIENTS_REDIRECTED_S
 
 
 async def test_while_the_coordinator_is_away_nothing_changes(coordinator: MusterProcess) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from muster.coordinator.net.kept_sockets import KeptSockets
 
 HOST = "127.0.0.1"
-LOOK_EVERY_S = 0.01
+CHECK_INTERVAL_S = 0.01
 
 
 async def main(folder: Path) -> None:
@@ -26,7 +26,7 @@ async def main(folder: Path) -> None:
     while not (folder / "ports").exists():
         if ended.is_set():
             return
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(f"{os.getpid()}\n".encode())
@@ -37,7 +37,7 @@ async def main(folder: Path) -> None:
         bound = kept.take(socket.AF_INET, HOST, port) or socket.create_server((HOST, port), reuse_port=True)
         kept.keep(bound)
         await asyncio.start_server(answer, sock=bound)
-    kept.tell_metrics(1)
+    kept.report_metrics(1)
     kept.serves()
     await ended.wait()
     end_if_told(folder)

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.processes.summed_metrics import SummedMetrics, ToldMetrics
+from muster.coordinator.processes.summed_metrics import ChildMetrics, SummedMetrics
 
 
 def told_by(requests: int, waits_s: float, connections: int, late_s: float) -> str:
@@ -21,7 +21,7 @@ def told_by(requests: int, waits_s: float, connections: int, late_s: float) -> s
 
 def samples(texts: list[str]) -> dict[tuple[str, str], float]:
     """Samples by name and the first label's value."""
-    told = [ToldMetrics(f"process-{number}", 1, text) for number, text in enumerate(texts)]
+    told = [ChildMetrics(f"process-{number}", 1, text) for number, text in enumerate(texts)]
     return sampled(SummedMetrics(lambda: told))
 
 
@@ -74,7 +74,7 @@ def test_alerts_on_gauges_are_right_of_several_processes() -> None:
 
 def test_all_are_not_ready_while_one_of_them_says_nothing() -> None:
     """It hangs, or is being started: the others' word is not its own. So it is when none has said anything yet."""
-    told = [ToldMetrics("owner", 1, gauges(muster_ready=1)), ToldMetrics("edge-1", 1, gauges(muster_ready=1))]
+    told = [ChildMetrics("owner", 1, gauges(muster_ready=1)), ChildMetrics("edge-1", 1, gauges(muster_ready=1))]
     for answering, is_ready in ((told, 1), (told[:1], 0), ([], 0)):
         summed = SummedMetrics(lambda these=answering: these, ["owner", "edge-1"])  # type: ignore[misc]
         assert sampled(summed) == {("muster_ready", ""): is_ready}
@@ -99,16 +99,16 @@ def test_of_none_nothing_is_told() -> None:
 
 def test_what_a_process_has_counted_stays_when_it_ends() -> None:
     """A sum never falls, while its successor is being started and after; connections and ages are of the living."""
-    told: list[ToldMetrics] = []
+    told: list[ChildMetrics] = []
     summed = SummedMetrics(lambda: told)
-    other = ToldMetrics("other", 1, told_by(100, 0.5, 20, 0.1))
+    other = ChildMetrics("other", 1, told_by(100, 0.5, 20, 0.1))
     seen = []
     for texts in (
-        [ToldMetrics("process", 1, told_by(3, 0.05, 10, 0.2)), other],
+        [ChildMetrics("process", 1, told_by(3, 0.05, 10, 0.2)), other],
         [other],
-        [ToldMetrics("process", 2, told_by(1, 0.05, 1, 0.1)), other],
+        [ChildMetrics("process", 2, told_by(1, 0.05, 1, 0.1)), other],
         [other],
-        [ToldMetrics("process", 4, told_by(5, 0.05, 2, 0.1)), other],
+        [ChildMetrics("process", 4, told_by(5, 0.05, 2, 0.1)), other],
     ):
         told[:] = texts
         now = sampled(summed)

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.runtime.ownership.followed_topic import DELETIONS_KEPT_MS, LOOK_INTERVAL_S
+from muster.coordinator.runtime.ownership.followed_topic import CHECK_INTERVAL_S, DELETIONS_KEPT_MS
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, LogUnavailable
@@ -121,7 +121,7 @@ async def test_who_gives_a_partition_up_forgets_its_offsets_and_follows_them() -
     await owner.until_ready()
     await standby.commits(7)
     await standby.runtime.release([0])
-    await asyncio.sleep(2 * LOOK_INTERVAL_S)
+    await asyncio.sleep(2 * CHECK_INTERVAL_S)
     owner.of_offsets.starts.clear()
     await owner.runtime.assign([0])
     assert min(owner.of_offsets.starts) > 0
@@ -189,7 +189,7 @@ def test_offsets_that_cannot_be_gone_on_with_are_thrown_away(
     @story
     async def run() -> None:
         owner, standby = await pair()
-        await asyncio.sleep(LOOK_INTERVAL_S / 2)
+        await asyncio.sleep(CHECK_INTERVAL_S / 2)
         with capture_logs() as logs:
             await happens(standby.of_offsets.storage.records[0], standby)
             standby.of_offsets.starts.clear()

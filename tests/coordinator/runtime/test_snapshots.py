@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from muster.coordinator.runtime.ownership.followed_topic import LOOK_INTERVAL_S
+from muster.coordinator.runtime.ownership.followed_topic import CHECK_INTERVAL_S
 from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder, Snapshots
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.keys import EntityKind, RecordKey, encode_key
@@ -331,7 +331,7 @@ def test_a_standby_that_is_taken_while_it_is_saved_is_not_saved(tmp_path: Path) 
             assert resting is not None
             stood_at = resting.loading.next_offset
             await more(owner)
-            await asyncio.sleep(3 * LOOK_INTERVAL_S)
+            await asyncio.sleep(3 * CHECK_INTERVAL_S)
             assert resting.loading.next_offset == stood_at
             assert standby.standbys.is_still(0, resting)
             await standby.runtime.assign([0])

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.observability.standby_metrics import StandbyFigures
 from muster.coordinator.runtime.ownership.followed_topic import (
+    CHECK_INTERVAL_S,
     DELETIONS_KEPT_MS,
-    LOOK_INTERVAL_S,
     RETRY_MAX_MS,
     RETRY_MS,
     Standbys,
@@ -122,7 +122,7 @@ async def test_a_takeover_reads_what_is_new_and_no_history() -> None:
     owner, standby = await pair(storage)
     for _ in range(20):
         await owner.process.stable_group("a", "b")
-    await asyncio.sleep(2 * LOOK_INTERVAL_S)
+    await asyncio.sleep(2 * CHECK_INTERVAL_S)
     told = await owner.process.stable_group("a", "b")
     read = storage.end_offset(0)
     await standby.runtime.assign([0])
@@ -146,7 +146,7 @@ async def test_a_partition_that_is_given_up_is_followed_from_then_on() -> None:
     await owner.until_ready()
     assert (owner.figures.followed, standby.figures.followed) == (1, 1)
     await standby.runtime.release([1])
-    await asyncio.sleep(2 * LOOK_INTERVAL_S)
+    await asyncio.sleep(2 * CHECK_INTERVAL_S)
     await owner.runtime.assign([1])
     assert last_ready(storage).events_read == 1  # its own fence record
     await ended(owner, standby)
@@ -230,7 +230,7 @@ def test_what_cannot_be_gone_on_with_is_thrown_away(
     async def run() -> None:
         storage = MemoryStorage(ALONE)
         owner, standby = await pair(storage)
-        await asyncio.sleep(LOOK_INTERVAL_S / 2)
+        await asyncio.sleep(CHECK_INTERVAL_S / 2)
         with capture_logs() as logs:
             await happens(storage, standby)
             reads = len(standby.reads)

@@ -14,7 +14,7 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.log_throttle import NAMES_MAX
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.runtime import unassigned_watch
-from muster.coordinator.runtime.unassigned_watch import TELL_AFTER_MS, UnassignedWatch
+from muster.coordinator.runtime.unassigned_watch import REPORT_AFTER_MS, UnassignedWatch
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.state import Group
 from muster.events.steps import ENTRIES_AT_ONCE
@@ -52,7 +52,7 @@ class Stage:
         """Look, and return the lines of the log."""
         self.now_ms += after_ms
         with capture_logs() as lines:
-            asyncio.run(self.watch.look())
+            asyncio.run(self.watch.check())
         return lines
 
 
@@ -61,13 +61,13 @@ def test_without_the_config_it_is_told_once_and_nobody_is_asked() -> None:
     h, _, _ = configured("0")
     stage = Stage(h, orders=9)
     assert stage.look() == []
-    assert stage.look(after_ms=TELL_AFTER_MS - 1) == []
+    assert stage.look(after_ms=REPORT_AFTER_MS - 1) == []
     (line,) = stage.look(after_ms=1)
     assert (line["group_id"], line["topics"]) == ("grown", {"orders": "6 to 8"})
     assert line["way_out"].startswith("muster members rebalance grown, or set members.unassigned.rebalance.delay.ms")
     assert stage.look(after_ms=MINUTE_MS) == []
     (status,) = stage.watch.unassigned
-    assert (status.partitions, status.numbers, status.unassigned_ms) == (3, "6 to 8", TELL_AFTER_MS + MINUTE_MS)
+    assert (status.partitions, status.numbers, status.unassigned_ms) == (3, "6 to 8", REPORT_AFTER_MS + MINUTE_MS)
     assert h.live.leader_id is not None
     assert line["leader"] == h.live.members[h.live.leader_id].name
     assert REGISTRY.get_sample_value("muster_unassigned_partitions") == 3
@@ -85,7 +85,7 @@ def test_with_the_config_the_group_is_asked_once_and_what_is_still_unassigned_is
     rejoin(h, a, b)  # the leader has not noticed even so
     generation_id = h.live.generation_id
     stage.look()
-    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    (line,) = stage.look(after_ms=REPORT_AFTER_MS)
     assert "the leader did not assign them: restart the leader" in line["way_out"]
     assert h.live.generation_id == generation_id
     assert h.state == "Stable"
@@ -121,7 +121,7 @@ def test_the_topics_that_members_subscribe_are_counted_and_unknown_ones_lack_not
     b.restarted(protocols=BOTH_TOPICS).join()
     stage = Stage(h, orders=6)
     stage.look()
-    stage.look(after_ms=TELL_AFTER_MS)
+    stage.look(after_ms=REPORT_AFTER_MS)
     assert set(stage.wanted) == {"orders", "payments"}
     assert h.state == "Stable"
     stage.topics["payments"] = 2
@@ -147,10 +147,10 @@ def test_a_topic_whose_partitions_are_not_known_for_a_while_is_not_settled() -> 
 
 
 def test_while_muster_will_still_ask_the_way_out_says_so() -> None:
-    h, _, _ = configured(str(2 * TELL_AFTER_MS))
+    h, _, _ = configured(str(2 * REPORT_AFTER_MS))
     stage = Stage(h, orders=7)
     stage.look()
-    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    (line,) = stage.look(after_ms=REPORT_AFTER_MS)
     assert line["way_out"].startswith("Muster asks the group to rebalance when members.unassigned.rebalance.delay.ms")
 
 
@@ -174,7 +174,7 @@ def test_of_many_ranges_ten_are_shown_and_how_many_partitions_follow() -> None:
     a.sync({a.member_id: encode_assignment({"orders": range(1, 30, 2)})})
     stage = Stage(h, orders=40)
     stage.look()
-    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    (line,) = stage.look(after_ms=REPORT_AFTER_MS)
     assert line["topics"] == {"orders": "0, 2, 4, 6, 8, 10, 12, 14, 16, 18 and 15 more"}
 
 
@@ -183,7 +183,7 @@ def test_topics_of_a_group_that_lack_share_one_line_which_names_them() -> None:
     b.restarted(protocols=BOTH_TOPICS).join()
     stage = Stage(h, orders=7, payments=2)
     stage.look()
-    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    (line,) = stage.look(after_ms=REPORT_AFTER_MS)
     assert line["topics"] == {"orders": "6", "payments": "0 to 1"}
     assert len(stage.watch.unassigned) == 2
 
@@ -195,7 +195,7 @@ def test_a_topic_that_lacks_within_a_minute_of_the_line_of_its_group_has_a_line_
     stage.look()
     stage.topics["payments"] = 2
     stage.look(after_ms=1_000)
-    lines = [stage.look(after_ms=after_ms) for after_ms in (TELL_AFTER_MS - 1_000, 1_000, MINUTE_MS, MINUTE_MS)]
+    lines = [stage.look(after_ms=after_ms) for after_ms in (REPORT_AFTER_MS - 1_000, 1_000, MINUTE_MS, MINUTE_MS)]
     assert [[line["topics"] for line in each] for each in lines] == [
         [{"orders": "6"}],
         [],
@@ -211,7 +211,7 @@ def test_of_many_topics_that_lack_ten_are_named_and_the_others_counted() -> None
     a.sync({a.member_id: encode_assignment({})})
     stage = Stage(h, **dict.fromkeys(topics, 1))
     stage.look()
-    (line,) = stage.look(after_ms=TELL_AFTER_MS)
+    (line,) = stage.look(after_ms=REPORT_AFTER_MS)
     assert (len(line["topics"]), line["more_topics"]) == (NAMES_MAX, 5)
     assert stage.look(after_ms=MINUTE_MS) == []
 
@@ -225,7 +225,7 @@ def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
         lines += stage.look(after_ms=MINUTE_MS)
         stage.topics["orders"] += 1
     (line,) = lines
-    assert (line["topics"], line["seconds"]) == ({"orders": "6 to 12"}, TELL_AFTER_MS // 1_000)
+    assert (line["topics"], line["seconds"]) == ({"orders": "6 to 12"}, REPORT_AFTER_MS // 1_000)
     h.set(members_unassigned_rebalance_delay_ms=str(MINUTE_MS))
     stage.look()
     assert h.state == "PreparingRebalance"
@@ -237,7 +237,7 @@ def test_a_topic_that_shrinks_is_a_new_beginning() -> None:
     stage = Stage(h, orders=9)
     stage.look()
     stage.topics["orders"] = 8
-    assert stage.look(after_ms=TELL_AFTER_MS) == []
+    assert stage.look(after_ms=REPORT_AFTER_MS) == []
 
 
 def test_a_kept_topic_is_asked_for_once_although_its_count_is_known_now_and_then() -> None:
@@ -277,7 +277,7 @@ def test_other_work_goes_on_while_a_large_group_is_looked_at(monkeypatch: pytest
     h = Harness(group_id="large")
     members = h.form(*(h.static(name, protocols=protocols(metadata=subscription(*topics))) for name in "abcdefgh"))
     sync(h, *members)
-    turns = asyncio.run(_turns_while(Stage(h, orders=6).watch.look()))
+    turns = asyncio.run(_turns_while(Stage(h, orders=6).watch.check()))
     assert turns >= len(members)
 
 
@@ -290,7 +290,7 @@ def test_other_work_goes_on_while_groups_that_are_not_stable_are_passed_over(mon
     assert h.state == "Empty"
     stage = Stage(h)
     stage.others = [h] * (10 * ENTRIES_AT_ONCE)
-    assert asyncio.run(_turns_while(stage.watch.look())) >= 10
+    assert asyncio.run(_turns_while(stage.watch.check())) >= 10
 
 
 async def _turns_while(work: Coroutine[Any, Any, None]) -> int:

@@ -21,7 +21,7 @@ from tests.muster_process import MusterProcess, running_muster
 
 PARTITIONS: Final = 3
 WITHIN_S: Final = 30.0
-LOOK_EVERY_S: Final = 0.02
+CHECK_INTERVAL_S: Final = 0.02
 _SESSION_MS: Final = 60_000
 
 
@@ -56,7 +56,7 @@ async def until_coordinated(bootstrap: str) -> None:
                     told = await asked.ask("DescribeGroups", 5, groups=["any"], include_authorized_operations=False)
                 if told["groups"][0]["error_code"] == 0:
                     return
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
 
 def new_name(what: str) -> str:
@@ -188,4 +188,4 @@ async def until_empty_at(broker: Broker, group_id: str) -> None:
             answer = await connection.ask("DescribeGroups", 5, groups=[group_id], include_authorized_operations=False)
             if answer["groups"][0]["group_state"] == "Empty":
                 return
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)

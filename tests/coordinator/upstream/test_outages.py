@@ -146,7 +146,7 @@ async def test_what_we_have_run_out_of_ourselves_is_no_outage() -> None:
     async with linked(broker) as link:
         assert await link.coordinator("g") == 1
         with pytest.MonkeyPatch.context() as patched, capture_logs() as told:
-            patched.setattr(shortage, "_told_s", {})
+            patched.setattr(shortage, "_logged_s", {})
             patched.setattr(asyncio.get_running_loop(), "create_connection", _opens_no_more)
             for connection in broker.open:
                 connection.cut()

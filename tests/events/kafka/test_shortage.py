@@ -12,7 +12,7 @@ from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import OwnShortage
 from muster.events.kafka.security import NOT_SECURED
-from muster.events.kafka.shortage import shortage, tell_shortage
+from muster.events.kafka.shortage import log_shortage, shortage
 from tests.events.kafka.test_connections import question, unexplained
 
 OURS = (errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
@@ -30,7 +30,7 @@ def of_two_addresses(*numbers: int) -> OSError:
 
 @pytest.fixture(autouse=True)
 def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "_told_s", {})
+    monkeypatch.setattr(told, "_logged_s", {})
 
 
 @pytest.mark.parametrize("number", OURS)
@@ -48,7 +48,7 @@ def test_it_is_told_in_the_first_minute_of_a_machine_too(
     lines = []
     for now_s in (5.0, 64.9, 65.0):
         monkeypatch.setattr(told, "time", SimpleNamespace(monotonic=lambda now_s=now_s: now_s))
-        tell_shortage("kafka-1:9092", failed(errno.EMFILE))
+        log_shortage("kafka-1:9092", failed(errno.EMFILE))
         lines.append(len(caplog.records))
     assert lines == [1, 1, 2]
 

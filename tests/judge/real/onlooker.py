@@ -16,7 +16,7 @@ import msgspec
 from tests.conformance.wire import Connection
 from tests.judge.real.diary import wall_ms
 
-LOOK_EVERY_S: Final = 0.05
+CHECK_INTERVAL_S: Final = 0.05
 AT_REST: Final = frozenset({"Stable", "Empty", "Dead"})
 NO_GROUP: Final = frozenset({15, 16, 69})
 
@@ -94,10 +94,10 @@ class Onlooker:
             else:
                 answered_ms = wall_ms()
                 self._note(answer["groups"][0], asked_ms, answered_ms)
-                if answered_ms - before_ms > 1_000 * LOOK_EVERY_S:
+                if answered_ms - before_ms > 1_000 * CHECK_INTERVAL_S:
                     self.gaps.append((before_ms, answered_ms))
                 before_ms = answered_ms
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
         if connection is not None:
             connection.close()
 

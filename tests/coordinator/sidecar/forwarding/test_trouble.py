@@ -363,12 +363,12 @@ async def test_callbacks_are_called_some_in_each_turn() -> None:
 async def test_a_change_that_came_meanwhile_is_not_waited_for() -> None:
     changes = Changes(Paced())
     seen = changes.seen
-    changes.tell()
+    changes.notify()
     async with asyncio.timeout(20):
         await changes.wait(seen, 3_600)
     waiting = [asyncio.ensure_future(changes.wait(changes.seen, 3_600)) for _ in range(3)]
     await asyncio.sleep(0)
     waiting.pop().cancel()
-    changes.tell()
+    changes.notify()
     async with asyncio.timeout(20):
         await asyncio.gather(*waiting)

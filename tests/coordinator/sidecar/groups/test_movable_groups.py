@@ -231,7 +231,7 @@ async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_
             member_id=MEMBER.member_id,
             group_instance_id=None,
         )
-        move.mark_told(sender, 0)
+        move.mark_notified(sender, 0)
         scene.now_ms, socket.open = 10_000, False
         await until(lambda: [each.until_ms for each in move.members.values()] == [10_000 + session_ms])
         scene.now_ms += session_ms

@@ -61,7 +61,7 @@ def waiting(move: Move, now_ms: int) -> list[str]:
 def test_a_member_is_waited_for_until_it_asks_to_join_again() -> None:
     """That it was told is not enough: it may still work on what it fetched."""
     move, socket = released(former("a"), former("b")), Socket()
-    move.mark_told(sender(socket, "a"), 1_000)
+    move.mark_notified(sender(socket, "a"), 1_000)
     assert waiting(move, 1_000) == ["a", "b"]
     move.mark_back(sender(socket))
     assert waiting(move, 1_000) == ["b"]
@@ -77,8 +77,8 @@ def test_who_is_never_heard_of_is_waited_for_as_long_as_its_session() -> None:
 def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
     """max.poll.interval.ms, from when it was told first."""
     move, socket = released(former("a")), Socket()
-    move.mark_told(sender(socket, "a"), 40_000)
-    move.mark_told(sender(socket, "a"), 90_000)
+    move.mark_notified(sender(socket, "a"), 40_000)
+    move.mark_notified(sender(socket, "a"), 90_000)
     assert waiting(move, 40_000 + REBALANCE_MS - 1) == ["a"]
     assert waiting(move, 40_000 + REBALANCE_MS) == []
 
@@ -86,7 +86,7 @@ def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
 def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None:
     """Its process may have ended, or it works on and comes over another connection."""
     move, socket = released(former("a")), Socket()
-    move.mark_told(sender(socket, "a"), 1_000)
+    move.mark_notified(sender(socket, "a"), 1_000)
     socket.open = False
     assert waiting(move, 2_000) == ["a"]
     assert waiting(move, 2_000 + SESSION_MS - 1) == ["a"]
@@ -96,10 +96,10 @@ def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None
 def test_a_stranger_is_nobody_who_comes_back() -> None:
     """A process more, started in the middle of a move, on the same host and with the same client id."""
     move, socket = released(former("a")), Socket()
-    move.mark_told(sender(socket, "a"), 0)
+    move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(Socket()))
     move.mark_back(sender(Socket(), instance="new"))
-    move.mark_told(sender(Socket(), "nobody"), 0)
+    move.mark_notified(sender(Socket(), "nobody"), 0)
     assert waiting(move, 0) == ["a"]
 
 
@@ -118,7 +118,7 @@ def test_a_static_member_is_known_by_its_name(was_told: bool) -> None:
     """Also its next process, on whatever connection."""
     move = released(former("a", instance="web-1"), former("b", instance="web-2"))
     if was_told:
-        move.mark_told(sender(Socket(), "a", instance="web-1"), 0)
+        move.mark_notified(sender(Socket(), "a", instance="web-1"), 0)
     move.mark_back(sender(Socket(), instance="web-1"))
     assert waiting(move, 0) == ["b"]
 
@@ -137,7 +137,7 @@ def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> No
     unknown: dict[str, Any] = {"session_timeout_ms": None, "rebalance_timeout_ms": None}
     move, socket = Move(MUSTER, [former("a", **unknown)], now_ms=0, deadline_ms=60_000), Socket()
     assert waiting(move, 10**9) == ["a"]
-    move.mark_told(sender(socket, "a"), 0)
+    move.mark_notified(sender(socket, "a"), 0)
     assert waiting(move, 10**9) == ["a"]
     socket.open = False
     assert waiting(move, 10**9) == ["a"]
@@ -153,7 +153,7 @@ def test_the_wait_ends_with_the_move_at_the_latest() -> None:
 def test_a_member_that_is_back_and_leaves_is_counted_once() -> None:
     """It let go of its partitions when it came back."""
     move, socket = released(former("a"), former("b")), Socket()
-    move.mark_told(sender(socket, "a"), 0)
+    move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
     move.mark_left(MemberId("a"))
     report = move.report(MoveState.MOVING, 0)
@@ -163,12 +163,12 @@ def test_a_member_that_is_back_and_leaves_is_counted_once() -> None:
 def test_the_report_counts_who_was_told_and_who_is_back() -> None:
     """For people and programs."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
-    move.mark_told(sender(socket, "a"), 0)
+    move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
-    move.mark_told(sender(Socket(), "b"), 0)
+    move.mark_notified(sender(Socket(), "b"), 0)
     report = move.report(MoveState.MOVING, 500)
     assert (report.to, report.members, report.told, report.back, report.took_ms) == (UPSTREAM, 3, 2, 1, 500)
-    assert [(each.member_id, each.is_told) for each in report.waits_for] == [("b", True), ("c", False)]
+    assert [(each.member_id, each.is_notified) for each in report.waits_for] == [("b", True), ("c", False)]
     assert names(report.waits_for) == "web-1 at 10.0.0.1, client at 10.0.0.1"
     assert names([former(str(number)) for number in range(7)]).endswith("and 2 more")
 
@@ -180,10 +180,10 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
         "its only member has not rejoined yet; waits for client at 10.0.0.1, not heard of yet, for 45 s at most"
     )
     move.mark_left(MemberId("a"))
-    move.mark_told(sender(socket, "a"), 1_000)
+    move.mark_notified(sender(socket, "a"), 1_000)
     report = move.report(MoveState.MOVING, 10_000)
     assert (report.told, report.back, report.left) == (0, 0, 1)
-    move.mark_told(sender(socket, "b"), 10_000)
+    move.mark_notified(sender(socket, "b"), 10_000)
     assert progress(move.report(MoveState.MOVING, 11_000)) == (
         "of its 3 members 1 has left; waits for web-1 at 10.0.0.1 to rejoin, for 299 s at most; "
         "for client at 10.0.0.1, not heard of yet, for 34 s at most"
@@ -197,7 +197,7 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
 def test_who_has_not_rejoined_in_time_is_named_when_the_move_is_done() -> None:
     """An operator has to look after that one, so its end is no plain success, in the log as in the command."""
     move, socket = released(former("a"), former("b", instance="web-1")), Socket()
-    move.mark_told(sender(socket, "a"), 0)
+    move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
     report = move.report(MoveState.DONE, SESSION_MS)
     assert [each.group_instance_id for each in report.late] == ["web-1"]
@@ -212,7 +212,7 @@ def test_who_has_not_rejoined_in_time_is_named_when_the_move_is_done() -> None:
 def test_who_was_dropped_by_the_cluster_has_revoked_nothing_and_is_named() -> None:
     """A process that hangs takes its partitions for lost only when it goes on, so that is no plain success."""
     move, socket = Move(MUSTER, [former("a"), former("b", instance="web-1")], now_ms=0), Socket()
-    move.mark_told(sender(socket, "a"), 0)
+    move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
     move.mark_dropped(MemberId("b"))
     assert waiting(move, 0) == []
@@ -236,7 +236,7 @@ def test_who_is_told_after_all_is_waited_for_again() -> None:
     for name in "ab":
         move.mark_dropped(MemberId(name))
     assert waiting(move, 0) == ["b"]
-    move.mark_told(sender(Socket(), "a"), 0)
+    move.mark_notified(sender(Socket(), "a"), 0)
     assert waiting(move, 0) == ["a", "b"]
     move.mark_dropped(MemberId("a"))
     assert waiting(move, 0) == ["a", "b"]

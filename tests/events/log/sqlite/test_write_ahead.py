@@ -15,7 +15,7 @@ import pytest
 from muster.coordinator.offsets.sqlite import SqliteOffsetStore
 from muster.events.log.base import SignOfLife
 from muster.events.log.sqlite.log import SqliteEventLog
-from muster.events.log.sqlite.missing_records import PartitionEnds, encode_note, read_note, say_missing_records
+from muster.events.log.sqlite.missing_records import PartitionEnds, describe_missing_records, encode_note, read_note
 from muster.events.log.sqlite.open import NOTE_AT
 from muster.events.records import Record
 
@@ -180,12 +180,14 @@ def test_the_records_that_a_file_lacks_are_counted_by_partition(
     path: Path, offsets: dict[int, int], found: dict[int, int], lacks: str | None
 ) -> None:
     """The note of this log tells; another one's says nothing of it."""
-    told = say_missing_records(
+    told = describe_missing_records(
         path, PartitionEnds(log_id="a", offsets=offsets), PartitionEnds(log_id="a", offsets=found)
     )
     assert told == (None if lacks is None else told_of_end(path, lacks))
     assert (
-        say_missing_records(path, PartitionEnds(log_id="b", offsets=offsets), PartitionEnds(log_id="a", offsets=found))
+        describe_missing_records(
+            path, PartitionEnds(log_id="b", offsets=offsets), PartitionEnds(log_id="a", offsets=found)
+        )
         is None
     )
 
