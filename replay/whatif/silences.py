@@ -61,9 +61,8 @@ class Silences:
         """Take the next item; returns the rebalance that a silence before it would have led to."""
         if isinstance(item, Coordinated):
             self.takeovers += isinstance(item.event, CoordinatorReady) and bool(self._since_ms)
-            self._waiting.clear()
             if isinstance(item.event, CoordinatorPaused):
-                for member_id in self._since_ms:
+                for member_id in self._since_ms.keys() - self._waiting.keys():
                     self._parked_ms[member_id] = self._parked_ms.get(member_id, 0) + item.event.late_ms
         if not isinstance(item, Happened):
             return None
@@ -105,7 +104,7 @@ class Silences:
         if is_certain:
             reason += f", longer than a session of {shorter}"
         else:
-            reason += f"; for {duration(parked_ms)} of it no session could end here"
+            reason += f"; for {duration(min(parked_ms, longest_ms))} of it no session could end here"
         return Additional(
             since=instant(min(since_ms, at_ms)),
             until=instant(at_ms),

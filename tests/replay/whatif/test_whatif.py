@@ -480,6 +480,21 @@ def test_time_in_which_the_coordinator_stood_still_is_no_silence() -> None:
         assert [each.verdict for each in told] == [verdict]
 
 
+@pytest.mark.parametrize("meanwhile", ["a pause", "a takeover"])
+def test_a_join_stays_parked_while_the_coordinator_stands_still_or_changes(meanwhile: str) -> None:
+    """The client waits for its answer, so its silence until the end of the join phase ends no session."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    script.start(script.rejoined(script.of("a"))).wait(10_000)
+    script = script.paused(2_000) if meanwhile == "a pause" else script.coordinator("coordinator-b:200")
+    script.wait(10_000).complete().wait(1_000)
+    script.start(msgspec.structs.replace(script.rejoined(script.of("a")), longest_silence_ms=20_000))
+    silences = Silences(5_000)
+    (told,) = [found for item in script.history().items if (found := silences.feed(item)) is not None]
+    assert (told.verdict, told.grade) == (CANNOT_TELL, Grade.UNKNOWN)
+    assert told.reason.endswith("for 20.0 s of it no session could end here")
+
+
 def test_what_the_control_does_not_reproduce_cannot_be_told() -> None:
     """Something mattered that is not in the log."""
     for begins_later_ms, verdict in ((None, CANNOT_TELL), (60_000, CANNOT_TELL), (0, WOULD_NOT)):
