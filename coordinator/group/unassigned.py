@@ -63,7 +63,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
         if topic not in self.subscribed:
             return False
         assigned = self.assigned.get(topic, range(0))
-        if isinstance(assigned, range) or len(assigned) < partitions:
+        if isinstance(assigned, range):
             return len(assigned) < partitions
         return not assigned.issuperset(range(partitions))
 
