@@ -234,3 +234,13 @@ def test_the_rules_give_again_what_was_recorded() -> None:
         (TopicSize(topic="orders", partitions=8),),
         (TopicSize(topic="orders", partitions=0),),
     ]
+
+
+def test_a_topic_that_grows_again_is_asked_for_although_the_list_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is on the list already; another topic would not fit."""
+    monkeypatch.setattr(unassigned, "ASKED_MAX", 1)
+    h, a, b = configured()
+    report(h, orders=8)
+    rejoin(h, a, b)
+    assert story(report(h, orders=9).events) == ASKED
+    assert rebalanced_for(h) == {"orders": 9}

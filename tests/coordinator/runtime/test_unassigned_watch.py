@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from muster.coordinator.group import unassigned
 from muster.coordinator.group.commands import RebalanceUnassigned
 from muster.coordinator.group.unassigned import ASKED_MAX
 from muster.coordinator.load import slices
@@ -214,6 +215,37 @@ def test_of_many_topics_that_lack_ten_are_named_and_the_others_counted() -> None
     (line,) = stage.look(after_ms=REPORT_AFTER_MS)
     assert (len(line["topics"]), line["more_topics"]) == (NAMES_MAX, 5)
     assert stage.look(after_ms=MINUTE_MS) == []
+
+
+def test_of_more_topics_that_lack_than_fit_into_an_event_so_many_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members may subscribe to as many as their requests hold."""
+    monkeypatch.setattr(unassigned_watch, "ASKED_MAX", 3)
+    topics = [f"topic-{number}" for number in range(5)]
+    h = Harness(group_id="many")
+    (a,) = h.form(h.static("a", protocols=protocols(metadata=subscription(*topics))))
+    a.sync({a.member_id: encode_assignment({})})
+    stage = Stage(h, **dict.fromkeys(topics, 1))
+    stage.look()
+    stage.look(after_ms=REPORT_AFTER_MS)
+    assert [each.topic for each in stage.watch.unassigned] == topics[:3]
+
+
+def test_the_way_out_is_the_users_if_no_more_topics_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Muster asks for no other topic before one of those is assigned."""
+    for module in (unassigned, unassigned_watch):
+        monkeypatch.setattr(module, "ASKED_MAX", 1)
+    h, a, b = configured(str(MINUTE_MS))
+    b = b.restarted(protocols=BOTH_TOPICS)
+    b.join()
+    stage = Stage(h, orders=6, payments=2)
+    stage.look()
+    stage.look(after_ms=MINUTE_MS)
+    rejoin(h, a, b)
+    stage.topics["orders"] = 7
+    stage.look()
+    (line,) = stage.look(after_ms=REPORT_AFTER_MS)
+    assert line["topics"] == {"orders": "6"}
+    assert line["way_out"].startswith("muster members rebalance grown")
 
 
 def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.coordinator.group.commands import OffsetToCommit
@@ -197,4 +198,31 @@ async def test_what_was_appended_proves_the_lease_from_when_it_was_sent() -> Non
         assert lease.covers is is_proven
     now_ms = 12_000
     assert not lease.covers
+    await out.close()
+
+
+class RefusingOffsets(MemoryOffsetStore):
+    """It refuses the first change of each write."""
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        return [REFUSED, *(await super().write(changes[1:]))]
+
+
+async def test_a_unit_of_which_one_change_of_offsets_is_refused_is_refused() -> None:
+    """Also if a later change of it is stored."""
+    settled: list[AppendRefused | None] = []
+    one = unit(settled, commits=True)
+    out = outbox(Writer(), RefusingOffsets())
+    out.submit(msgspec.structs.replace(one, offsets=one.offsets * 2))
+    await out.drained()
+    assert settled == [REFUSED]
+    await out.close()
+
+
+async def test_an_idle_outbox_waits_for_no_write() -> None:
+    """The status would report an append that hangs, and an outage would seem to have begun with it."""
+    out = outbox(Writer(), MemoryOffsetStore())
+    out.submit(unit([], b"key", commits=True))
+    await out.drained()
+    assert out.waits is None
     await out.close()

@@ -93,6 +93,45 @@ async def test_our_own_topic_is_taken(noted: bytes, partitions: int | None) -> N
     await check_origin(TwoPartitions(noted, partitions), TOPIC, 2, OURS, timeout_ms=1_000)
 
 
+class EachItsOwner(TwoPartitions):
+    """The leader of several partitions, each with an owner of its own; None: the partition is empty."""
+
+    def __init__(self, *owners: TwoPartitions | None) -> None:
+        super().__init__(b"")
+        self._owners = owners
+
+    async def ask_leader(self, topic: str, partition: int, request: Any, **_more: Any) -> Any:
+        owner = self._owners[partition]
+        end = 0 if owner is None else 2
+        if owner is None or request_in(request).__api_key__ == LIST_OFFSETS:
+            return offset_response(topic, partition, end)
+        return fetch_response(topic, partition, end, owner._batch)
+
+
+def _owner(cluster: str, level: int, partitions: int | None = None) -> TwoPartitions:
+    return TwoPartitions(Origin(cluster_id=cluster, format_level=level).encode(), partitions)
+
+
+@pytest.mark.parametrize("levels", [(4, 5), (5, 4)])
+async def test_of_several_owners_the_highest_level_holds(levels: tuple[int, int]) -> None:
+    """One of them was upgraded before the others."""
+    link = EachItsOwner(*(_owner("here", level) for level in levels))
+    assert (await check_origin(link, TOPIC, 2, OURS, timeout_ms=1_000)).format_level == 5
+
+
+@pytest.mark.parametrize("noted", [(2, None), (None, 2)])
+async def test_a_number_of_partitions_that_one_owner_noted_is_known(noted: tuple[int | None, int | None]) -> None:
+    """Owners of older versions noted none."""
+    link = EachItsOwner(*(_owner("here", 5, partitions) for partitions in noted))
+    assert (await check_origin(link, TOPIC, 2, OURS, timeout_ms=1_000)).partitions == 2
+
+
+async def test_a_copy_is_known_by_any_of_its_partitions() -> None:
+    """The last one is empty."""
+    with pytest.raises(LogMismatch, match="cluster there"):
+        await check_origin(EachItsOwner(_owner("there", 1), None), TOPIC, 2, OURS, timeout_ms=1_000)
+
+
 def test_brokers_that_tell_no_cluster_id_are_not_compared() -> None:
     """Neither then nor now."""
     refuse_another(origin_of(None), OURS, topic=TOPIC)
