@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +20,8 @@ from muster.replay.fleet.building.fold import GroupFold, OutOfOrder, fold_group
 from muster.replay.fleet.building.local import LocalEngine
 from muster.replay.fleet.building.partition_reads import PartitionReads
 from muster.replay.fleet.building.pieces import RECORDS
+from muster.replay.fleet.tables.rows import rebalance_row
+from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.history.items import Broken, Gap
 from muster.replay.incidents.episode.acts import departure
 from muster.replay.logs.opening import open_for_reading
@@ -34,6 +37,7 @@ from tests.replay.fleet.fleets import (
     rows_of,
     told_by_why,
 )
+from tests.replay.incidents.fleet import Fleet
 from tests.replay.recorded import DATA, sessions
 from tests.replay.whole import read_histories
 from tests.replay.written import BROKEN_KEY, unknown_type
@@ -82,6 +86,37 @@ async def test_the_table_tells_of_plans(lived_log: MemoryStorage, tmp_path: Path
         "stood-by": ("rebalance-requested", 5),
         "duelled": ("rebalance-requested", 8),
     }
+
+
+def waited_for(fleet: Fleet) -> list[list[str]]:
+    """The members that join phases waited for in vain, of each rebalance."""
+    place = TABLES["rebalances"].schema.get_field_index("waited_for")
+    told = [(each, incident) for incident in fleet.told() for each in incident.rebalances]
+    rows: list[tuple[Any, ...]] = [rebalance_row(each, incident, 0) for each, incident in told]
+    return [row[place] for row in rows]
+
+
+def test_the_table_names_each_member_that_a_join_phase_waited_for_until_its_timeout() -> None:
+    """The dynamic one is dropped then, the static one keeps its place."""
+    fleet = Fleet(4, static=2, session_ms=120_000, rebalance_ms=20_000)
+    dropped = fleet[3].member_id
+    fleet[2].die()
+    fleet[3].die()
+    fleet.start(5)
+    fleet.rest(30_000)
+    assert waited_for(fleet) == [[dropped, "app-2"]]
+
+
+def test_a_session_that_ended_before_the_join_phase_did_not_keep_it_waiting() -> None:
+    """The phase ended with the other one's session."""
+    fleet = Fleet(4, session_ms=10_000, rebalance_ms=60_000)
+    later = fleet[3].member_id
+    fleet[2].die()
+    fleet.run(3_000)
+    fleet[3].die()
+    fleet.start(5)
+    fleet.rest(30_000)
+    assert waited_for(fleet) == [[later]]
 
 
 async def test_every_stay_has_its_begin_and_its_end(tmp_path: Path) -> None:

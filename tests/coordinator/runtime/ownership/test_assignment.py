@@ -126,6 +126,7 @@ def test_a_partition_that_waits_for_the_log_can_be_released() -> None:
         await process.runtime.assign([1])
         await until(lambda: len(tried) > 2, "it is tried again and again")
         await process.runtime.release([1])
+        assert process.runtime._partitions.outage.reason is None
         times = len(tried)
         await asyncio.sleep(60)
         assert len(tried) == times
@@ -265,6 +266,33 @@ def test_an_assignment_that_fails_leaves_nothing_that_tries_again() -> None:
         assert reasons == {0: "no right to write", 1: "no right to write"}
         await process.runtime.release(process.runtime.claims())
         assert process.runtime.claims() == {}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_an_assignment_that_fails_leaves_alone_what_was_already_retried() -> None:
+    """The log of the one was unavailable before that of the other turned out to be denied."""
+
+    async def story() -> None:
+        process, _ = await _sharing(MemoryStorage(PARTITIONS))
+        claim, is_away = process.log.claim, True
+
+        async def denied(number: int) -> MemoryLogWriter:
+            if number == 0 and is_away:
+                raise LogUnavailable("no broker")
+            if number == 1:
+                await asyncio.sleep(60)
+                raise LogDenied("no right to write")
+            return await claim(number)
+
+        process.log.claim = denied  # type: ignore[method-assign, assignment]
+        with pytest.raises(LogDenied):
+            await process.runtime.assign([0, 1])
+        is_away = False
+        await until(lambda: 0 in process.runtime._partitions.owned, "the one is served")
+        assert not process.lost
+        await process.runtime.release(process.runtime.claims())
         await process.runtime.stop()
 
     simulate(story())

@@ -3,12 +3,13 @@
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from muster.coordinator.clock import SystemClock
 from muster.coordinator.group.loaded_groups import group_of_offsets
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.topic import TopicOffsetStore
-from muster.coordinator.runtime.ownership.takeover.orphans import find_orphans
+from muster.coordinator.runtime.ownership.takeover.orphans import find_orphans, recreate_groups
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.partitioner import partition_for
@@ -41,6 +42,25 @@ async def test_a_quarantined_group_is_no_orphan() -> None:
     projector = Projector()
     projector.quarantined[torn] = Quarantined(group_id=torn, partition=0, offset=7, reason="no Avro")
     assert await find_orphans([torn, gone], projector, 0, 1, Slices()) == {gone}
+
+
+async def test_a_group_that_is_made_for_its_offsets_has_a_new_incarnation_whatever_the_clock_says() -> None:
+    """The clock is behind that of the owner that made the last group."""
+    log = MemoryEventLog(MemoryStorage(partitions=1))
+    await log.open()
+    projector = Projector()
+    projector.incarnation_max = 2**50
+    await recreate_groups(
+        {GROUP},
+        projector,
+        await log.claim(0),
+        settings=GroupSettings(),
+        clock=SystemClock(),
+        events=log,
+        offsets=log,
+    )
+    assert projector.groups[GROUP].incarnation == 2**50 + 1
+    await log.close()
 
 
 def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
