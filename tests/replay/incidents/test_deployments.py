@@ -518,3 +518,28 @@ def test_two_deployments_in_a_row_keep_their_own_restarts() -> None:
     fleet.rest(60 * S)
     first, second = [each for each in fleet.told() if each.kind == "deployment"]
     assert max(each.at or "" for each in first.chain) < min(each.at or "" for each in second.chain)
+
+
+def test_a_client_id_without_a_dash_has_no_generated_part() -> None:
+    """'audit' does not replace 'orders': nothing of their names is the same."""
+    fleet = Fleet(2)
+    fleet.start(3, fleet.setup(3).but(client_id="orders"))
+    fleet.rest(QUIET_MS)
+    fleet.began_ms = fleet.wall_ms
+    fleet[3].close()
+    fleet.run(5 * S)
+    fleet.start(4, fleet.setup(4).but(client_id="audit"))
+    fleet.rest(30 * S)
+    assert [each.kind for each in fleet.told()] == ["scale-down", "scale-up"]
+
+
+def test_who_replaced_whom_is_not_told_if_more_came_than_went() -> None:
+    """Three went, four came, none under the name of another."""
+    fleet = Fleet(6)
+    for number in (1, 2, 3):
+        fleet[number].close()
+    fleet.run(5 * S)
+    for number in (7, 8, 9, 10):
+        fleet.start(number)
+    fleet.rest(60 * S)
+    assert sorted(each.kind for each in fleet.told()) == ["scale-down", "scale-up"]

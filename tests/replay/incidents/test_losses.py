@@ -514,9 +514,10 @@ def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
     assert "(10.0.1.2, client app-2) came as a standby, and moved nothing" in planned.headline
 
 
-def test_a_standby_that_was_called_and_did_not_come_is_not_said_to_have_taken_over() -> None:
+@pytest.mark.parametrize("static", [0, 4])
+def test_a_standby_that_was_called_and_did_not_come_is_not_said_to_have_taken_over(static: int) -> None:
     """It died together with the member that it should replace."""
-    fleet = Fleet(3)
+    fleet = Fleet(3, static=static)
     fleet.configure(TARGET_GROUP_SIZE, "3")
     fleet.start(4)
     fleet.rest(QUIET_MS)
