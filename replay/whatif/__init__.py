@@ -20,6 +20,7 @@ silences.py     Finds recorded silences that are longer than a shorter session t
 verdict.py      The result's values.
 rebalances.py   The recorded rebalances, each with its verdict.
 telling.py      Verdicts, and doubts about them, as text.
+matching.py     Matches the rebalances of a play with the recorded ones, and gives the verdicts.
 player.py       Plays all recorded rebalances with one set of settings.
 whatif.py       The fold from items to verdicts; a control run with the recorded settings checks them.
 answer.py       Counts verdicts and keeps the latest: the answer as one value.

@@ -56,7 +56,7 @@ BY_ITSELF_MAX = 20
 class Started(msgspec.Struct, kw_only=True, eq=False):
     """A rebalance that began in the play. `admitted`: the members whose joins it admitted, delayed or not.
 
-    `cost`: the cost so far, the only field that changes.
+    `cost`: the cost so far; `ended_ms`: when it was over, or the next one began; `is_cost_known`: see `matching.py`.
     """
 
     at_ms: int
@@ -66,6 +66,8 @@ class Started(msgspec.Struct, kw_only=True, eq=False):
     is_late: bool  # started by a live member that had been dropped
     is_dead: bool  # started because a dead member did not sync
     cost: Standstill = Standstill()
+    ended_ms: float = math.inf
+    is_cost_known: bool = True
 
 
 class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +127,8 @@ class Play:
         former = self._former(member)
         session = self._soft.sessions.get(former) if former in self.silent else None
         if session is not None:
-            return former, int(abs(session.deadline_ms - self.now_ms))
+            is_open = session.deadline_ms == NEVER
+            return None if is_open else (former, int(self.now_ms - session.deadline_ms))
         for begun in reversed(self.expired):
             ended = begun.member
             if ended.member_id == member.member_id or ended.group_instance_id == (member.group_instance_id or ""):
@@ -325,6 +328,8 @@ class Play:
             lost = (event.member.member_id for event in events if isinstance(event, MemberRemoved))
             silences = Standstill(partition_ms=sum(map(self.meter.take, lost)))
             self.started[-1].cost += silences + self.meter.fills(self.now_ms)
+        if self.started and any(isinstance(event, GroupStabilized | GroupEmptied) for event in events):
+            self.started[-1].ended_ms = min(self.started[-1].ended_ms, self.now_ms)
         if any(isinstance(event, GroupStabilized) for event in events):
             self.meter.assigned(self.pace.partitions)
         if any(isinstance(event, GroupEmptied) for event in events):
@@ -389,6 +394,8 @@ class Play:
     def _note_start(self, event: RebalanceStarted, decided: Iterable[AnyEvent]) -> None:
         if len(self.started) >= BY_ITSELF_MAX + 2 * self._came_in:
             raise TooLong(CIRCLES)
+        if self.started:
+            self.started[-1].ended_ms = min(self.started[-1].ended_ms, self.now_ms)
         self.started.append(self._begun(event, decided))
         members = self.group.members if self.group is not None else {}
         self._rejoins = Rejoins({each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members})

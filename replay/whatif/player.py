@@ -6,12 +6,10 @@ decided together. When nothing is pending, the play is over: recorded rebalances
 happened, and the next one is played from the recorded state again.
 """
 
-import math
-
 import msgspec
 
 from muster.coordinator.group.commands import Deadline, JoinGroup, SyncGroup
-from muster.events.causes import PLANNED_TRIGGERS, Cause
+from muster.events.causes import Cause
 from muster.events.events import (
     AnyMemberEvent,
     CoordinatorElected,
@@ -21,44 +19,32 @@ from muster.events.events import (
     MemberJoined,
     MemberRejoined,
     MemberRemoved,
-    RebalanceStarted,
     StaticMemberReplaced,
 )
-from muster.events.ids import MemberId
 from muster.events.state import Group, GroupState, Member
 from muster.replay.history.items import Coordinated
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.rerun.rerun import PERMISSIVE, group_settings
-from muster.replay.text.times import instant
 from muster.replay.whatif import telling
 from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.departures import Falling, Fate, FellSilent, fell_silent
-from muster.replay.whatif.facts import MISSING, Fact, Step, is_second_round
+from muster.replay.whatif.facts import MISSING, Fact, Step
 from muster.replay.whatif.lookahead import Lookahead
+from muster.replay.whatif.matching import Matching
 from muster.replay.whatif.meter import Meter
 from muster.replay.whatif.pace import pace_of
-from muster.replay.whatif.play import Play, Started, TooLong
-from muster.replay.whatif.rebalances import Open, VerdictTeller, recorded_as
-from muster.replay.whatif.verdict import Additional, Standstill, Verdict
+from muster.replay.whatif.play import Play, TooLong
+from muster.replay.whatif.rebalances import Open, VerdictTeller
+from muster.replay.whatif.verdict import Additional
 
 _LEFT = Cause.MEMBER_LEFT
-_PLANNED = PLANNED_TRIGGERS - {Cause.EXPANSION_DELAY_ELAPSED}
 _DROPPED = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.SYNC_TIMED_OUT})
-
-NOT_YET = -math.inf
 
 BEYOND_MS = 3_600_000
 """How far a play continues beyond the end of the log to finish pending work."""
 
 BEYOND_STEP_MS = 10_000
-CLOSE_MS = 6_000
-"""Twice the clients' default heartbeat.interval.ms.
-
-The time of a member's last heartbeat is not known more precisely, nor is the time until other members notice a
-rebalance, which decides whether a return is folded into it.
-"""
 
 
 class Player:
@@ -68,7 +54,7 @@ class Player:
         self._altered = altered
         self._alterations = altered.alterations
         self._ahead = ahead
-        self._verdicts = verdicts
+        self._matching = Matching(altered, ahead.departures, verdicts)
         self._settings = PERMISSIVE
         self._play: Play | None = None
         self._falling = Falling(ahead.departures, 0)  # of the current play
@@ -77,20 +63,13 @@ class Player:
         self._is_settled = True  # whether the recorded group was, after the last fact
         self._is_within = False
         self._last_ms = 0
-        self._open: list[Open] = []
-        self._besides = 0  # how many rebalances of the play are not recorded
-        self._told = 0  # how many rebalances of the play were processed
-        self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or come later in it
-        self._last_avoided_ms = NOT_YET
         self._behind = ""  # a doubt about the next one: after a takeover, the last one's fate is not known
         self._dropped: list[Member] = []  # members dropped in the log since the play began that may be alive
-        self._barely_silent: set[MemberId] = set()  # members that may have rejoined right before they fell silent
-        self._perhaps_silent: dict[MemberId, int] = {}  # members with waiting joins, perhaps alive until then
 
     @property
     def is_playing(self) -> bool:
         """Whether any verdict is pending."""
-        return bool(self._open or self._early)
+        return self._matching.is_pending
 
     def take(self, step: Step, group: Group) -> None:
         try:
@@ -114,13 +93,7 @@ class Player:
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
         """Return additional rebalances, with their times, that by now are certainly not in the log."""
-        given: list[tuple[int, Additional]] = []
-        while self._early and self._early[0][0].at_ms < before_ms:
-            begun, told = self._early.pop(0)
-            is_known = told.verdict is Verdict.WOULD
-            cost = begun.cost if is_known else None
-            given.append((begun.at_ms, msgspec.structs.replace(told, played=cost)))
-        return given
+        return self._matching.besides(before_ms)
 
     def _end(self, last_ms: int) -> None:
         """End the log: phases and delays run to their end, but members that are silent by then may have come back."""
@@ -128,14 +101,11 @@ class Player:
             return
         play.advance(last_ms)
         play.meter.stop()
-        self._attribute(None)
+        self._attribute()
         while not play.is_settled and play.now_ms < last_ms + BEYOND_MS:
             play.advance(play.now_ms + BEYOND_STEP_MS)
-        for begun in play.started[self._told :]:
-            one = recorded_as(begun, self._open)
-            if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
-                one.doubt = one.doubt or f"the log ends at {instant(last_ms)}, before the session does"
-        self._attribute(None)
+        self._matching.log_ends(play, last_ms)
+        self._attribute()
         self._settle(play)
 
     def _coordinated(self, step: Coordinated) -> None:
@@ -149,10 +119,13 @@ class Player:
             # If the former owner was last seen after the takeover, its clock was wrong.
             alive_ms = max(self._last_ms, seen_ms if seen_ms <= step.event.ready_ms else 0)
             self._advance(play, alive_ms)
+            # A member that was not heard from after the takeover does not ask again.
+            for silent in self._falling.until(step.event.ready_ms + 1):
+                self._silence(silent, play)
             is_known = play.take_over(alive_ms, step.event.ready_ms)
-            self._attribute(None)
+            self._attribute()
             if not is_known:
-                self._behind = telling.BEHIND_UNKNOWN if any(one.begins_ms is None for one in self._open) else ""
+                self._behind = telling.BEHIND_UNKNOWN if self._matching.is_any_undecided else ""
                 self._abandon(telling.TAKEN_OVER)
 
     # ---- facts ------------------------------------------------------------------------------------------------------
@@ -166,21 +139,16 @@ class Player:
         if fact.command is None:
             self._abandon(fact.unexplained)
             if started is not None:
-                self._verdicts.cannot_tell(started, fact.unexplained or MISSING)
+                self._matching.cannot_tell(started, fact.unexplained or MISSING)
             return
-        if started is not None and self._is_second_round(fact, started, group):
-            second = Open(started=started, subjects=frozenset(), grade=Grade.INFERRED)
-            if self._open:
-                self._open.append(msgspec.structs.replace(second, follows=self._open[-1]))
-            else:
-                self._verdicts.would_not(second, telling.FOLLOWED)
+        if started is not None and self._matching.is_second_round(fact, started, group):
+            self._matching.follow(started)
             return
         self._come_to(fact)
-        one = None if started is None else self._opened(fact, started)
+        one = None if started is None else self._matching.recorded(fact, started)
         if self._play is None and one is not None:
             if one.begun is not None:
-                one.standstill = one.begun.cost
-                self._verdicts.would(one, telling.would_text(one))
+                self._matching.began_before(one)
                 return
             self._begin(fact, group)
         if self._play is not None:
@@ -193,35 +161,24 @@ class Player:
         if self._is_back_anew(fact, play):
             self._abandon(telling.BACK_ANEW)
             if one is not None:
-                self._verdicts.cannot_tell(one.started, telling.BACK_ANEW)
+                self._matching.cannot_tell(one.started, telling.BACK_ANEW)
             return
         if one is not None:
             play.pace = pace_of(fact, group.members, self._ahead.following)
             fate_of = self._fates(fact, group)
-            one.doubt = self._doubt(fact, play, one.subjects, fate_of)
+            self._doubt(one, fact, play, fate_of)
             fates = telling.came_back(fact, play, fate_of)
             one.perhaps_back = frozenset(each for each, fate in fates.items() if fate is Fate.UNKNOWN)
             if len(one.perhaps_back) < len(fates):
                 one.grade = Grade.INFERRED
-            self._open.append(one)
-        elif self._open and not self._is_settled:
-            self._fold_in(fact, self._open[-1])
+            self._matching.open(one)
+        elif not self._is_settled:
+            self._matching.fold_in(fact)
         self._apply(fact, play, group)
         self._attribute(one)
-        if not self._has_begun(one):
+        if one is not None and one.begins_ms is None:
             play.let_sync()
         self._is_settled = bool(fact.leaves_settled)
-
-    def _fold_in(self, fact: Fact, running: Open) -> None:
-        """Note the members that joined, or were lost, while a rebalance was running in the log."""
-        folded = {
-            (event.member.member_id, isinstance(event, MemberRemoved))
-            for event in fact.events
-            if isinstance(event, MemberJoined | MemberRemoved)
-        }
-        running.folded |= folded
-        if any(member_id in self._barely_silent for member_id, _ in folded):
-            running.doubt = running.doubt or telling.BARELY_SILENT
 
     def _is_back_anew(self, fact: Fact, play: Play) -> bool:
         """Return whether a process rejoined as a new member because it was dropped in the log, but not in the play.
@@ -233,14 +190,11 @@ class Player:
         came = (self._altered.member(each.member) for each in fact.events if isinstance(each, MemberJoined))
         return any(each.group_instance_id is None and address_of(each) in there for each in came)
 
-    def _has_begun(self, one: Open | None) -> bool:
-        return one is None or one.begins_ms is not None
-
     def _come_to(self, fact: Fact) -> None:
         """Advance the play to the time of this fact; the play may be over by then."""
         if self._play is not None:
             self._advance(self._play, fact.at_ms)
-            self._attribute(None)
+            self._attribute()
             if self._play.is_settled and self._is_settled:
                 self._settle(self._play)
 
@@ -255,10 +209,7 @@ class Player:
         """Let a member fall silent, with its session longer or shorter according to the other settings."""
         member_id = silent.member.member_id
         if member_id not in play.silent:
-            if silent.lived_until_ms > silent.last_seen_ms:
-                self._perhaps_silent[member_id] = silent.lived_until_ms
-            if play.rejoins_at_ms(member_id) - silent.lived_until_ms < CLOSE_MS:
-                self._barely_silent.add(member_id)
+            self._matching.note_silence(silent, play.rejoins_at_ms(member_id))
             member = self._altered.member(silent.member)
             longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
             # As late after its due time as in the log.
@@ -274,7 +225,7 @@ class Player:
             emptied_ms = group.image.state_since_ms if self._emptied_ms is None else self._emptied_ms
         meter = Meter(group, self._partitions, emptied_ms)
         self._play = Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms, meter)
-        self._told, self._besides = 0, 0
+        self._matching.begin_play()
         self._falling = Falling(self._ahead.departures, fact.at_ms)
         self._advance(self._play, fact.at_ms)
 
@@ -325,14 +276,14 @@ class Player:
         match event:
             case MemberJoined() | StaticMemberReplaced():
                 former = self._former(member, play, self._fates(fact, group))
-                self._doubt_if_close(event.member, member, play, former)
+                self._matching.doubt_if_close(event.member, member, play, former)
                 if former is not None and former.member_id in play.silent:
                     play.go_on(former.member_id, member)
                 else:
                     play.arrive(member)
                 return True
             case MemberRejoined():
-                self._doubt_if_close(event.member, member, play)
+                self._matching.doubt_if_close(event.member, member, play)
                 if fact.started is not None:
                     play.rejoin(member)
                 return True
@@ -340,19 +291,6 @@ class Player:
                 return self._removed(event, member, play)
             case _:
                 return False
-
-    def _doubt_if_close(self, recorded: Member, member: Member, play: Play, former: Member | None = None) -> None:
-        """Doubt verdicts that depend on whether a process came back in time, if a heartbeat more or less decides that.
-
-        `former`: the member as which its process was silent, if it had another id then.
-        """
-        if member.session_timeout_ms == recorded.session_timeout_ms:
-            return
-        close = play.closest_end_ms(former or member)
-        if close is not None and close[1] < CLOSE_MS:
-            for one in self._open:
-                if one.subjects & {close[0], member.member_id}:
-                    one.doubt = one.doubt or telling.close_text(close[1])
 
     def _removed(self, event: MemberRemoved, member: Member, play: Play) -> bool:
         why = event.why
@@ -364,138 +302,48 @@ class Player:
             return True
         is_own = why.client_id in (None, member.client_id)  # an administrator may have removed it
         if why.cause is _LEFT and is_own and event.member.group_instance_id is None and member.group_instance_id:
-            play.silence(member, why.arrived_ms + member.session_timeout_ms)  # a static member does not leave
+            # A static member does not leave: its session ends after its last heartbeat.
+            play.silence(member, max(why.decided_ms, event.last_seen_ms + member.session_timeout_ms))
             return True
         return False
 
     # ---- verdicts ---------------------------------------------------------------------------------------------------
 
-    def _opened(self, fact: Fact, started: RebalanceStarted) -> Open:
-        """Return the recorded rebalance that begins with a fact; it may have begun earlier in the play."""
-        members = [event.member for event in fact.events if isinstance(event, MemberEvent)]
-        is_assumed = self._alterations.is_static and any(each.group_instance_id is None for each in members)
-        one = Open(
-            started=started,
-            subjects=frozenset(each.member_id for each in members),
-            grade=Grade.INFERRED if is_assumed else Grade.RECORDED,
-            lost=frozenset(each.member.member_id for each in fact.events if isinstance(each, MemberRemoved)),
-        )
-        for begun, told in self._early:
-            if recorded_as(begun, [one]) is not None:
-                self._early.remove((begun, told))
-                one.begins_ms, one.begun = begun.at_ms, begun
-                break
-        return one
-
-    def _doubt(self, fact: Fact, play: Play, subjects: frozenset[MemberId], fate_of: telling.FateOf) -> str:
+    def _doubt(self, one: Open, fact: Fact, play: Play, fate_of: telling.FateOf) -> None:
         behind, self._behind = self._behind, ""
-        doubt = telling.doubt(fact, self._altered, play, fate_of, is_static=self._alterations.is_static)
-        return doubt or (telling.BARELY_SILENT if subjects & self._barely_silent else behind)
+        one.take_doubt(
+            telling.doubt(fact, self._altered, play, fate_of, is_static=self._alterations.is_static), fact.at_ms
+        )
+        self._matching.doubt_if_barely_silent(one, one.subjects)
+        one.take_doubt(behind, fact.at_ms)
 
-    def _attribute(self, fed: Open | None) -> None:
-        """Match each new rebalance of the play with a recorded one."""
-        play = self._play
-        if play is None:
-            return
-        for begun in play.started[self._told :]:
-            self._barely_silent |= {each for each, until_ms in self._perhaps_silent.items() if begun.at_ms <= until_ms}
-            one = fed or recorded_as(begun, self._open)
-            if one is not None and one.begins_ms is None:
-                one.begins_ms, one.begun = begun.at_ms, begun
-            elif self._is_within:
-                self._early.append((begun, telling.additional(begun, self._open, is_first=self._besides == 0)))
-                self._besides += 1
-        self._told = len(play.started)
+    def _attribute(self, fed: Open | None = None) -> None:
+        if self._play is not None:
+            self._matching.attribute(self._play, fed, is_within=self._is_within)
 
     def _settle(self, play: Play) -> None:
         self._emptied_ms = play.meter.emptied_ms
-        for one in self._open:
-            one.doubt = one.doubt or self._doubt_of_expiry(one, play)
-            one.standstill = _standstill(one, play)
-            if one.follows is not None:
-                one.begins_ms = one.follows.begins_ms
-            if one.begins_ms is not None:
-                self._verdicts.would(one, telling.would_text(one))
-            elif one.started.why.cause in _PLANNED:
-                self._verdicts.cannot_tell(one.started, telling.PLANNED)
-            elif one.started.why.cause is _LEFT and any(each.member.member_id in one.subjects for each in play.expired):
-                self._verdicts.cannot_tell(one.started, telling.WHEN_MISSED)
-            else:
-                not_of_its_own = telling.not_of_its_own_text(one, self._open, play)
-                if not_of_its_own:
-                    one.standstill = None  # depends on the fate of its process
-                else:
-                    one.doubt = one.doubt or telling.doubt_of_other(one, self._open, play)
-                self._verdicts.would_not(one, not_of_its_own or telling.would_not_text(one, self._open, play))
-                self._last_avoided_ms = one.started.why.decided_ms
+        self._matching.settle(play)
         self._close()
-
-    def _doubt_of_expiry(self, one: Open, play: Play) -> str:
-        """Return a doubt if the member of a session that ended in the play was heard from before that end.
-
-        The log has no later event of it, since it had been removed there.
-        """
-        for expired in play.expired:
-            member_id = expired.member.member_id
-            heard_ms = self._ahead.departures.heard_again_ms(member_id)
-            if heard_ms is None or heard_ms >= expired.at_ms:
-                continue
-            if member_id in one.lost or one.started.why.decided_ms >= heard_ms:
-                return telling.NOT_AGAIN
-        return ""
 
     def _abandon(self, reason: str) -> None:
         """End the play: undecided rebalances get the verdict *cannot tell*."""
-        for one in self._open:
-            if one.begins_ms is not None:
-                self._verdicts.would(one, telling.would_text(one))
-            else:
-                self._verdicts.cannot_tell(one.started, one.doubt or reason)
+        self._matching.abandon(reason)
         self._emptied_ms = None
         self._close()
 
     def _give_up(self, reason: str, step: Step | None = None) -> None:
         """Abort the play during a step; the rebalance that begins with the step may not have been opened yet."""
         started = step.started if isinstance(step, Fact) else None
-        is_open = any(one.started is started for one in self._open)
-        self._add_given_up(reason)
+        is_open = started is not None and self._matching.is_open(started)
+        if self._play is not None and self._is_within:
+            self._matching.add_given_up(self._play, reason)
         self._abandon(reason)
         if started is not None and not is_open:
-            self._verdicts.cannot_tell(started, reason)
-
-    def _add_given_up(self, reason: str) -> None:
-        """Report once that there may have been more rebalances, instead of each possible one."""
-        play = self._play
-        if play is None or not play.started or not self._is_within:
-            return
-        last = play.started[-1]
-        more = telling.given_up(last, self._open, reason)
-        unknown = {id(each) for each in play.started}
-        self._early = [
-            each for each in self._early if each[1].verdict is not Verdict.CANNOT_TELL or id(each[0]) not in unknown
-        ]
-        self._early.append((last, more))
+            self._matching.cannot_tell(started, reason)
 
     def _close(self) -> None:
         if self._play is not None:
             self._partitions = self._play.meter.partitions
-        self._play, self._open, self._told = None, [], 0
+        self._play = None
         self._dropped.clear()
-        self._barely_silent.clear()
-        self._perhaps_silent.clear()
-
-    def _is_second_round(self, fact: Fact, started: RebalanceStarted, group: Group) -> bool:
-        """Return whether a member rejoined with its new partitions after a rebalance that would not have happened."""
-        avoided_ms = self._last_avoided_ms
-        if self._open:
-            avoided_ms = NOT_YET if self._has_begun(self._open[-1]) else self._open[-1].started.why.decided_ms
-        return fact.at_ms - avoided_ms <= SECOND_ROUND_MS and is_second_round(fact, started, group.members)
-
-
-def _standstill(one: Open, play: Play) -> Standstill | None:
-    """Return the cost of a recorded rebalance in a play, including the silences of its lost members."""
-    if one.follows is not None:
-        return None if one.follows.begun is not None else Standstill()
-    lost = {*one.lost, *(member_id for member_id, is_lost in one.folded if is_lost and member_id is not None)}
-    silences = Standstill(partition_ms=sum(map(play.meter.take, lost)))
-    return silences if one.begun is None else one.begun.cost + silences

@@ -50,11 +50,19 @@ class Open(msgspec.Struct, kw_only=True):
     perhaps_back: frozenset[MemberId] = frozenset()
     folded: set[tuple[MemberId | None, bool]] = set()
     doubt: str = ""
+    doubt_ms: int = 0
     begins_ms: int | None = None
     begun: Started | None = None
     standstill: Standstill | None = None
     follows: "Open | None" = None
     """The rebalance of which this is the second round (cooperative assignors)."""
+    is_cost_known: bool = True
+
+    def take_doubt(self, reason: str, at_ms: int) -> None:
+        """Doubt it for this reason, if there is one, from this moment on. The first reason is given."""
+        if reason:
+            self.doubt_ms = min(self.doubt_ms, at_ms) if self.doubt else at_ms
+            self.doubt = self.doubt or reason
 
 
 def recorded_as(begun: Started, opened: Sequence[Open]) -> Open | None:
@@ -187,7 +195,7 @@ class Verdicts:
     def _note_cost(self, one: Open) -> None:
         asked = self._asked.get((one.started.incarnation, one.started.seq))
         if asked is not None:
-            asked.played_cost = one.standstill
+            asked.played_cost = one.standstill if one.is_cost_known else None
 
     def _finished(self, recorded: Rebalance) -> None:
         """Note the end of a rebalance; all that began before it have ended too."""

@@ -318,6 +318,34 @@ def test_of_a_member_that_died_while_its_join_waited_the_log_does_not_tell_when(
     assert (really, result.would + result.cannot_tell) == (3, 3)
 
 
+def test_what_waits_for_a_member_of_unknown_fate_costs_nobody_knows_how_much() -> None:
+    """It would have happened; how long it would have lasted depends on that member. So it is in neither sum."""
+    script: list[Deed] = [
+        (12, "stall", "c"),
+        (22, "stall", "b"),
+        (24, "resume", "c"),
+        (24, "start", "d"),
+        (30, "crash", "c"),
+        (46, "resume", "b"),
+    ]
+    history = history_of(live(script, DYNAMIC, until_s=120))
+    really = history_of(live(script, with_settings(DYNAMIC, session_timeout_ms=45_000), until_s=120))
+    result = what_if(history, Alterations(session_timeout_ms=45_000))
+    first, second, doubted, after = result.rebalances
+    assert (first.recorded, second.verdict, doubted.verdict) == (first.played, WOULD, CANNOT_TELL)
+    assert (second.played, after.played) == (None, None)
+    assert second.recorded is not None
+    assert result.undecided.not_stable_ms > second.recorded.not_stable_ms
+    assert result.played.not_stable_ms <= what_if(really, Alterations()).recorded.not_stable_ms
+
+
+def test_a_static_member_that_comes_back_at_the_end_of_its_session_is_not_decided() -> None:
+    """Its session begins with its last heartbeat, not when it would have left; it comes back as that ends."""
+    script: list[Deed] = [(3, "stop", "b"), (12, "start", "b"), (23, "start", "d")]
+    result, really = told(script, DYNAMIC, with_settings(DYNAMIC, is_static=True))
+    assert result.would < really <= result.would + result.cannot_tell
+
+
 def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place() -> None:
     """Real clients: three leaders were dropped while they assigned, after 10 s, and rejoined as new members."""
     history = history_in(DATA / "slow-leader-timeout.jsonl", "slow-leader-timeout")
@@ -414,6 +442,7 @@ TAKEOVERS = st.lists(st.tuples(st.integers(1, 40), st.just("takeover"), st.just(
 @given(DEEDS, TAKEOVERS, OTHERS)
 @example([(5, "crash", "b"), (10, "stop", "a")], [(17, "takeover", "")], {"rebalance_timeout_ms": 8_500})
 @example([(5, "crash", "b"), (25, "start", "b")], [(20, "takeover", "")], {"session_timeout_ms": 45_000})
+@example([(10, "start", "d"), (11, "crash", "d")], [(11, "takeover", "")], {"session_timeout_ms": 45_000})
 def test_what_would_have_happened_across_takeovers_is_what_happens(
     script: list[Deed], takeovers: list[Deed], other: dict[str, int]
 ) -> None:
