@@ -1,8 +1,8 @@
 """`python -m tests.judge --teller MODULE:FUNCTION [--seeds N] [--page FILE]`, `python -m tests.judge show SEED`.
 
-The first plays cases, has the teller tell their incidents, and prints the count, with the first failures and their
-seeds; exit code 1 when a goal is missed. `--teller truth` repeats the truth; `--page` writes the count into a page. The
-second prints what was done in a case and its truth.
+The first plays cases, has the teller report their incidents, and prints the score, with the first failures and their
+seeds; exit code 1 if a goal is missed. `--teller truth` repeats the ground truth; `--page` writes the score into a
+page. The second prints what was done in a case and its ground truth.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""A case from a seed: a scenario played on a stage, the history that its log tells, and the truth.
+"""A case from a seed: a scenario played on a stage, the history in its log, and the ground truth.
 
-Seeds 0 to 999 are for work. Those from `HELD_OUT_FROM` on are not looked at before the thresholds are frozen.
+Seeds 0 to 999 are for development. Those from `HELD_OUT_FROM` on are not looked at before the thresholds are frozen.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,9 +25,8 @@ WEIGHTS: Final = {ScenarioSort.PLAIN: 20, ScenarioSort.COMPOUND: 4, ScenarioSort
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A case, as the judge knows it. `names`: the process behind each member id; a restart changes no name.
-
-    `notes`: what was done, by wall clock ms. `until_ms`: when the case ends, which the history does not say.
+    """A case, as the judge knows it. `names`: the process behind each member id; a restart changes no name. `notes`:
+    what was done, by wall clock ms. `until_ms`: when the case ends, which the history does not show.
     """
 
     seed: int
@@ -84,7 +83,9 @@ def _second_round(story: Story) -> Story:
 
 
 def _cut(reads: Iterable[Told], story: Story, *, unreadable: bool) -> Iterator[Told]:
-    """Leave out all that the log has of the story but its end, or make it unreadable: nobody can know what it was."""
+    """Remove everything that the log has of the story except its end, or make it unreadable, so that it cannot be
+    known.
+    """
     from_ms, until_ms = story.must[0].began[1], story.must[-1].ends_after(story.must[0])[0]
     story.kinds, story.culprits, story.knowable = ("unknown",), None, Knowable.UNKNOWABLE
     for each in reads:

@@ -32,11 +32,11 @@ PARTS: Final[dict[str, frozenset[str]]] = {
     "shutdown": frozenset({"scale-down"}),
     "assignor-change": frozenset({"restart", "deployment"}),
 }
-"""Kinds that are true of a part of an incident: told instead of the whole it is split, and not false."""
+"""Kinds that are true for a part of an incident: reported instead of the whole, the incident is split, not false."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on one truth, or (`truth` is None) on a telling that is of none. See the module."""
+    """The verdict on one truth, or (`truth` is None) on a report that matches none. See the module."""
 
     seed: int
     scenario: str
@@ -44,7 +44,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     knowable: Knowable
     counts: bool
-    """False of what need not be told: only what is false of it counts."""
+    """False if it need not be reported: then only false statements about it count."""
     is_right: bool = False
     kind_is_right: bool = False
     culprits_are_exact: bool = False
@@ -60,7 +60,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count(case: Case, tellings: Sequence[Telling]) -> list[Verdict]:
-    """The verdicts on a case: one for each truth, and one for each telling of nothing."""
+    """Return the verdicts on a case: one for each truth, and one for each report that matches none."""
     matched = _match(case, tellings)
     verdicts = [_verdict(case, number, matched, tellings) for number in range(len(case.truths))]
     used = {telling.key for telling in matched.values()}
@@ -86,7 +86,7 @@ def count(case: Case, tellings: Sequence[Telling]) -> list[Verdict]:
 
 
 def _match(case: Case, tellings: Sequence[Telling]) -> dict[int, Telling]:
-    """The telling of each truth, as far as there is one; the likeliest pairs first."""
+    """Match each truth with its report, if there is one; the likeliest pairs first."""
     pairs = [
         (_likeness(case, truth, telling), number, place)
         for number, truth in enumerate(case.truths)
@@ -102,7 +102,7 @@ def _match(case: Case, tellings: Sequence[Telling]) -> dict[int, Telling]:
 
 
 def _likeness(case: Case, truth: Truth, telling: Telling) -> int:
-    """0 if the telling cannot be of this truth."""
+    """Return 0 if the report cannot be about this truth."""
     own, perhaps = len(telling.rebalances & truth.must), len(telling.rebalances & truth.may)
     is_kind, is_theirs = telling.kind in truth.kinds, _are_exact(case, truth, telling)
     touches = _touches(truth, telling)
@@ -115,14 +115,14 @@ def _likeness(case: Case, truth: Truth, telling: Telling) -> int:
 
 
 def _touches(truth: Truth, telling: Telling) -> bool:
-    """Whether the spans have a moment in common, or nearly."""
+    """Return whether the spans overlap, or nearly."""
     began_ms, ended_ms = telling.span
     first_ms, last_ms = truth.extent[0] - SPAN_WITHIN_MS, truth.extent[1] + SPAN_WITHIN_MS
     return began_ms <= last_ms and (ended_ms is None or ended_ms >= first_ms)
 
 
 def _is_part(case: Case, truth: Truth, telling: Telling) -> bool:
-    """Whether the telling is so of some of what was done, as far as it goes."""
+    """Return whether the report is true for a part of what was done."""
     kinds = {*truth.kinds, *PARTS.get(truth.kind, ())}
     if telling.kind not in kinds or not (truth.culprits is None or _names(case, telling) <= truth.culprits):
         return False
@@ -182,7 +182,7 @@ def _are_exact(case: Case, truth: Truth, telling: Telling) -> bool:
 
 
 def _names(case: Case, telling: Telling) -> frozenset[str]:
-    """The processes that are named. An instance id is its process's name; an id that nobody had stays as it is."""
+    """Return the processes that are named. An instance id is its process's name; an unknown id is left as it is."""
     return frozenset(case.names.get(MemberId(each), each) for each in telling.culprits)
 
 

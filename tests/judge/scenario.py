@@ -63,7 +63,7 @@ class JudgedScenario(Scenario, frozen=True, kw_only=True):
     cuts: int | None = None
     """The incident whose records are missing from the log, or cannot be read; 0 is the start."""
     keeps_second_round: bool = False
-    """Whether they are there but for the first of its rebalances."""
+    """True if they are present except in the first of its rebalances."""
 
 
 OWN: Final[dict[str, JudgedScenario]] = {}

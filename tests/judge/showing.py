@@ -1,4 +1,4 @@
-"""A case for people: what was done, and the truth."""
+"""A case as text: what was done, and the ground truth."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

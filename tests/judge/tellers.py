@@ -10,7 +10,7 @@ from tests.judge.telling import Grade, Telling
 
 
 def repeated(case: Case) -> list[Telling]:
-    """The truth as it should be told: what cannot be known as unknown."""
+    """The truth as it should be reported: what cannot be known as unknown."""
     own = {each for truth in case.truths for each in truth.must}
     tellings = []
     for number, truth in enumerate(case.truths):
@@ -35,7 +35,7 @@ def _telling(case: Case, number: int, truth: Truth, rebalances: frozenset[Rebala
 
 
 def replaced(tellings: Sequence[Telling], number: int, **fields: object) -> list[Telling]:
-    """The same, but for these fields of one of them."""
+    """The same reports, with these fields of one of them replaced."""
     changed = list(tellings)
     changed[number] = msgspec.structs.replace(changed[number], **fields)
     return changed

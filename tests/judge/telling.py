@@ -1,7 +1,7 @@
-"""The form in which the judge reads what a program tells about a history, whoever tells.
+"""The form in which the judge reads what a program reports about a history, whichever program it is.
 
-A teller gets the history and the wall clock at which it ends (which a log does not say), and returns incidents. It sees
-nothing else of the case.
+A teller gets the history and the wall clock at which it ends (which a log does not show), and returns incidents. It
+sees nothing else of the case.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ UNKNOWN: Final = "unknown"
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):
-    """One incident as it is told. `span` in wall clock ms; its end is None if it is not known.
+    """One reported incident. `span` in wall clock ms; its end is None if it is not known.
 
-    `culprits`: member ids (any that the process had), or instance ids; those of the members that it befell, where
-    another client did it. `rebalances`: by incarnation and the generation
-    to which each led. `parent`: the `key` of another one.
+    `culprits`: member ids (any that the process had), or instance ids; if another client was the cause, those of the
+    affected members. `rebalances`: by incarnation and the generation to which each led. `parent`: the `key` of another
+    one.
     """
 
     key: str
@@ -35,7 +35,7 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def abstains(self) -> bool:
-        """Whether it says that it does not know, which asserts nothing."""
+        """True if it reports the cause as unknown, which asserts nothing."""
         return UNKNOWN in {self.kind, self.grade}
 
 

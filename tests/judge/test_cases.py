@@ -1,4 +1,4 @@
-"""The cases: what is done to processes, and the truth that is left of it."""
+"""The cases: what is done to processes, and the resulting ground truth."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_the_same_seed_gives_the_same_case() -> None:
 
 
 def test_timers_are_late(cases: list[Case]) -> None:
-    """As real ones are: a session ends some ms after its deadline, and each time by another number of them."""
+    """Like real timers: a session ends some ms after its deadline, by a different amount each time."""
     late_ms = {
         event.why.decided_ms - event.why.arrived_ms
         for case in cases
@@ -190,7 +190,7 @@ def test_who_is_alike_cannot_be_known_to_be_replaced(cases: list[Case]) -> None:
 
 
 def test_a_log_with_a_hole_does_not_tell(cases: list[Case]) -> None:
-    """The records that stood there are missing, or cannot be read."""
+    """The records at that place are missing, or cannot be read."""
     for name, number in (("unknown", 1), ("lost-beginning", 0)):
         gone = [item for case in of(cases, name) for item in case.history.items if isinstance(item, Gap | Broken)]
         assert {type(item) for item in gone} == {Gap, Broken}

@@ -43,7 +43,7 @@ def test_the_truth_is_right() -> None:
 
 
 def test_silence_is_missed_and_not_false(crashes: Case) -> None:
-    """Nobody tells anything."""
+    """Nothing is reported."""
     verdicts = count(crashes, [])
     assert all(verdict.is_missed and not verdict.is_right and not verdict.is_false for verdict in verdicts)
 
@@ -93,7 +93,7 @@ def test_the_same_kind_told_twice_is_split(crashes: Case) -> None:
 
 
 def test_a_wrong_kind_is_false(crashes: Case) -> None:
-    """It asserts what was not done."""
+    """It asserts something that was not done."""
     one, other = counted(crashes, replaced(repeated(crashes), 1, kind="duel"))
     assert (one.kind_is_right, one.is_false, one.is_right) == (False, True, False)
     assert other.is_right
@@ -191,7 +191,7 @@ def test_a_parent_must_be_the_one() -> None:
 
 
 def test_what_was_not_done_is_false() -> None:
-    """Something is told of a quiet case."""
+    """Something is reported for a quiet case."""
     case = case_of("nothing")
     (start,) = repeated(case)
     told = Telling(key="x", kind="crash", span=(case.until_ms - 60_000, case.until_ms), grade="inferred")
@@ -202,7 +202,7 @@ def test_what_was_not_done_is_false() -> None:
 
 
 def test_what_need_not_be_told_may_be(crashes: Case) -> None:
-    """A restart that was absorbed counts neither way, unless something else is said of it."""
+    """An absorbed restart does not count either way, unless something else is reported about it."""
     case = case_of("absorbed-restart")
     start, restart = repeated(case)
     assert misses(count(case, [start])) == []
@@ -213,7 +213,7 @@ def test_what_need_not_be_told_may_be(crashes: Case) -> None:
 
 
 def test_an_instance_id_names_its_process() -> None:
-    """As well as any of its member ids."""
+    """Like any of its member ids."""
     case = case_of("duel")
     (name,) = case.truths[1].culprits or {""}
     members = [member_id for member_id, process in case.names.items() if process == name]

@@ -1,9 +1,9 @@
 """`python -m tests.judge.real [--mode sidecar] [--cases 60] [--jobs 6] [--family java] [--scenario crash]`.
 
-Does incidents to processes of real clients, has the incidents of the logs told, and prints the count by kind and
+Does incidents to processes of real clients, has the incidents in the logs reported, and prints the score by kind and
 family, what was left out and why, and the failures with their seeds. `--each`: each scenario with each family, instead
-of drawn ones. `--mode`: Muster alone, or in front of a broker that this starts. Exit code 1 when a goal is missed, 2
-when there is no broker.
+of random ones. `--mode`: Muster alone, or in front of a broker that this starts. Exit code 1 if a goal is missed, 2 if
+there is no broker.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def _say(outcome: Outcome) -> None:
     failed = failures(verdicts)
     said = f"left out: {left_out}" if left_out else "; ".join(map(described, failed)) or "right"
     line = f"{drawn.seed:>5} {drawn.family:<13} {drawn.scenario.name:<32} {said}"
-    print(f"{line}\n{text}" if failed else line, flush=True)  # at once: others print, too
+    print(f"{line}\n{text}" if failed else line, flush=True)  # immediately: other processes print, too
 
 
 def _summary(outcomes: list[Outcome]) -> int:

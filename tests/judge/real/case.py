@@ -57,9 +57,8 @@ def deal(seeds: range, scenario: str | None = None, family: Family | None = None
 
 
 def play(drawn: Drawn, keep: Path | None = None, *, broker: str | None = None) -> Case:
-    """Play it; `keep`: a folder where the log (of a Muster that is alone) and the diaries stay. Raises `Spoiled`.
-
-    `broker`: the address of the one that Muster is to stand in front of; None: it stands alone.
+    """Play it; `keep`: a folder to keep the log (of a standalone Muster) and the diaries in. Raises `Spoiled`.
+    `broker`: the address of the broker behind Muster; None: it is standalone.
     """
     with TemporaryDirectory(prefix="muster-judged-") as scratch:
         folder = keep or Path(scratch)
@@ -99,7 +98,7 @@ def _case(drawn: Drawn, stage: RealStage, history: History, until_ms: int) -> Ca
 
 
 def _names(stage: RealStage) -> dict[MemberId, str]:
-    """The process behind each member id: as the processes say, and as instance and own client ids tell."""
+    """Return the process behind each member id, from the diaries, and from instance ids and unique client ids."""
     known = {process.name for process in stage.all}
     names = {
         MemberId(member_id): name
@@ -115,7 +114,9 @@ def _names(stage: RealStage) -> dict[MemberId, str]:
 
 
 def told_of(case: Case) -> list[Telling]:
-    """The incidents that are told of the case. The group's lives are counted: Muster's numbers of them are its own."""
+    """Return the reported incidents of the case. Incarnations are counted from 1, since Muster's numbers are its
+    own.
+    """
     tellings = tell(case.history, case.until_ms)
     lives = {life for telling in tellings for life, _ in telling.rebalances}
     numbers = {life: number for number, life in enumerate(sorted(lives), start=1)}

@@ -1,10 +1,8 @@
 """A process's diary: what it knows about itself, by the wall clock of the machine, which is Muster's, too.
 
-What belongs here: the entries, writing and reading them, and the watch, which notes when the process stalled. What
-it must not know: why it was started.
-
-How it works: an entry is a line of JSON, written at once, so that it outlives a kill -9. The watch is a thread that
-sleeps for `LOOK_S` and notes when it woke much later: the process was not scheduled, or was stopped.
+Has the entries, writing and reading them, and the watch, which notes when the process was paused. An entry is a line of
+JSON, written immediately, so that it survives kill -9. The watch is a thread that sleeps for `LOOK_S` and notes when it
+woke much later: the process was not scheduled, or was stopped.
 """
 
 import threading
@@ -29,14 +27,14 @@ class What(StrEnum):
     """Its consumer is there, and begins to join."""
     ASSIGNED = "assigned"
     LATE = "late"
-    """It stalled from `from_ms` on."""
+    """It was paused from `from_ms` on."""
     STALLED = "stalled"
-    """It has not polled since `from_ms`, as it was told."""
+    """It has not polled since `from_ms`, as ordered."""
     RESUBSCRIBED = "resubscribed"
-    """It had no subscription since `from_ms`, as it was told, and subscribes again."""
+    """It had no subscription since `from_ms`, as ordered, and subscribes again."""
     FENCED = "fenced"
     FAILED = "failed"
-    """Its consumer could not go on."""
+    """Its consumer could not continue."""
     CLOSED = "closed"
 
 
@@ -67,7 +65,7 @@ class Diary:
         self._file.write(msgspec.json.encode(entry) + b"\n")
 
     def watch(self) -> None:
-        """Note from now on when the process stalled."""
+        """Start noting when the process is paused."""
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def _watch(self) -> None:

@@ -1,6 +1,5 @@
-"""The consumer of each family, as `tests/clients` has it, with a process's own configuration.
-
-What belongs here: how each client's settings are called, and how each tells its member id.
+"""The consumer of each family, as in `tests/clients`, with a process's own configuration: its settings, and its member
+id.
 """
 
 import asyncio
@@ -52,7 +51,7 @@ class ProcessConsumer(RunningConsumer):
         self._close()
 
     def stall(self, duration_s: float) -> None:
-        """Do not poll; what beats by itself goes on."""
+        """Stop polling; background heartbeats continue."""
         time.sleep(duration_s)
 
     def unsubscribe(self) -> None:
@@ -203,7 +202,7 @@ PROCESSES: dict[Family, type[ProcessConsumer]] = {
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether the client gives up since another process has its instance id."""
+    """Return whether the client gives up because another process has its instance id."""
     if isinstance(error, confluent_kafka.KafkaException):
         return bool(
             error.args[0].code() == confluent_kafka.KafkaError._FATAL and "fenced" in error.args[0].str().lower()

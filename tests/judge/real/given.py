@@ -1,7 +1,7 @@
-"""The words between the generator and a process: what it is to be, and what it is to do.
+"""The configuration and the orders that the generator passes to a process, as plain values.
 
-What belongs here: plain values. A process reads its configuration from its command line, and then what it is to do from
-a file that grows, a line each; it writes its diary into another one.
+A process reads its configuration from its command line, and its orders from a file that grows line by line; it writes
+its diary into another file.
 """
 
 from enum import StrEnum, unique
@@ -58,7 +58,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that a process is to do."""
+    """One order for a process."""
 
     stall_s: float = 0
     """Do not poll for so long."""

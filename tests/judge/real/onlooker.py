@@ -1,10 +1,8 @@
 """Watches a group from outside, as an administrator could: DescribeGroups, several times a second, in a thread.
 
-What belongs here: what was seen, and when at the earliest and at the latest it was so. What it must not know: what is
-being done to the group, and any event.
-
-How it works: a look was so at some moment between the question and its answer. Only what differs from the look before
-is kept. A rebalance may be over between two looks; that there was one is known from the generation (`asking.py`).
+Records what was seen, and the earliest and latest time at which it was true; knows nothing of events, nor of what is
+done to the group. A look was true at some time between the request and its response. Only changes from the previous
+look are kept. A rebalance may end between two looks; then the generation shows it (`asking.py`).
 """
 
 import asyncio
@@ -22,8 +20,9 @@ NO_GROUP: Final = frozenset({15, 16, 69})
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """The group, the same from the first look to the last. `asked_ms`: when it was first asked, `answered_ms` told;
-    `last_asked_ms` and `last_answered_ms` are of the last time that it was seen so."""
+    """The group, unchanged from the first look to the last. `asked_ms`, `answered_ms`: of the first request and
+    response; `last_asked_ms` and `last_answered_ms`: of the last ones that showed it unchanged.
+    """
 
     asked_ms: int
     answered_ms: int
@@ -71,7 +70,9 @@ class Onlooker:
             return msgspec.structs.replace(self._looks[-1]) if self._looks else None
 
     def unrest(self, from_ms: int, until_ms: int) -> list[Look]:
-        """The looks of a group that was not at rest, asked after the one and answered before the other moment."""
+        """Return the looks at which the group was not at rest, requested after the one time and answered before the
+        other.
+        """
         return [
             each
             for each in self.looks

@@ -1,7 +1,4 @@
-"""A process of a real client, for those who start, stop and kill it.
-
-What belongs here: the ways in which a process can be dealt with. What it must not know: why.
-"""
+"""A process of a real client, to be started, stopped and killed."""
 
 import os
 import signal
@@ -31,7 +28,7 @@ class RealProcess:
         self.stops: list[tuple[int, int]] = []
         """From when to when it was stopped on purpose, wall clock ms."""
         self.was_ended = False
-        """Whether it was to end: killed, or told to close."""
+        """True if it was meant to end: killed, or ordered to close."""
         self._stopped_ms: int | None = None
         command = [*COMMAND, msgspec.json.encode(given).decode()]
         with given.output.open("wb") as output:
@@ -81,7 +78,7 @@ class RealProcess:
         self._stopped_ms = None
 
     def kill(self) -> None:
-        """As kill -9 does, of all its group; and wait until it is gone."""
+        """Like kill -9 of its whole process group; waits until it is gone."""
         self.was_ended = True
         with suppress(ProcessLookupError):
             os.killpg(self._leash.pid, signal.SIGKILL)

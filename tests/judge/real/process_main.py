@@ -1,7 +1,7 @@
 """The process: `python -m tests.judge.real.process_main GIVEN`, with its configuration as JSON.
 
-It polls, as an application does, and between two polls does what it is told, until it is told to close. What it cannot
-go on for it writes down, and ends.
+It polls, as an application does, and between polls follows its orders, until it is ordered to close. If it cannot
+continue, it writes down why, and ends.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.judge.real.given import Given, Order
 
 
 class Orders:
-    """The file of what it is to do, which grows."""
+    """The file of orders, which grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class Orders:
 
 
 def run(given: Given, diary: Diary) -> None:
-    """Until it is told to close; a fenced one is started again by its supervisor, if it has one."""
+    """Run until ordered to close; a fenced process is restarted by its supervisor, if it has one."""
     orders = Orders(given.orders)
     again_s = given.again_s
     while True:

@@ -1,6 +1,6 @@
-"""A scenario: what is done to real processes, what it is called, and what it needs.
+"""A scenario: what is done to real processes, its name, and its needs.
 
-What belongs here: the registration, and what several scenarios share. The kinds are those of `docs/incidents.md`.
+Has the registration, and what several scenarios share. The kinds are those of `docs/incidents.md`.
 """
 
 from collections.abc import Callable

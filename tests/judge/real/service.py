@@ -39,7 +39,7 @@ class Mode(StrEnum):
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """`orders` and `payments` are topics of `PARTITIONS` partitions; `broker` is the one behind it, if there is one."""
+    """`orders` and `payments` are topics of `PARTITIONS` partitions; `broker`: the one behind it, if there is one."""
 
     muster: MusterProcess
     group_id: GroupId

@@ -1,4 +1,4 @@
-"""The rule by which a case is left out: the machine, or a client, has done what the generator did not mean to.
+"""The rule by which a case is left out: the machine or a client did something that the generator did not intend.
 
     a process stalled     a client's process was not scheduled for longer than `STOOD_STILL_MS`, as its own diary
                               says, when it had not been stopped on purpose. The span of what was done may then be off
@@ -8,7 +8,7 @@
     a client gave up          a process ended by itself, or wrote down that it could not go on
     no rest                   the group did not come to rest within two minutes
 
-Each of them is counted, and named with its reason; none is told to be right or wrong.
+Each of them is counted, and listed with its reason; none counts as right or wrong.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ class Spoiled(Exception):
 
 
 def why_spoiled(stage: RealStage) -> str | None:
-    """Why the case is to be left out, if it is."""
+    """Return why the case is to be left out, or None."""
     return next(_reasons(stage), None)
 
 

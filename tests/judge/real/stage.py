@@ -1,9 +1,9 @@
-"""The stage of a case: a group of real processes, drawn by lot, and what can be done to them.
+"""The stage of a case: a group of real processes, drawn at random, and what can be done to them.
 
-What belongs here: how processes are configured, single deeds, each of which is written down, and waiting until the
-group is at rest. Scenarios put them together (`scenarios/`). Times are ms, by the machine's wall clock.
+Configures processes, does single deeds and writes each down, and waits until the group is at rest. Scenarios combine
+them (`scenarios/`). Times are ms, by the machine's wall clock.
 
-    with stage.doing(story):     what the group goes through until it is at rest again came of this story
+    with stage.doing(story):     all rebalances until the group is at rest again belong to this story
         stage.kill(process)
 """
 
@@ -59,9 +59,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     session_ms: int = SESSION_MS
     may_mix: bool = True
     may_cooperate: bool = True
-    """Whether the assignor may be a cooperative one. librdkafka's never rejoins then for topics that it subscribes."""
+    """True if the assignor may be cooperative. librdkafka's then never rejoins for topics that it subscribes to."""
     again_s: float | None = None
-    """After so long their supervisors start again who was fenced; None: they have none."""
+    """The time after which their supervisors restart fenced processes; None: they have none."""
 
 
 class RealStage:
@@ -82,12 +82,12 @@ class RealStage:
         )
         self.assignor = "cooperative-sticky" if cooperates else "range"
         self.processes: list[RealProcess] = []
-        """Those that are to be members."""
+        """The processes that are to be members."""
         self.all: list[RealProcess] = []
         self.stories: list[Story] = []
         self.notes: list[tuple[int, str]] = []
         self.absences: list[tuple[int, int]] = []
-        """From when to when Muster was away on purpose."""
+        """The spans in which Muster was down on purpose."""
         self.incarnation, self.generation = 1, 0
         self._numbers: dict[Family, int] = {}
         self._stack = ExitStack()
@@ -155,16 +155,17 @@ class RealStage:
         return story
 
     def restart_story(self, process: RealProcess, *, crash: bool, is_optional: bool = False) -> Story:
-        """A restart. Who only leaves, or falls silent under an instance id, looks as if it had stopped polling."""
+        """Return the story of a restart. A process that only leaves, or falls silent under an instance id, looks as if
+        it had stopped polling.
+        """
         says_why = not process.is_static and (crash or process.given.family is Family.JAVA)
         kinds = ("restart",) if says_why else ("restart", "poll-timeout")
         return self.story(*kinds, culprits=[process.name], knowable=self.identity(), is_optional=is_optional)
 
     @contextmanager
     def doing(self, story: Story, *others: Story, after_ms: int = 0) -> Iterator[None]:
-        """All that the group goes through meanwhile, and until it is at rest again, came of this story.
-
-        If there are others, nobody says of which of them. `after_ms`: its first rebalance begins no sooner.
+        """Attribute all rebalances in the block, and until the group is at rest again, to this story. With other
+        stories in the block, it stays open to which of them. `after_ms`: its first rebalance begins no sooner.
         """
         before, begun_ms = self.generation, wall_ms()
         yield
@@ -196,7 +197,7 @@ class RealStage:
                 self.wait_ms(self.random.choice((0, 300)))
 
     def add(self, story: Story, given: Given | None = None) -> RealProcess:
-        """Start a process; who is new is blamed for it."""
+        """Start a process; a new one is blamed for it."""
         given = given or self.given()
         assert story.culprits is not None
         story.culprits.add(given.name)
@@ -227,7 +228,7 @@ class RealStage:
         self.processes.remove(process)
 
     def stop(self, process: RealProcess, story: Story) -> None:
-        """An orderly end. What it means is the client's business: a static member mostly says nothing."""
+        """Close cleanly. The effect depends on the client: a static member usually sends nothing."""
         self.note(f"{process.name} is closed")
         begun_ms = wall_ms()
         process.close()
@@ -260,7 +261,7 @@ class RealStage:
 
     @contextmanager
     def muster_away(self, *, paused: bool) -> Iterator[None]:
-        """Muster is killed and started again, or stopped (SIGSTOP) and let go on."""
+        """Kill Muster and start it again, or stop it (SIGSTOP) and resume it."""
         begun_ms = wall_ms()
         self.note(f"Muster is {'stopped (SIGSTOP)' if paused else 'killed'}")
         pid = self.muster.pid
@@ -281,7 +282,7 @@ class RealStage:
 
     @staticmethod
     def wait_ms(duration_ms: int) -> None:
-        """Let time pass: what is done is done at moments, and some of it is that nothing happens."""
+        """Let time pass without doing anything."""
         time.sleep(duration_ms / SECOND)
 
     def until_gone(self, *member_ids: str) -> None:
@@ -330,7 +331,7 @@ class RealStage:
         return since_ms
 
     def _generation(self) -> int | None:
-        """That of the group; an empty one has gone through one more than the last that its members knew."""
+        """Return the group's generation; an empty group has one more than the last that its members knew."""
         if self.processes:
             member_id = self.processes[0].member_id
             return generation_of(self.muster.bootstrap, self.group_id, member_id, since=self.generation)

@@ -1,8 +1,7 @@
-"""An incident while it is being done to real processes; `truth` is what is left of it.
+"""An incident while it is being done to real processes; `truth` is the result. The stage writes into it.
 
-What belongs here: what the stage writes down. The rebalances are the generations that the group went through while it
-was being done, as its members' heartbeats were answered; moments are known as ranges: the machine is shared, and a deed
-takes its time.
+The rebalances are the generations that the group went through meanwhile, from its members' heartbeats; times are known
+as ranges, since the machine is shared, and a deed takes time.
 """
 
 from typing import Any
@@ -21,7 +20,7 @@ class Story(StoryBase):
         self.ends: list[Range] = []
 
     def moved(self, rebalances: set[RebalanceId], started: Range, ended: Range) -> None:
-        """These rebalances came of it: the first began, and the last ended, within these ranges."""
+        """These rebalances belong to it: the first began, and the last ended, within these ranges."""
         self.must |= rebalances
         self.starts.append(started)
         self.ends.append(ended)

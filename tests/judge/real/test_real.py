@@ -1,7 +1,7 @@
-"""Incidents done to real clients, some of each family, side by side: what is told of each is what was done.
+"""Incidents done to real clients, some of each family, side by side: what is reported of each is what was done.
 
 The rest is a long form: `python -m tests.judge.real`. A case that the machine has spoiled is skipped, with the reason
-(`spoiled.py`), and named in the summary.
+(`spoiled.py`), and listed in the summary.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ Judged = tuple[list[Verdict], str]
 
 @pytest.fixture(scope="module")
 def judged() -> Iterator[dict[tuple[str, Family], "Future[Judged]"]]:
-    """The verdicts on each case, and the case for people: all are played at once, since most of the time they wait."""
+    """The verdicts on each case, and the case as text: all are played at once, since most of the time they wait."""
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         yield {(scenario, family): pool.submit(_judged, scenario, family) for scenario, family in CASES}
 
@@ -65,7 +65,7 @@ def test_what_is_told_is_what_was_done(
     scenario: str,
     family: Family,
 ) -> None:
-    """Kind, processes, span and rebalances; nothing else is told."""
+    """Kind, processes, span and rebalances; nothing else is reported."""
     assert_is_so(request, f"{scenario} with {family}", judged[scenario, family])
 
 
@@ -80,7 +80,7 @@ def test_what_is_told_by_a_sidecar_is_what_was_done(request: pytest.FixtureReque
 
 
 def assert_is_so(request: pytest.FixtureRequest, what: str, judged: "Future[Judged]") -> None:
-    """Nothing is told that is not right; a spoiled case is skipped."""
+    """Check that everything reported is right; a spoiled case is skipped."""
     try:
         verdicts, text = judged.result()
     except Spoiled as why:

@@ -46,7 +46,7 @@ def plan(stage: Stage) -> Story:
 
 @scenario(Wanted(static=0.0, size_max=12))
 def group_expired(stage: Stage) -> None:
-    """The empty group expires; later others form it anew."""
+    """The empty group expires; later other processes create it again."""
     shut_down(stage)
     emptied_ms = stage.world.wall_ms
     stage.run(QUIET_MS)

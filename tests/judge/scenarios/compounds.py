@@ -97,7 +97,7 @@ def late_poll_after_deployment(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, size_max=8, styles=TELLING), opens=True)
 def short_life(stage: Stage) -> None:
-    """The first processes come, all are replaced, and all are closed, within minutes: all came and went twice."""
+    """The first processes join, all are replaced, and all are closed, within minutes: each joins and leaves twice."""
     stage.open(quiet_ms=stage.random.randint(15 * SECOND, MINUTE))
     deployed = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
     for each in stage.processes:
@@ -135,7 +135,7 @@ def outage_then_restart(stage: Stage) -> None:
 
 @scenario(Wanted(size_min=4))
 def crash_beside_removal(stage: Stage) -> None:
-    """An administrator removes somebody; seconds later another one dies."""
+    """An administrator removes a member; seconds later another one dies."""
     removed, other = stage.some(2)
     remove(stage, [removed])
     stage.run(stage.random.randint(5 * SECOND, 20 * SECOND))
@@ -175,7 +175,7 @@ def lost_beginning(stage: Stage) -> None:
 
 @scenario()
 def clock_jump(stage: Stage) -> None:
-    """The wall clock jumps by an hour while somebody's coming makes a rebalance."""
+    """The wall clock jumps by an hour while a new member causes a rebalance."""
     newcomer(stage)
     for _ in range(100):
         if stage.world.state is GroupState.PREPARING_REBALANCE:

@@ -1,4 +1,4 @@
-"""The coordinator is away: stopped, crashed, paused. And what it finds when it is back."""
+"""Coordinator outages: stopped, crashed, paused; and the state that it finds when it is back."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ SIGN_OF_LIFE_MS = 5_000
 
 
 def away(stage: Stage, away_ms: int, *, paused: bool = False) -> Story:
-    """The coordinator is away for so long; how it ends is drawn by lot."""
+    """The coordinator is down for this long; how it ends is random."""
     seen_before_ms = stage.random.randint(0, SIGN_OF_LIFE_MS) if stage.random.random() < 0.8 else None
     orderly = not paused and stage.random.random() < 0.5
     return be_away(stage, away_ms, paused=paused, orderly=orderly, seen_before_ms=seen_before_ms)
@@ -25,7 +25,7 @@ def coordinator_outage(stage: Stage) -> None:
 
 @scenario(Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_paused(stage: Stage) -> None:
-    """The coordinator stalls for longer than the sessions."""
+    """The coordinator is paused for longer than the sessions."""
     away_ms = stage.session_ms + stage.random.randint(4 * SECOND, 15 * SECOND)
     conclude(stage, away(stage, away_ms, paused=True))
 
@@ -45,7 +45,7 @@ def coordinator_change(stage: Stage) -> None:
 
 @scenario(Wanted(size_max=12))
 def capacity(stage: Stage) -> None:
-    """The group is full, and somebody is refused."""
+    """The group is full, and a member is refused."""
     world = stage.world
     world.rules.settings = msgspec.structs.replace(world.rules.settings, max_size=stage.size)
     story = world.story("capacity", culprits=None)

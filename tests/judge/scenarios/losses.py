@@ -10,7 +10,7 @@ from tests.judge.scenario import scenario
 
 @scenario(Wanted(libraries=("java",), version_min=9, static=0.0))
 def poll_timeout_with_reason(stage: Stage) -> None:
-    """A late poll of a client that says so when it leaves."""
+    """A late poll of a client that gives the reason when it leaves."""
     poll_timeout(stage)
 
 
@@ -34,13 +34,13 @@ def unsubscribe_of_static(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, libraries=("java",), version_min=9))
 def unsubscribe_with_reason(stage: Stage) -> None:
-    """A dynamic member's application unsubscribes and subscribes again, and its client says so."""
+    """A dynamic member's application unsubscribes and subscribes again, and its client gives the reason."""
     _unsubscribe(stage, Knowable.RECORDED, stage.one())
 
 
 @scenario(Wanted(static=0.0, libraries=("librdkafka", "kafka-python"), rebalance_min_ms=300_000))
 def unsubscribe_soon(stage: Stage) -> None:
-    """A dynamic member says nothing when it is unsubscribed: it has not been there for its max.poll.interval.ms yet."""
+    """A dynamic member gives no reason when it unsubscribes, before it could have exceeded its max.poll.interval.ms."""
     stage.run(QUIET_MS)
     newcomer(stage)
     stage.rest(stage.random.randint(10 * SECOND, MINUTE))
@@ -49,7 +49,7 @@ def unsubscribe_soon(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0, libraries=("librdkafka",), rebalance_min_ms=300_000))
 def frozen_soon(stage: Stage) -> None:
-    """A static member stalls, and comes back on its connection as a new member: too soon for a late poll."""
+    """A static member is paused, and returns on its connection as a new member, too soon for a late poll."""
     stage.run(QUIET_MS)
     newcomer(stage)
     stage.rest(stage.random.randint(10 * SECOND, MINUTE))
@@ -58,7 +58,7 @@ def frozen_soon(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.5))
 def killed_together(stage: Stage) -> None:
-    """Static and dynamic processes are killed at one moment, as on one host."""
+    """Static and dynamic processes are killed at the same time, as on one host."""
     static, dynamic = stage.some(len(stage.static), stage.static), stage.some(len(stage.dynamic), stage.dynamic)
     others = stage.some(stage.random.randint(0, min(4, stage.size - 2)), [*static[1:], *dynamic[1:]])
     killed = [static[0], dynamic[0], *others]
@@ -96,9 +96,8 @@ def crash_loop_for_good(stage: Stage) -> None:
 
 @scenario(Wanted(styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
 def network_cut_of_all(stage: Stage) -> None:
-    """All are cut off from the coordinator for longer than their sessions: the group is empty until they are back.
-
-    Where each of the clients forgets who it was, the log cannot tell that from a restart of all.
+    """All are cut off from the coordinator for longer than their sessions: the group is empty until they are back. If
+    every client has forgotten its member id, the log cannot distinguish that from a restart of all.
     """
     processes = stage.processes
     forget = all(each.setup.library == "librdkafka" for each in processes)

@@ -44,7 +44,7 @@ def newcomers_too_far_apart(stage: Stage) -> None:
 
 @scenario(Wanted(size_max=10), opens=True)
 def too_late_for_start(stage: Stage) -> None:
-    """The first processes come, and when the group has stood for a second more than 15, or longer, one more comes."""
+    """The first processes join, and when the group has been stable for at least 16 s, one more joins."""
     stage.newcomers(stage.opening, stage.size, lambda: stage.random.randint(0, 500), "app")
     stage.rest(10 * SECOND)
     stage.run(15 * SECOND + stage.random.randint(SECOND, 30 * SECOND))
@@ -64,7 +64,7 @@ def newcomers_near_enough(stage: Stage) -> None:
 def not_so_slow_member(stage: Stage) -> None:
     """A member takes just under five seconds to rejoin."""
     slow = stage.one()
-    slow.slow_ms = stage.random.randint(3_500, 4_900) - 3_000  # it hears of the rebalance within 3 s
+    slow.slow_ms = stage.random.randint(3_500, 4_900) - 3_000  # it learns of the rebalance within 3 s
     stage.note(f"{slow.name} will be busy for {slow.slow_ms} ms when it hears of a rebalance")
     newcomer(stage)
     stage.rest(10 * SECOND)
@@ -100,7 +100,7 @@ def too_slow_for_loop(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, styles=TELLING))
 def too_late_for_restart(stage: Stage) -> None:
-    """A process dies, and is started again more than ten minutes later: a crash, and somebody who comes."""
+    """A process dies, and is restarted more than ten minutes later: a crash, and a new member."""
     process = stage.one()
     crash_of(stage, process)
     stage.run(10 * MINUTE + silent_ms(stage) + stage.random.randint(10 * SECOND, 30 * SECOND))
@@ -120,7 +120,7 @@ def two_crashes_no_cut(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.0, size_max=10))
 def too_late_for_blue_green(stage: Stage) -> None:
-    """As many new processes come as there are; the old ones go more than ten minutes later."""
+    """As many new processes join as there are; the old ones leave more than ten minutes later."""
     old = stage.processes
     stage.newcomers(stage.world.story("scale-up"), len(old), lambda: stage.random.randint(50, 2_000), "green")
     stage.run(10 * MINUTE + stage.random.randint(30 * SECOND, 2 * MINUTE))

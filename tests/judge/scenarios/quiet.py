@@ -1,4 +1,4 @@
-"""Nothing happens, or nothing that makes a rebalance. What was absorbed may be told, without a rebalance."""
+"""Nothing happens, or nothing that causes a rebalance. Absorbed events may be reported, without a rebalance."""
 
 from muster.replay.fleet.simulation.stage import MINUTE, SECOND, Stage, Wanted
 from tests.judge.scenario import scenario
@@ -12,7 +12,7 @@ def nothing(stage: Stage) -> None:
 
 @scenario(Wanted(static=1.0))
 def absorbed_crash_loop(stage: Stage) -> None:
-    """One static process dies thrice, and is back at once each time."""
+    """One static process dies three times, and is back at once each time."""
     name = stage.one().name
     story = stage.world.story("crash-loop", culprits=[name], is_optional=True)
     for _ in range(3):

@@ -23,7 +23,7 @@ def static_scale_down(stage: Stage) -> None:
 
 @scenario(Wanted(static=0.5))
 def shutdown_of_both(stage: Stage) -> None:
-    """Static and dynamic members are closed together: all of them, or some within a moment, as on one host."""
+    """Static and dynamic members are closed together: all of them, or some within a second, as on one host."""
     static, dynamic = stage.some(len(stage.static), stage.static), stage.some(len(stage.dynamic), stage.dynamic)
     closed, longest_ms = [*static, *dynamic], stage.random.choice((0, SECOND, 3 * SECOND))
     if stage.size > 2 and stage.random.random() < 0.5:
@@ -44,6 +44,6 @@ def shutdown(stage: Stage) -> None:
 
 @scenario(Wanted(size_max=10), opens=True)
 def slow_start(stage: Stage) -> None:
-    """The first processes come one after another, each before the group has stood for 15 s."""
+    """The first processes join one after another, each before the group has been stable for 15 s."""
     stage.newcomers(stage.opening, stage.size, lambda: stage.random.randint(0, 14 * SECOND), "app")
     stage.rest(10 * SECOND)

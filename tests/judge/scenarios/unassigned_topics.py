@@ -1,4 +1,4 @@
-"""Topics that members subscribe and that are assigned to no member."""
+"""Topics that members subscribe to and that no member is assigned."""
 
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
@@ -11,7 +11,7 @@ from muster.replay.fleet.simulation.world.truth import Knowable, Story
 from tests.judge.scenario import scenario
 
 UNREAD_FROM_MS = 15 * SECOND
-"""Longer than what is taken for a client that learns of its topics late."""
+"""Longer than a client may take to learn of its topics."""
 
 
 def restart_with_topics(stage: Stage, topics: tuple[str, ...]) -> Story:
@@ -46,8 +46,9 @@ def rebalance(stage: Stage) -> Story:
 
 @scenario(Wanted(static=1.0))
 def static_restart_with_topics(stage: Stage) -> None:
-    """Static members come back with one topic more, and nobody rebalances; it ends with a rebalance that is asked for,
-    or not at all."""
+    """Static members return with one more topic, and the group does not rebalance; this ends with a requested
+    rebalance, or not at all.
+    """
     stage.world.partitions["payments"] = 6
     unassigned = restart_with_topics(stage, ("orders", "payments"))
     stage.run(UNREAD_FROM_MS)

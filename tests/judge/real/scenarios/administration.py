@@ -17,7 +17,9 @@ from tests.judge.real.story import Story
 from tests.waiting import until_so
 
 FENCED: Final = (Family.LIBRDKAFKA, Family.JAVA, Family.AIOKAFKA)
-"""kafka-python 3.0.12 stops its heartbeats when it is fenced, and tells its application nothing before it rejoins."""
+"""kafka-python 3.0.12 stops its heartbeats when it is fenced, and reports nothing to its application before it
+rejoins.
+"""
 
 REFUSED: Final = "join refused: it offers no protocol that all members of the group have"
 
@@ -39,7 +41,7 @@ def remove(stage: RealStage, processes: list[RealProcess]) -> Story:
 
 @scenario(PLAIN, Wanted(styles=OWN))
 def removed_by_administrator(stage: RealStage) -> None:
-    """An administrator removes one or two, who come back by themselves."""
+    """An administrator removes one or two members, which rejoin on their own."""
     remove(stage, stage.random.sample(stage.processes, stage.random.randint(1, 2)))
 
 
@@ -94,7 +96,9 @@ def refuse(stage: RealStage, given: Given, refusal: str) -> None:
 
 @scenario(PLAIN, Wanted(static=True, may_cooperate=False, session_ms=30 * SECOND))
 def static_restart_with_topics(stage: RealStage) -> None:
-    """A static process comes back at once with one topic more, and nobody rebalances, unless its session was over."""
+    """A static process returns at once with one more topic; the group does not rebalance unless its session had
+    expired.
+    """
     process = stage.one()
     restart = stage.restart_story(process, crash=False, is_optional=True)
     before = stage.generation
@@ -110,9 +114,8 @@ def static_restart_with_topics(stage: RealStage) -> None:
 
 @scenario(PLAIN)
 def partitions_added(stage: RealStage) -> None:
-    """The topic gets more partitions, and the clients find out; a Muster that is alone is restarted for that.
-
-    If that takes longer than the sessions they may come back as new members, and nobody says what moved them.
+    """The topic gets more partitions, and the clients find out; a standalone Muster is restarted for that. If that
+    takes longer than the sessions they may return as new members, and nothing shows what moved them.
     """
     restart = None
     if not stage.service.is_sidecar:
@@ -171,7 +174,7 @@ def duel(stage: RealStage) -> None:
         story.act(begun_ms, stage.until_noted(rival, What.ASSIGNED, 1).at_ms)
         stage.until_noted(rival, What.ASSIGNED, 2)
         stage.until_noted(first, What.ASSIGNED, times + 2)
-        if rival.given.family is not Family.AIOKAFKA:  # which does not understand that it is fenced, and begins anew
+        if rival.given.family is not Family.AIOKAFKA:  # which does not understand that it is fenced, and starts over
             stage.until_noted(rival, What.FENCED, 2)
         fought_ms = max(process.noted(What.OPENED)[-1].at_ms for process in (first, rival))
         stage.note("the other one is killed, when it does not have the id")

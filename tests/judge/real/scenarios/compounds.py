@@ -40,7 +40,7 @@ def crash_after_deployment(stage: RealStage) -> None:
 
 @scenario(COMPOUND, Wanted(styles=OWN))
 def scaling_beside_restart(stage: RealStage) -> None:
-    """Others come while one that was killed is away."""
+    """Others join while a killed process is down."""
     process = stage.one()
     restarted = stage.restart_story(process, crash=True)
     with stage.doing(restarted, after_ms=stage.session_ms - HEARTBEAT_MS):
@@ -53,7 +53,7 @@ def scaling_beside_restart(stage: RealStage) -> None:
 
 @scenario(COMPOUND, Wanted(static=False, styles=OWN))
 def crash_and_newcomer(stage: RealStage) -> None:
-    """One is killed, and one that is no replacement comes at once: its phase waits for the dead one."""
+    """One is killed, and another process that is no replacement joins at once: its phase waits for the dead one."""
     stage.wait_ms(START_OVER_MS)
     process = stage.one()
     crashed = stage.story(*crash_kinds(process), culprits=[process.name], knowable=Knowable.INFERRED)
@@ -87,7 +87,7 @@ def crash_beside_removal(stage: RealStage) -> None:
 
 @scenario(COMPOUND, Wanted(styles=OWN))
 def outage_then_restart(stage: RealStage) -> None:
-    """Muster is away shortly, and later one process is restarted."""
+    """Muster is down shortly, and later one process is restarted."""
     be_away(stage, stage.random.randint(0, SECOND), paused=False)
     stage.wait_ms(stage.random.randint(2, 8) * SECOND)
     leave_and_return(stage)

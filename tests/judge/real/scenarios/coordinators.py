@@ -1,4 +1,4 @@
-"""Muster is away, or stalls."""
+"""Muster is down, or paused."""
 
 from typing import Final
 
@@ -12,9 +12,8 @@ SIGN_OF_LIFE_MS: Final = 9 * SECOND
 
 
 def be_away(stage: RealStage, away_ms: int, *, paused: bool, blamed: Story | None = None) -> Story:
-    """Muster is away for so long. Members that have other member ids afterwards have lost their places because of it.
-
-    `blamed`: what moves then is this one's.
+    """Stop Muster for this long. Members with new member ids afterwards have lost their places because of it. `blamed`:
+    the process to which the resulting rebalance is attributed.
     """
     story = stage.story("coordinator-change")
     former_ids = {each.name: each.member_id for each in stage.processes}
@@ -33,7 +32,7 @@ def be_away(stage: RealStage, away_ms: int, *, paused: bool, blamed: Story | Non
     if lost:
         stage.note(f"{', '.join(lost)} came back under other member ids")
         story.kinds = ("coordinator-outage",)
-        if blamed is not None:  # Muster took so long to start that they lost their places: either may be told of it
+        if blamed is not None:  # Muster took so long to start that they lost their places: either may be reported
             story.may |= blamed.must
             blamed.may, blamed.must = blamed.may | blamed.must, set()
             story.starts, story.ends = list(blamed.starts), list(blamed.ends)
@@ -50,7 +49,7 @@ def coordinator_away(stage: RealStage) -> None:
 
 @scenario(PLAIN)
 def coordinator_stopped(stage: RealStage) -> None:
-    """Muster stalls (SIGSTOP) for longer than the sessions."""
+    """Muster is paused (SIGSTOP) for longer than the sessions."""
     be_away(stage, stage.session_ms + stage.random.randint(2, 6) * SECOND, paused=True)
 
 

@@ -23,13 +23,13 @@ def crash_of(stage: RealStage, process: RealProcess, parent: Story | None = None
 
 @scenario(PLAIN)
 def crash(stage: RealStage) -> None:
-    """One process is killed, and nobody comes."""
+    """One process is killed, and not replaced."""
     crash_of(stage, stage.one())
 
 
 @scenario(PLAIN, Wanted(static=True, every_other_static=True, size_min=3))
 def killed_together(stage: RealStage) -> None:
-    """A static and a dynamic process are killed at one moment, as on one host."""
+    """A static and a dynamic process are killed at the same time, as on one host."""
     killed = stage.processes[:2]
     story = stage.story("crash", culprits=[each.name for each in killed], knowable=Knowable.INFERRED)
     with stage.doing(story, after_ms=stage.session_ms - HEARTBEAT_MS):
@@ -50,7 +50,7 @@ def crash_and_replacement(stage: RealStage) -> None:
 
 @scenario(PLAIN, Wanted(static=False))
 def replacement_at_once(stage: RealStage) -> None:
-    """One is killed, and started again at once: its former self holds the phase."""
+    """One is killed, and restarted at once: its old member delays the phase."""
     process = stage.one()
     story = stage.restart_story(process, crash=True)
     with stage.doing(story):
@@ -59,7 +59,7 @@ def replacement_at_once(stage: RealStage) -> None:
 
 @scenario(PLAIN)
 def all_crash(stage: RealStage) -> None:
-    """All are killed at one moment, and started again."""
+    """All are killed at the same time, and started again."""
     old = list(stage.processes)
     story = stage.story("deployment", culprits=[each.name for each in old], knowable=stage.identity())
     with stage.doing(story):

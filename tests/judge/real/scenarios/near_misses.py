@@ -1,4 +1,4 @@
-"""Incidents that look like another kind, and stretches in which nothing is to be told."""
+"""Incidents that look like another kind, and times in which nothing is to be reported."""
 
 from muster.replay.fleet.simulation.world.truth import Knowable
 from tests.judge.real.diary import What, wall_ms
@@ -71,7 +71,7 @@ def absorbed_restart(stage: RealStage) -> None:
 
 @scenario(QUIET)
 def stopped_shortly(stage: RealStage) -> None:
-    """One stalls (SIGSTOP) for less than its session."""
+    """One is paused (SIGSTOP) for less than its session."""
     process = stage.one()
     story = stage.story("unknown", is_optional=True, knowable=Knowable.UNKNOWABLE)
     story.act(wall_ms(), wall_ms())

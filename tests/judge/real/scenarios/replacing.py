@@ -11,12 +11,12 @@ from tests.judge.real.stage import HEARTBEAT_MS, SECOND, RealStage, Wanted
 from tests.judge.real.story import Story
 
 START_OVER_MS: Final = 17 * SECOND
-"""A process that comes to a group that has stood for less is one of those that came first."""
+"""A process that joins a group stable for less than this is one of the first processes."""
 
 
 @scenario(PLAIN)
 def leave_and_return(stage: RealStage) -> None:
-    """One is closed cleanly, and started again when it is no member any more."""
+    """One is closed cleanly, and restarted when it is no longer a member."""
     process = stage.one()
     story = stage.restart_story(process, crash=False)
     with stage.doing(story):
@@ -31,7 +31,7 @@ def rolling_restart(stage: RealStage) -> None:
 
 @scenario(PLAIN, Wanted(static=True, size_max=3))
 def slow_static_rolling_restart(stage: RealStage) -> None:
-    """The same with instance ids, and each is away for longer than its session."""
+    """The same with instance ids, and each is down for longer than its session."""
     roll(stage, list(stage.processes), stage.story("deployment"), down_ms=None)
 
 
@@ -45,7 +45,7 @@ def roll(stage: RealStage, due: list[RealProcess], story: Story, *, down_ms: int
 
 @scenario(PLAIN)
 def scale_up(stage: RealStage) -> None:
-    """Others come, later than those who came first."""
+    """More processes join, later than the first ones."""
     stage.wait_ms(START_OVER_MS)
     newcomers(stage, stage.random.randint(1, 2))
 

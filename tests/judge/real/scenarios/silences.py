@@ -1,4 +1,4 @@
-"""Processes that live, and stand still, poll too late or unsubscribe: they come back on their own connection."""
+"""Live processes that are paused, poll too late or unsubscribe: they return on their own connection."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ LOST_LEAVE: Final = "restart"
 
 @scenario(PLAIN)
 def stopped(stage: RealStage) -> None:
-    """One stalls (SIGSTOP) for longer than its session: the page has no other word for it than `restart`."""
+    """One is paused (SIGSTOP) for longer than its session: the page has no kind for it but `restart`."""
     stand_still(stage, stage.one())
 
 
@@ -41,12 +41,12 @@ def stand_still(stage: RealStage, process: RealProcess) -> None:
 
 @scenario(PLAIN, Wanted(poll_interval_ms=SHORT_POLL_MS, may_mix=False))
 def poll_timeout(stage: RealStage) -> None:
-    """One does not poll within max.poll.interval.ms, and polls again later. Java alone says so."""
+    """One does not poll within max.poll.interval.ms, and polls again later. Only Java gives the reason."""
     late_poll(stage, stage.one())
 
 
 def late_poll(stage: RealStage, process: RealProcess) -> None:
-    """It goes on with another member id, on the connection that it had."""
+    """It continues with another member id, on the same connection."""
     says_so = process.given.family is Family.JAVA and not process.is_static
     story = stage.story("poll-timeout", culprits=[process.name])
     if not says_so or stage.identity() is Knowable.UNKNOWABLE:
@@ -80,8 +80,8 @@ def static_unsubscribed(stage: RealStage) -> None:
 
 def unsubscribe(stage: RealStage, process: RealProcess) -> None:
     leaves = not process.is_static or process.given.family is Family.LIBRDKAFKA
-    # A static member of the others falls silent as one that stalls, and nobody may notice it. aiokafka does not
-    # tell its max.poll.interval.ms: its rebalance timeout is its session timeout.
+    # A static member of the other clients falls silent like a paused one, possibly unnoticed. aiokafka does not send
+    # its max.poll.interval.ms: its rebalance timeout is its session timeout.
     kinds: tuple[str, ...] = ("unsubscribe",) if leaves else ("restart", "poll-timeout")
     if process.given.family is Family.AIOKAFKA:
         kinds += ("poll-timeout",)
