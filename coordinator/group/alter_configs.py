@@ -131,9 +131,9 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
     membership_change = MembershipChange(config=group.config)
     for change in changes:
         definition = GROUP_CONFIGS[change.name]
-        if turn.moment.format_level < definition.format_level:
+        if turn.now.format_level < definition.format_level:
             text = (
-                f"{change.name}: the event log has format level {turn.moment.format_level}, which cannot keep it; stop"
+                f"{change.name}: the event log has format level {turn.now.format_level}, which cannot keep it; stop"
                 f" serving and run `muster log upgrade`, which raises it to {FORMAT_LEVEL}"
             )
             raise ChangeRefused(ErrorCode.invalid_config, text)

@@ -74,7 +74,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import Session, SoftState
 from muster.coordinator.group.sync import reject_assignment, sync_group
 from muster.coordinator.group.timeouts import run_deadline
-from muster.coordinator.group.turn import Moment, Turn
+from muster.coordinator.group.turn import Now, Turn
 from muster.coordinator.group.unassigned import rebalance_unassigned
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent, GroupCreated, GroupDeleted
@@ -104,33 +104,29 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     keeps_tickets: bool = False
 
 
-def decide(
-    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
-) -> Decision:
+def decide(command: AnyCommand, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings) -> Decision:
     """Decide one command. Changes neither `group` nor `soft`."""
-    decision = _decide(command, group, soft, moment, settings)
-    noted = after_return(command, decision.soft, moment)
+    decision = _decide(command, group, soft, now, settings)
+    noted = after_return(command, decision.soft, now)
     return decision if noted is decision.soft else msgspec.structs.replace(decision, soft=noted)
 
 
-def _decide(
-    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
-) -> Decision:
+def _decide(command: AnyCommand, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings) -> Decision:
     match command:
         case JoinGroup():
-            return _decide_join(command, group, soft, moment, settings)
+            return _decide_join(command, group, soft, now, settings)
         case Heartbeat():
-            return _decide_heartbeat(command, group, soft, moment, settings)
+            return _decide_heartbeat(command, group, soft, now, settings)
         case CommitOffsets() | AuthorizeCommit():
-            return _decide_commit(command, group, soft, moment, settings)
+            return _decide_commit(command, group, soft, now, settings)
         case DeleteOffsets():
             return _decide_deletion(command, group, soft)
         case DescribeGroup():
             return _answer(command, describe(group), group, soft)
         case ExpireOffsets():
-            return _decide_expiry(command, group, soft, moment, settings)
+            return _decide_expiry(command, group, soft, now, settings)
         case DescribeGroupConfig():
-            return _answer(command, describe_config(group, soft, moment), group, soft)
+            return _answer(command, describe_config(group, soft, now), group, soft)
         case SyncGroup() | LeaveGroup() | DeleteGroup() | ReleaseGroup() | AlterGroupConfig():
             if group is None or not (command.group_id or isinstance(command, DeleteGroup)):
                 return _answer(command, _without_group(command), group, soft)
@@ -140,7 +136,7 @@ def _decide(
             assert_never(command)
     if group is None:
         return Decision(group=None, soft=soft)
-    turn = Turn(group.copy(), soft.copy(), moment, settings)
+    turn = Turn(group.copy(), soft.copy(), now, settings)
     _take(turn, command)
     return _decision(turn)
 
@@ -199,19 +195,19 @@ def _answer(
 
 
 def _decide_join(
-    command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+    command: JoinGroup, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
 ) -> Decision:
     error = _error_without_turn(command, group, settings)
     is_released = group is not None and settings.offsets_are_upstream and bool(group.config.coordinator)
     if error in REFUSED_BEFORE_LOOKUP and error is error_before_lookup(command, settings) and not is_released:
-        turn = _turn_of_join(command, group, soft, moment, settings)
+        turn = _turn_of_join(command, group, soft, now, settings)
         refuse_before_lookup(turn, command, error)
         if group is None:
             return _for_history_alone(turn, soft)
         return _decision(turn) if turn.events else _counted(turn, group)
     if error is not ErrorCode.none:
         return _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
-    turn = _turn_of_join(command, group, soft, moment, settings)
+    turn = _turn_of_join(command, group, soft, now, settings)
     join_group(turn, command)
     return _decision(turn)
 
@@ -231,13 +227,13 @@ def _for_history_alone(turn: Turn, soft: SoftState) -> Decision:
 
 
 def would_refuse(
-    command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+    command: JoinGroup, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
 ) -> ErrorCode:
     """Return the error with which `decide` would refuse the join now; NONE if it would park it or hand out an id."""
     error = _error_without_turn(command, group, settings)
     if error is not ErrorCode.none:
         return error
-    return join_error(_turn_of_join(command, group, soft, moment, settings), command)
+    return join_error(_turn_of_join(command, group, soft, now, settings), command)
 
 
 def _error_without_turn(command: JoinGroup, group: Group | None, settings: GroupSettings) -> ErrorCode:
@@ -252,25 +248,23 @@ def _error_without_turn(command: JoinGroup, group: Group | None, settings: Group
     return ErrorCode.none
 
 
-def _turn_of_join(
-    command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
-) -> Turn:
+def _turn_of_join(command: JoinGroup, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings) -> Turn:
     if group is None:
-        return _turn_of_new_group(command, soft, moment, settings)
-    return Turn(group.copy(), soft.copy(), moment, settings)
+        return _turn_of_new_group(command, soft, now, settings)
+    return Turn(group.copy(), soft.copy(), now, settings)
 
 
-def _turn_of_new_group(command: Request, soft: SoftState, moment: Moment, settings: GroupSettings) -> Turn:
+def _turn_of_new_group(command: Request, soft: SoftState, now: Now, settings: GroupSettings) -> Turn:
     """Begin a turn with the group's first event (J2, J3)."""
-    group = new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
-    turn = Turn(group, soft.copy(), moment, settings)
+    group = new_group(command.group_id, incarnation=now.incarnation, wall_ms=now.wall_ms)
+    turn = Turn(group, soft.copy(), now, settings)
     turn.caused_by(Cause.GROUP_CREATED, command.caller, UNKNOWN_MEMBER_ID, None)
     turn.record(GroupCreated)
     return turn
 
 
 def _decide_heartbeat(
-    command: Heartbeat, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+    command: Heartbeat, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
 ) -> Decision:
     if not command.group_id:
         return _answer(command, HeartbeatOutcome(error=ErrorCode.invalid_group_id), group, soft)
@@ -278,7 +272,7 @@ def _decide_heartbeat(
         return _answer(command, HeartbeatOutcome(error=ErrorCode.unknown_member_id), group, soft)
     error = heartbeat_error(group, command)
     if error is ErrorCode.fenced_instance_id or command.member_id in soft.replaced_members:
-        turn = Turn(group.copy(), soft.copy(), moment, settings)
+        turn = Turn(group.copy(), soft.copy(), now, settings)
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
         turn.reply(command.caller, HeartbeatOutcome(error=error))
         return _decision(turn)
@@ -291,20 +285,20 @@ def _decide_commit(
     command: CommitOffsets | AuthorizeCommit,
     group: Group | None,
     soft: SoftState,
-    moment: Moment,
+    now: Now,
     settings: GroupSettings,
 ) -> Decision:
     outcome, offsets = validate_commit(group, command, settings)
     accepted = outcome.error is ErrorCode.none
     if group is None and offsets is not None:
         # A simple consumer's group never has members, but it is listed, described and deleted like any other (OC1).
-        turn = _turn_of_new_group(command, soft, moment, settings)
+        turn = _turn_of_new_group(command, soft, now, settings)
     elif (
         group is not None
         and not accepted
         and (outcome.error is ErrorCode.fenced_instance_id or command.member_id in soft.replaced_members)
     ):
-        turn = Turn(group.copy(), soft.copy(), moment, settings)
+        turn = Turn(group.copy(), soft.copy(), now, settings)
         note_if_fenced(turn, outcome.error, command.caller, command.member_id, command.group_instance_id)
     else:
         refreshes_session = (
@@ -326,14 +320,14 @@ def _decide_deletion(command: DeleteOffsets, group: Group | None, soft: SoftStat
 
 
 def _decide_expiry(
-    command: ExpireOffsets, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+    command: ExpireOffsets, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
 ) -> Decision:
     if group is None:
         return Decision(group=None, soft=soft)
     expired = expired_offsets(group, soft, command.offsets, command.wall_ms, settings)
     none_left = len(expired) == len(command.offsets) and not may_have_offsets_upstream(group, command.wall_ms, settings)
     if none_left and not is_kept_without_offsets(group, soft):
-        turn = Turn(group.copy(), soft.copy(), moment, settings)
+        turn = Turn(group.copy(), soft.copy(), now, settings)
         expire_group(turn)
         decision = _decision(turn)
     else:

@@ -8,12 +8,12 @@ from muster.coordinator.group.departures import retiring_members
 from muster.coordinator.group.outcomes import DescribeGroupConfigOutcome, ListedMember, Standing
 from muster.coordinator.group.roles import learners
 from muster.coordinator.group.soft_state import HeldJoin, SoftState
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member, Registration
 
 
-def describe_config(group: Group | None, soft: SoftState, moment: Moment) -> DescribeGroupConfigOutcome:
+def describe_config(group: Group | None, soft: SoftState, now: Now) -> DescribeGroupConfigOutcome:
     """Describe a group's configs and members; a group that does not exist has none, without an error (as in Kafka)."""
     if group is None:
         return DescribeGroupConfigOutcome()
@@ -26,8 +26,8 @@ def describe_config(group: Group | None, soft: SoftState, moment: Moment) -> Des
     return DescribeGroupConfigOutcome(
         values=values_set(group.config) | {name: ",".join(names) for name, names in lists.items() if names},
         members=(
-            *(_member(group, each, soft, moment) for each in group.members.values()),
-            *(_waiting(member_id, each, moment) for member_id, each in soft.held_joins.items()),
+            *(_member(group, each, soft, now) for each in group.members.values()),
+            *(_waiting(member_id, each, now) for member_id, each in soft.held_joins.items()),
             *(_expected(each) for instance, each in group.registrations.items() if instance not in arrived),
         ),
     )
@@ -44,9 +44,9 @@ def _that_fit(names: Iterable[str]) -> list[str]:
     return shown
 
 
-def _member(group: Group, member: Member, soft: SoftState, moment: Moment) -> ListedMember:
+def _member(group: Group, member: Member, soft: SoftState, now: Now) -> ListedMember:
     session = soft.sessions[member.member_id]
-    left_ms = None if session.deadline_ms == math.inf else max(0, int(session.deadline_ms) - moment.now_ms)
+    left_ms = None if session.deadline_ms == math.inf else max(0, int(session.deadline_ms) - now.monotonic_ms)
     return ListedMember(
         group_instance_id=member.group_instance_id,
         member_id=member.member_id,
@@ -61,7 +61,7 @@ def _member(group: Group, member: Member, soft: SoftState, moment: Moment) -> Li
     )
 
 
-def _waiting(member_id: MemberId, held: HeldJoin, moment: Moment) -> ListedMember:
+def _waiting(member_id: MemberId, held: HeldJoin, now: Now) -> ListedMember:
     caller = held.join.caller
     return ListedMember(
         group_instance_id=held.join.group_instance_id,
@@ -72,7 +72,7 @@ def _waiting(member_id: MemberId, held: HeldJoin, moment: Moment) -> ListedMembe
         retiring=False,
         is_leader=False,
         session_left_ms=None,
-        since_ms=moment.wall_of(held.arrived_ms),
+        since_ms=now.wall_of(held.arrived_ms),
     )
 
 

@@ -13,7 +13,7 @@ from muster.coordinator.group.rebalance import rebalance_timeout_ms, subscriptio
 from muster.coordinator.group.roles import learners
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import InitialDelay, Session, Sessions, SoftState
-from muster.coordinator.group.turn import Moment, Turn
+from muster.coordinator.group.turn import Now, Turn
 from muster.events.causes import Cause
 from muster.events.events import GroupCreated
 from muster.events.ids import GroupId, MemberId
@@ -96,12 +96,10 @@ def fail_parked_requests(soft: SoftState, error: ErrorCode) -> tuple[Reply, ...]
     )
 
 
-def group_of_offsets(group_id: GroupId, moment: Moment, settings: GroupSettings) -> GroupCreated:
+def group_of_offsets(group_id: GroupId, now: Now, settings: GroupSettings) -> GroupCreated:
     """Return the event that creates an Empty group for offsets without a group, as for a simple consumer (OC1)."""
-    turn = Turn(
-        new_group(group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms), SoftState(), moment, settings
-    )
-    turn.caused_by_deadline(Cause.OFFSETS_FOUND, moment.now_ms)
+    turn = Turn(new_group(group_id, incarnation=now.incarnation, wall_ms=now.wall_ms), SoftState(), now, settings)
+    turn.caused_by_deadline(Cause.OFFSETS_FOUND, now.monotonic_ms)
     turn.record(GroupCreated)
     (created,) = turn.events
     assert isinstance(created, GroupCreated)

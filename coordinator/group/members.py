@@ -53,7 +53,7 @@ def new_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: Member
         protocols=command.protocols,
         assignment=b"",
         assigned_generation_id=NO_GENERATION,
-        joined_ms=turn.moment.wall_ms,
+        joined_ms=turn.now.wall_ms,
         role=role,
     )
 

@@ -114,7 +114,7 @@ def _register(turn: Turn, change: MembershipChange, asked: Why) -> None:
     if expected:
         turn.why = _caused_by(asked, Cause.INSTANCES_REGISTERED)
         for instance in expected:
-            registration = Registration(group_instance_id=instance, registered_ms=turn.moment.wall_ms)
+            registration = Registration(group_instance_id=instance, registered_ms=turn.now.wall_ms)
             turn.record_registration(InstanceRegistered, registration)
         turn.soft.registration_deadline_ms = None  # the timeout restarts for all of them
     if change.withdrawn or change.registered:

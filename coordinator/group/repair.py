@@ -17,7 +17,7 @@ from muster.coordinator.group.configs import ANEW, REPAIR, values_set
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, GroupDamage, UnreadableRecord
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.turn import Moment, Turn
+from muster.coordinator.group.turn import Now, Turn
 from muster.events.causes import Cause
 from muster.events.damage import Damage
 from muster.events.events import AnyEvent, GroupCreated, InstanceRegistered
@@ -59,11 +59,11 @@ def repair_refusal(changes: Sequence[ConfigChange]) -> AlterGroupConfigOutcome |
 
 
 def repair_group(
-    damage: Damage, command: AlterGroupConfig, moment: Moment, settings: GroupSettings
+    damage: Damage, command: AlterGroupConfig, now: Now, settings: GroupSettings
 ) -> tuple[Group, Sequence[AnyEvent]]:
     """Return the recreated group, and the events that create it."""
-    group = new_group(damage.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
-    turn = Turn(group, SoftState(), moment, settings)
+    group = new_group(damage.group_id, incarnation=now.incarnation, wall_ms=now.wall_ms)
+    turn = Turn(group, SoftState(), now, settings)
     turn.caused_by(Cause.GROUP_REPAIRED, command.caller, UNKNOWN_MEMBER_ID, None)
     if damage.group is not None and damage.is_image_known:
         known = damage.group.image

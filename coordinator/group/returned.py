@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from muster.coordinator.group.commands import AnyCommand, Commit, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.turn import Moment, Turn
+from muster.coordinator.group.turn import Now, Turn
 from muster.events.state import ReturnedMember
 
 NOTED_MAX: Final = 16
 
 
-def after_return(command: AnyCommand, soft: SoftState, moment: Moment) -> SoftState:
+def after_return(command: AnyCommand, soft: SoftState, now: Now) -> SoftState:
     """Return the soft state with a note if a removed member sent the request, otherwise unchanged."""
     if not soft.removed_members or not isinstance(command, JoinGroup | SyncGroup | Heartbeat | Commit):
         return soft
@@ -24,7 +24,7 @@ def after_return(command: AnyCommand, soft: SoftState, moment: Moment) -> SoftSt
     noted = soft.copy()
     noted.removed_members.discard(command.member_id)
     if len(noted.returned_members) < NOTED_MAX:
-        heard_ms = moment.wall_of(command.caller.arrived_ms)
+        heard_ms = now.wall_of(command.caller.arrived_ms)
         noted.returned_members = (
             *noted.returned_members,
             ReturnedMember(member_id=command.member_id, heard_ms=heard_ms),

@@ -58,10 +58,10 @@ NAME_CHARS_MAX = 255
 """The protocols of a refused join that are recorded, and the characters of each name, since a client may send any."""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class Now(msgspec.Struct, frozen=True, kw_only=True):
     """The time and the owner of a decision: monotonic ms for deadlines, wall clock ms for events."""
 
-    now_ms: int
+    monotonic_ms: int
     """Monotonic, since the process began; events record it as their `uptime_ms`."""
     wall_ms: int
     owner_epoch: int
@@ -72,28 +72,26 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
     def wall_of(self, then_ms: float) -> int:
         """Return the wall time of a monotonic time."""
-        return self.wall_ms - int(self.now_ms - then_ms)
+        return self.wall_ms - int(self.monotonic_ms - then_ms)
 
 
 class Turn:
     """One decision in the making. `group` and `soft` are its own copies of the state."""
 
-    def __init__(self, group: Group, soft: SoftState, moment: Moment, settings: GroupSettings) -> None:
+    def __init__(self, group: Group, soft: SoftState, now: Now, settings: GroupSettings) -> None:
         self.group = group
         self.soft = soft
-        self.moment = moment
+        self.now = now
         self.settings = settings
         self.image = group.image
         self.events: list[AnyEvent] = []
         self.replies: list[Reply] = []
-        self.why = Why(
-            cause=Cause.UNKNOWN, arrived_ms=moment.wall_ms, decided_ms=moment.wall_ms, uptime_ms=moment.now_ms
-        )
+        self.why = Why(cause=Cause.UNKNOWN, arrived_ms=now.wall_ms, decided_ms=now.wall_ms, uptime_ms=now.monotonic_ms)
         self._last_is_group_event = True
 
     @property
     def now_ms(self) -> int:
-        return self.moment.now_ms
+        return self.now.monotonic_ms
 
     # ---- why ------------------------------------------------------------------------------------
 
@@ -117,7 +115,7 @@ class Turn:
             api_version=caller.api_version,
             client_reason=reason or None,
             arrived_ms=caller.arrived_wall_ms,
-            decided_ms=self.moment.wall_ms,
+            decided_ms=self.now.wall_ms,
             uptime_ms=self.now_ms,
             connection_id=caller.connection_id,
         )
@@ -131,8 +129,8 @@ class Turn:
             client_id=member.client_id if member else None,
             client_host=member.client_host if member else None,
             principal=member.principal if member else None,
-            arrived_ms=self.moment.wall_of(due_ms),
-            decided_ms=self.moment.wall_ms,
+            arrived_ms=self.now.wall_of(due_ms),
+            decided_ms=self.now.wall_ms,
             uptime_ms=self.now_ms,
         )
 
@@ -150,7 +148,7 @@ class Turn:
     def enter(self, state: GroupState, **fields: Any) -> None:  # noqa: ANN401 -- the fields of GroupImage
         """Move the group to another state (S1, S4). Raises IllegalTransition."""
         assert_valid_transition(self.group.group_id, self.image.state, state)
-        self.change(state=state, previous_state=self.image.state, state_since_ms=self.moment.wall_ms, **fields)
+        self.change(state=state, previous_state=self.image.state, state_since_ms=self.now.wall_ms, **fields)
 
     def record(self, event_type: type[AnyGroupEvent], **fields: Any) -> None:  # noqa: ANN401 -- the event's own fields
         """Record an event on the group's own key, with the current `image`."""
@@ -179,9 +177,9 @@ class Turn:
                 group_id=group.group_id,
                 incarnation=group.incarnation,
                 seq=group.seq + 1,
-                owner_epoch=self.moment.owner_epoch,
+                owner_epoch=self.now.owner_epoch,
                 member=member,
-                last_seen_ms=self.moment.wall_of(last_seen_ms),
+                last_seen_ms=self.now.wall_of(last_seen_ms),
                 longest_silence_ms=session.longest_silence_ms if session else 0,
                 heard=session.heard if session else True,
                 why=self.why,
@@ -215,7 +213,7 @@ class Turn:
             "group_id": self.group.group_id,
             "incarnation": self.group.incarnation,
             "seq": self.group.seq + 1,
-            "owner_epoch": self.moment.owner_epoch,
+            "owner_epoch": self.now.owner_epoch,
         }
 
     def _append(self, event: AnyEvent) -> None:
@@ -276,13 +274,13 @@ class Turn:
     def heard_wall_ms(self, member_id: MemberId) -> int | None:
         """Return the wall time when the member was last heard from; None if not since a takeover."""
         session = self.soft.sessions[member_id]
-        return self.moment.wall_of(session.last_seen_ms) if session.heard else None
+        return self.now.wall_of(session.last_seen_ms) if session.heard else None
 
     def last_connection(self, member_id: MemberId) -> LastConnection | None:
         """Return the connection that a member last used; None if it was not heard from since a takeover."""
         session = self.soft.sessions.get(member_id)
         connection = None if session is None else session.connection
-        return None if connection is None else connection.recorded(self.moment.wall_of)
+        return None if connection is None else connection.recorded(self.now.wall_of)
 
     def note_seen(self, member_id: MemberId, caller: Caller) -> None:
         """Note that the member was seen in a way that does not refresh its session (SE2)."""

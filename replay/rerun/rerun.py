@@ -20,7 +20,7 @@ from muster.coordinator.group.decide import decide
 from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.group.soft_state import NEVER, RateLimitWindow, Session, SoftState
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -65,7 +65,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     """A derived command, its time, and the range of the recorded events that it led to."""
 
     command: AnyCommand
-    moment: Moment
+    now: Now
     first_seq: int
     last_seq: int
 
@@ -90,7 +90,7 @@ class Rerunner:
         self.inputs: list[Input] = []
         self.differences: list[Difference] = []
         self.skipped = 0
-        self._moment: list[AnyEvent] = []  # the events of the last decision time
+        self._now: list[AnyEvent] = []  # the events of the last decision time
         self._group = group
         self._settings = PERMISSIVE
         self._soft = SoftState() if group is None else restore_soft_state(group, group.image.state_since_ms, PERMISSIVE)
@@ -100,9 +100,9 @@ class Rerunner:
     def feed(self, item: Item) -> None:
         """Process the next item."""
         if isinstance(item, Happened):
-            if self._moment and self._moment[0].why.decided_ms != item.event.why.decided_ms:
+            if self._now and self._now[0].why.decided_ms != item.event.why.decided_ms:
                 self.end()
-            self._moment.append(item.event)
+            self._now.append(item.event)
             return
         self.end(is_cut=not isinstance(item, Coordinated))
         if isinstance(item, Coordinated):
@@ -113,7 +113,7 @@ class Rerunner:
 
         From there on nothing is certain until the group is created again; and the last transition may be incomplete.
         """
-        events, self._moment = self._moment, []
+        events, self._now = self._now, []
         position = 0
         while position < len(events):
             position += self._step(events[position:], is_cut=is_cut)
@@ -193,16 +193,16 @@ class Rerunner:
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:
         """Return how many recorded events the decision explains: all of its own, or none."""
-        moment = _moment(situation.event)
+        now = _now(situation.event)
         settings = self._settings_for(situation.events)
-        decision = decide(command, situation.group, situation.soft, moment, settings)
+        decision = decide(command, situation.group, situation.soft, now, settings)
         made, recorded = decision.events, situation.events[: len(decision.events)]
         if not made or comparable(made) != comparable(recorded):
             return 0
         self._group, self._soft = decision.group, decision.soft
         if isinstance(made[0], MemberAssigned):
             self._knows_order = True  # an assignment is to all members
-        self.inputs.append(Input(command=command, moment=moment, first_seq=recorded[0].seq, last_seq=recorded[-1].seq))
+        self.inputs.append(Input(command=command, now=now, first_seq=recorded[0].seq, last_seq=recorded[-1].seq))
         return len(made)
 
     def _settings_for(self, events: Sequence[AnyEvent]) -> GroupSettings:
@@ -229,7 +229,7 @@ class Rerunner:
         made: tuple[AnyEvent, ...] = ()
         if command is not None:
             settings = self._settings_for(events)
-            made = decide(command, self._group, situation.soft, _moment(events[0]), settings).events
+            made = decide(command, self._group, situation.soft, _now(events[0]), settings).events
         self.differences.append(Difference(command=command, recorded=recorded, decided=made))
         before = self._group or _before(recorded[0])
         after = evolve(before, recorded)
@@ -282,9 +282,9 @@ def _comparable(event: AnyEvent) -> AnyEvent:
     return event
 
 
-def _moment(event: AnyEvent) -> Moment:
+def _now(event: AnyEvent) -> Now:
     wall_ms = event.why.decided_ms
-    return Moment(now_ms=wall_ms, wall_ms=wall_ms, owner_epoch=event.owner_epoch, incarnation=event.incarnation)
+    return Now(monotonic_ms=wall_ms, wall_ms=wall_ms, owner_epoch=event.owner_epoch, incarnation=event.incarnation)
 
 
 def _before(event: AnyEvent) -> Group:

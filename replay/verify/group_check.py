@@ -156,7 +156,7 @@ class GroupCheck:
         rerunner = self._rerunner
         if not (rerunner.inputs or rerunner.differences):
             return
-        within = (each for each in rerunner.inputs if self._is_within(each.last_seq, each.moment.wall_ms))
+        within = (each for each in rerunner.inputs if self._is_within(each.last_seq, each.now.wall_ms))
         self.decided_again += sum(each.last_seq - each.first_seq + 1 for each in within)
         for difference in rerunner.differences:
             recorded = difference.recorded[0]

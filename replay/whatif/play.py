@@ -23,7 +23,7 @@ from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.group.soft_state import PHASES
 from muster.coordinator.group.timeouts import due
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -306,8 +306,8 @@ class Play:
         self._count()
         incarnation = self.group.incarnation if self.group is not None else 0
         was_joining = self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE
-        moment = Moment(now_ms=self.now_ms, wall_ms=self.now_ms, owner_epoch=0, incarnation=incarnation)
-        decision = decide(command, self.group, self._soft, moment, self._settings)
+        now = Now(monotonic_ms=self.now_ms, wall_ms=self.now_ms, owner_epoch=0, incarnation=incarnation)
+        decision = decide(command, self.group, self._soft, now, self._settings)
         self.group, self._soft = decision.group, decision.soft
         if decision.refreshed_session is not None:
             decision.refreshed_session.refresh(self.now_ms, None)

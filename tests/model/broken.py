@@ -24,7 +24,7 @@ from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -47,9 +47,9 @@ def _after(mend: Mend) -> Rules:
     """The real decision, changed."""
 
     def broken(
-        command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+        command: AnyCommand, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
     ) -> Decision:
-        return mend(command, group, soft, decide(command, group, soft, moment, settings))
+        return mend(command, group, soft, decide(command, group, soft, now, settings))
 
     return Rules(decide=broken)
 
@@ -263,7 +263,7 @@ def changes_what_it_was_given(command: AnyCommand, _g: Group | None, soft: SoftS
 
 
 def _another_id(
-    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+    command: AnyCommand, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
 ) -> Decision:
     """A repeated join is taken for another member's."""
     members = group.members if group is not None else {}
@@ -273,31 +273,31 @@ def _another_id(
         and command.proposed_member_id in members
     ):
         command = replace(command, proposed_member_id=MemberId(f"{command.proposed_member_id}+"))
-    return decide(command, group, soft, moment, settings)
+    return decide(command, group, soft, now, settings)
 
 
 def _expires_the_parked(
-    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+    command: AnyCommand, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
 ) -> Decision:
     """A member that waits for a response is considered dead."""
     if isinstance(command, ExpireSession):
         soft = soft.copy()
         soft.parked_joins.pop(command.member_id, None)
         soft.parked_syncs.pop(command.member_id, None)
-    return decide(command, group, soft, moment, settings)
+    return decide(command, group, soft, now, settings)
 
 
 def _rebalances_after_restart(
-    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+    command: AnyCommand, group: Group | None, soft: SoftState, now: Now, settings: GroupSettings
 ) -> Decision:
     """A static member's restart is absorbed, and the group rebalances anyway."""
-    decision = decide(command, group, soft, moment, settings)
+    decision = decide(command, group, soft, now, settings)
     if decision.group is None or decision.group.state is not GroupState.STABLE:
         return decision
     if not any(isinstance(event, StaticMemberReplaced) for event in decision.events):
         return decision
     crowded = replace(settings, max_size=0)
-    more = decide(CheckCapacity(group_id=GROUP_ID), decision.group, decision.soft, moment, crowded)
+    more = decide(CheckCapacity(group_id=GROUP_ID), decision.group, decision.soft, now, crowded)
     return replace(more, events=decision.events + more.events, replies=decision.replies + more.replies)
 
 

@@ -53,7 +53,7 @@ def check_silence(world: World, state: State, *, to_the_end: bool = False) -> No
         if waiting and now_ms - state.now_ms > longest_ms:
             raise Violation(5, f"{waiting} not answered for {now_ms - state.now_ms} ms")
         command = all_due(GROUP_ID, soft, now_ms)[0]
-        decision = world.rules.decide(command, group, soft, world.moment(state, now_ms), world.settings)
+        decision = world.rules.decide(command, group, soft, world.now(state, now_ms), world.settings)
         group, soft = decision.group, decision.soft
     else:
         raise Violation(5, "something comes again and again")
@@ -84,7 +84,7 @@ class Again(World):
     def decide(self, state: State, command: AnyCommand) -> Decision:
         group, soft = state.group, state.soft
         before = (group.copy() if group is not None else None, _deep_copy(soft))
-        decision = self.rules.decide(command, group, soft, self.moment(state, state.now_ms), self.settings)
+        decision = self.rules.decide(command, group, soft, self.now(state, state.now_ms), self.settings)
         if before != (group, soft):
             raise Violation(11, f"{type(command).__name__} changed what it was given")
         for record in records_of(decision.events, FORMAT_LEVEL):

@@ -26,7 +26,7 @@ from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import Sessions, SoftState
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.events import StaticMemberReplaced
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, Protocol
@@ -52,7 +52,7 @@ PROTOCOLS = (Protocol(name="range", metadata=subscription("orders")),)
 NEW_VERSION, OLD_VERSION = 9, 3
 """JoinGroup v9 asks for two steps of a dynamic member, and lets a static leader skip the assignment; v3 neither."""
 
-Decide = Callable[[AnyCommand, Group | None, SoftState, Moment, GroupSettings], Decision]
+Decide = Callable[[AnyCommand, Group | None, SoftState, Now, GroupSettings], Decision]
 Resume = Callable[[Group, int, GroupSettings], SoftState]
 
 
@@ -173,15 +173,15 @@ class World:
     def decide(self, state: State, command: AnyCommand) -> Decision:
         """Return the rules' decision, after the checks that need nothing else."""
         self.decisions += 1
-        moment = self.moment(state, state.now_ms)
-        decision = self.rules.decide(command, state.group, state.soft, moment, self.settings)
+        now = self.now(state, state.now_ms)
+        decision = self.rules.decide(command, state.group, state.soft, now, self.settings)
         decision = touched(decision, state.now_ms)
         check_step(command, state.group, state.soft, decision, state.now_ms)
         return decision
 
-    def moment(self, state: State, now_ms: int) -> Moment:
+    def now(self, state: State, now_ms: int) -> Now:
         incarnation = max(WALL_MS, state.incarnation_max + 1)
-        return Moment(now_ms=now_ms, wall_ms=WALL_MS, owner_epoch=0, incarnation=incarnation)
+        return Now(monotonic_ms=now_ms, wall_ms=WALL_MS, owner_epoch=0, incarnation=incarnation)
 
     def _take_effect(
         self, state: State, decision: Decision, command: AnyCommand, who: int | None

@@ -76,7 +76,7 @@ class Unchecked(Harness):
         self.soft = restore_soft_state(self.group, self.now_ms, self.settings)
 
     def send(self, command: AnyCommand) -> Decision:
-        decision = decide(command, self.group, self.soft, self._moment(), self.settings)
+        decision = decide(command, self.group, self.soft, self._now(), self.settings)
         if decision.refreshed_session is not None:
             decision.refreshed_session.refresh(self.now_ms, None)
         self.group, self.soft = decision.group, decision.soft

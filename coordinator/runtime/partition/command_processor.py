@@ -39,7 +39,7 @@ from muster.coordinator.group.extensions import extend_deadlines, extend_session
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.timeouts import due
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.coordinator.load.current_work import OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_MS, Slices
 from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
@@ -152,26 +152,26 @@ class CommandProcessor:
         while not self._is_closed and self._step(context):
             yield 1
 
-    def moment(self) -> Moment:
+    def now(self) -> Now:
         """Return the time, the owner epoch and the next incarnation, for a query."""
         wall_ms = self._clock.wall_ms()
-        return Moment(
-            now_ms=self._clock.monotonic_ms(),
+        return Now(
+            monotonic_ms=self._clock.monotonic_ms(),
             wall_ms=wall_ms,
             owner_epoch=self.epoch,
             incarnation=max(wall_ms, self.incarnation_max + 1),
             format_level=self._format_level,
         )
 
-    def note_moment(self) -> Moment:
-        """Like `moment`, for a decision: also notes both clocks for the retention.
+    def note_now(self) -> Now:
+        """Like `now`, for a decision: also notes both clocks for the retention.
 
         Otherwise a clock that jumps back between two sweeps would go unnoticed, and so would the timestamps recorded
         with it.
         """
-        moment = self.moment()
-        self._retention_clock.note(moment.now_ms, moment.wall_ms)
-        return moment
+        now = self.now()
+        self._retention_clock.note(now.monotonic_ms, now.wall_ms)
+        return now
 
     def know_incarnation(self, incarnation: int) -> None:
         """Note the incarnation of a group that was created by something other than a decision."""
@@ -218,9 +218,9 @@ class CommandProcessor:
         batch, is_alone = context.batch, context.one_by_one > 0 or isinstance(command, ExpireOffsets)
         context.one_by_one = max(0, context.one_by_one - 1)
         group, soft = (context.group, context.soft) if batch is None else (batch.group, batch.soft)
-        moment = self.note_moment()
+        now = self.note_now()
         try:
-            decision = decide(command, group, soft, moment, self._settings)
+            decision = decide(command, group, soft, now, self._settings)
         except Exception:
             # A bug of ours. Rules change nothing but the decision they were about to return, so nothing is half done:
             # the sender gets UNKNOWN_SERVER_ERROR and all other requests are still served, as in Kafka (G24).
@@ -236,14 +236,14 @@ class CommandProcessor:
             self.incarnation_max = max(self.incarnation_max, decision.events[-1].incarnation)
         if decision.refreshed_session is not None and isinstance(command, Request):
             caller = command.caller
-            decision.refreshed_session.refresh(caller.arrived_ms, caller.connection, answered_ms=moment.now_ms)
+            decision.refreshed_session.refresh(caller.arrived_ms, caller.connection, answered_ms=now.monotonic_ms)
             # A restarted member may have asked for a shorter session than the old process did: it ends earlier (ST8).
             self._schedule(context.group_id, decision.refreshed_session.deadline_ms)
         if batch is None and not decision.events and not _change_of_offsets(decision):
-            self._take_effect(context, (command,), (decision,), moment.now_ms)
+            self._take_effect(context, (command,), (decision,), now.monotonic_ms)
             return
         if batch is None:
-            batch = Batch(group=group, soft=soft, began_ms=moment.now_ms, is_alone=is_alone, events=deque())
+            batch = Batch(group=group, soft=soft, began_ms=now.monotonic_ms, is_alone=is_alone, events=deque())
             context.batch = batch
             context.invalidate_tickets()
         # A group that is created again waits until the offsets of the deleted one are gone: offsets are written after

@@ -109,7 +109,7 @@ class Partition:
             quarantined,
             outbox=outbox,
             format_level=owner.event_log.format_level,
-            note_moment=self._processor.note_moment,
+            note_now=self._processor.note_now,
             settings=owner.settings,
             waiting=self._waiting,
             repaired=self._repaired,
@@ -234,7 +234,7 @@ class Partition:
         """Return whether this join would be answered with an error immediately, without changing anything."""
         context = self._contexts.get(command.group_id)
         group, soft = (None, SoftState()) if context is None else (context.group, context.soft)
-        return would_refuse(command, group, soft, self._processor.moment(), self._settings) is not ErrorCode.none
+        return would_refuse(command, group, soft, self._processor.now(), self._settings) is not ErrorCode.none
 
     def is_member(self, command: JoinGroup | SyncGroup) -> bool:
         """Return whether the sender is a member of the durable group, or a static member that has restarted."""

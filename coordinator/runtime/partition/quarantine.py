@@ -14,7 +14,7 @@ from muster.coordinator.group.commands import AlterGroupConfig, AnyRequest, Desc
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome, Outcome, Reply
 from muster.coordinator.group.repair import describe_damage, is_repair, repair_group, repair_refusal, tombstones
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.coordinator.not_served import retry_reply
 from muster.coordinator.runtime.partition.outbox import Outbox, WriteUnit
 from muster.coordinator.runtime.partition.waiting import WaitingRequests
@@ -44,7 +44,7 @@ class Quarantine:
         *,
         outbox: Outbox,
         format_level: int,
-        note_moment: Callable[[], Moment],
+        note_now: Callable[[], Now],
         settings: GroupSettings,
         waiting: WaitingRequests,
         repaired: Callable[[Group], None],
@@ -53,7 +53,7 @@ class Quarantine:
         self._damages = dict(damages)
         self._outbox = outbox
         self._format_level = format_level
-        self._note_moment = note_moment
+        self._note_now = note_now
         self._settings = settings
         self._waiting = waiting
         self._repaired = repaired
@@ -97,7 +97,7 @@ class Quarantine:
             self._store(damage, command)
 
     def _store(self, damage: Damage, command: AlterGroupConfig) -> None:
-        group, events = repair_group(damage, command, self._note_moment(), self._settings)
+        group, events = repair_group(damage, command, self._note_now(), self._settings)
 
         def settled(refused: AppendRefused | None) -> None:
             if self._is_closed:

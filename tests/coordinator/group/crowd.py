@@ -19,7 +19,7 @@ from muster.coordinator.group.commands import LeavingMember as Leaving
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment, encode_subscription
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Protocol
@@ -47,12 +47,12 @@ class Crowd:
         return self._group
 
     def send(self, command: AnyCommand) -> Decision:
-        decision = decide(command, self._group, self.soft, self.moment(), self.settings)
+        decision = decide(command, self._group, self.soft, self.now(), self.settings)
         self._group, self.soft = decision.group, decision.soft
         return decision
 
-    def moment(self) -> Moment:
-        return Moment(now_ms=self.now_ms, wall_ms=self.now_ms + WALL_OFFSET_MS, owner_epoch=0, incarnation=1)
+    def now(self) -> Now:
+        return Now(monotonic_ms=self.now_ms, wall_ms=self.now_ms + WALL_OFFSET_MS, owner_epoch=0, incarnation=1)
 
     # ---- requests -------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.avro.codec import records_of
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent
@@ -150,7 +150,7 @@ class Harness(Administrator):
     def reject_assignment(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
         """The leader's sync, whose events turn out to be too large to be stored (SG13)."""
         sync = client.sync_command(self.assignments())
-        assert decide(sync, self.group, self.soft, self._moment(), self.settings).events
+        assert decide(sync, self.group, self.soft, self._now(), self.settings).events
         return self._reject(sync, error)
 
     def reject_late(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
@@ -235,7 +235,7 @@ class Harness(Administrator):
         """Decide the command, check everything, and make the decision effective as the shell does."""
         group, soft = self.group, self.soft
         group_before, soft_before = (group.copy() if group is not None else None), copy.deepcopy(soft)
-        decision = decide(command, group, soft, self._moment(), self.settings)
+        decision = decide(command, group, soft, self._now(), self.settings)
         assert group == group_before, "decide changed its input"
         assert soft == soft_before, "decide changed its input"
         if decision.refreshed_session is not None:
@@ -268,7 +268,7 @@ class Harness(Administrator):
         assert evolve(before, decision.events) == decision.group
 
     def _check_refusal(self, command: JoinGroup, group: Group | None, soft: SoftState, decision: Decision) -> None:
-        refused = would_refuse(command, group, soft, self._moment(), self.settings)
+        refused = would_refuse(command, group, soft, self._now(), self.settings)
         answers = [reply.outcome for reply in decision.replies if reply.request_id == command.caller.request_id]
         errors = {answer.error for answer in answers if isinstance(answer, JoinGroupOutcome)}
         assert errors == {refused} or (refused is ErrorCode.none and errors <= {refused, ErrorCode.member_id_required})
@@ -301,9 +301,9 @@ class Harness(Administrator):
             assert is_superseded_by(call.command, command), f"never answered: {call.command}"
             call.lost = True
 
-    def _moment(self) -> Moment:
-        return Moment(
-            now_ms=self.now_ms,
+    def _now(self) -> Now:
+        return Now(
+            monotonic_ms=self.now_ms,
             wall_ms=self.wall_ms,
             owner_epoch=self.owner_epoch,
             incarnation=max(self.wall_ms, self._projector.incarnation_max + 1),

@@ -230,7 +230,7 @@ def test_what_changes_nothing_copies_nothing() -> None:
     assert (crowd.group is group, crowd.soft is soft, asked.copied) == (True, True, 0)
     refusing = Work()
     with refusing.counted():
-        would_refuse(crowd.join(MemberId("nobody")), group, soft, crowd.moment(), crowd.settings)
+        would_refuse(crowd.join(MemberId("nobody")), group, soft, crowd.now(), crowd.settings)
     assert refusing.total < 2_000, vars(refusing)
 
 

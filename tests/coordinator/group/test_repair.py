@@ -7,13 +7,13 @@ from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, Co
 from muster.coordinator.group.configs import ANEW, REGISTERED, REPAIR
 from muster.coordinator.group.repair import describe_damage, repair_group, repair_refusal
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.damage import Damage
 from muster.events.ids import GroupId
 from muster.events.state import NOT_CONFIGURED, GroupState
 from tests.coordinator.group.harness import Harness
 
-MOMENT = Moment(now_ms=0, wall_ms=0, owner_epoch=2, incarnation=9)
+MOMENT = Now(monotonic_ms=0, wall_ms=0, owner_epoch=2, incarnation=9)
 
 
 @pytest.mark.parametrize("is_readable", [True, False])

@@ -7,7 +7,7 @@ from muster.coordinator.group.loaded_groups import fail_parked_requests, group_o
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId
@@ -224,8 +224,8 @@ def test_events_after_a_takeover_bear_the_new_epoch() -> None:
 
 def test_a_group_is_made_for_offsets_that_have_none() -> None:
     """OC1: Empty, as for a simple consumer; the event says what it was made for."""
-    moment = Moment(now_ms=0, wall_ms=7, owner_epoch=3, incarnation=5)
-    created = group_of_offsets(GroupId("orders"), moment, GroupSettings())
+    now = Now(monotonic_ms=0, wall_ms=7, owner_epoch=3, incarnation=5)
+    created = group_of_offsets(GroupId("orders"), now, GroupSettings())
     assert (created.group_id, created.incarnation, created.owner_epoch) == ("orders", 5, 3)
     assert created.group.state is GroupState.EMPTY
     assert created.why.cause is Cause.OFFSETS_FOUND

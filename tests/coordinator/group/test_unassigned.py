@@ -9,7 +9,7 @@ from muster.coordinator.group.commands import ConfigOperation, RebalanceUnassign
 from muster.coordinator.group.configs import UNASSIGNED_DELAY, UPSTREAM
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.coordinator.group.unassigned import may_rebalance, shares_of
 from muster.events.causes import Cause
 from muster.events.consumer_protocol import encode_assignment
@@ -212,7 +212,7 @@ def test_a_log_that_cannot_keep_the_config_refuses_it() -> None:
     """An older format level: it would be forgotten at the next takeover."""
     h, _, _ = configured()
     call = h.alter((UNASSIGNED_DELAY, ConfigOperation.SET, "5000"))
-    old = Moment(now_ms=h.now_ms, wall_ms=h.wall_ms, owner_epoch=0, incarnation=1, format_level=6)
+    old = Now(monotonic_ms=h.now_ms, wall_ms=h.wall_ms, owner_epoch=0, incarnation=1, format_level=6)
     (reply,) = decide(call.command, h.group, h.soft, old, h.settings).replies
     assert isinstance(reply.outcome, AlterGroupConfigOutcome)
     assert reply.outcome.error is ErrorCode.invalid_config

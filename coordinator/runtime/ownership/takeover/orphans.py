@@ -14,7 +14,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.group.loaded_groups import group_of_offsets
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.partition.outbox import partition_record_refused
@@ -78,15 +78,15 @@ async def recreate_groups(
         " check whether both topics belong together, and delete the groups that are not needed",
     )
     wall_ms = clock.wall_ms()
-    moment = Moment(
-        now_ms=clock.monotonic_ms(),
+    now = Now(
+        monotonic_ms=clock.monotonic_ms(),
         wall_ms=wall_ms,
         owner_epoch=writer.epoch,
         incarnation=max(wall_ms, projector.incarnation_max + 1),
     )
     groups = sorted(unknown)
     for first in range(0, len(groups), MADE_AT_ONCE):
-        made = [group_of_offsets(each, moment, settings) for each in groups[first : first + MADE_AT_ONCE]]
+        made = [group_of_offsets(each, now, settings) for each in groups[first : first + MADE_AT_ONCE]]
         for verdict in await writer.append([records_of([event], events.format_level) for event in made]):
             if isinstance(verdict, AppendRefused):
                 raise partition_record_refused(writer, verdict)

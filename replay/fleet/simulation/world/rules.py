@@ -17,7 +17,7 @@ from muster.coordinator.group.loaded_groups import restore_soft_state
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.timeouts import due
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.events.events import (
     AnyEvent,
     AnyPartitionEvent,
@@ -177,9 +177,9 @@ class Rules:
     def _position(self) -> LogPosition:
         return LogPosition(partition=0, offset=len(self.reads), timestamp_ms=self.wall_ms)
 
-    def _moment(self) -> Moment:
-        return Moment(
-            now_ms=self.now_ms,
+    def _moment(self) -> Now:
+        return Now(
+            monotonic_ms=self.now_ms,
             wall_ms=self.wall_ms,
             owner_epoch=self._epoch,
             incarnation=max(self.wall_ms, self._incarnation_max + 1),

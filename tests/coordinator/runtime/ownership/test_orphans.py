@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.group.loaded_groups import group_of_offsets
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.turn import Moment
+from muster.coordinator.group.turn import Now
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.runtime.ownership.takeover.orphans import find_orphans, recreate_groups
@@ -64,8 +64,8 @@ async def test_a_group_that_is_made_for_its_offsets_has_a_new_incarnation_whatev
 
 
 def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
-    moment = Moment(now_ms=0, wall_ms=0, owner_epoch=1, incarnation=1)
-    text = event_text(group_of_offsets(GroupId("orders"), moment, GroupSettings()))
+    now = Now(monotonic_ms=0, wall_ms=0, owner_epoch=1, incarnation=1)
+    text = event_text(group_of_offsets(GroupId("orders"), now, GroupSettings()))
     assert text == "the event log did not know the group, and it has committed offsets: it was made anew"
 
 
