@@ -8,7 +8,8 @@ from muster.replay.incidents.incident import Incident
 from muster.replay.render.incident_table import Detail, cost_text, print_incident, title_of
 from muster.replay.render.markdown import escaped
 from muster.replay.render.time_words import when_text
-from muster.replay.results.digest import Digest, ListedIncident, Storm, StormKind
+from muster.replay.results.digest import Digest, ListedIncident
+from muster.replay.results.storms import Storm, StormKind
 from muster.replay.text.grammar import few, plural
 from muster.replay.text.printable import text
 from muster.replay.text.times import moment_of

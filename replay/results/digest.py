@@ -3,15 +3,13 @@
 Each group is skimmed up to the window; its records are kept from the quiet time before the window on. Once all records
 of a partition have been read, its groups are processed one after another, so that memory holds one episode of one
 group, even if many groups never stop rebalancing. The incidents with the highest cost are kept: the first are shown in
-full, the next ones in a line each, and the rest are counted. Some incidents are one *storm* across several groups,
-which only this command can detect, since it reads them all: the coordinator was unreachable, or the processes of one
-host were in trouble at the same time.
+full, the next ones in a line each, and the rest are counted. Storms across several groups (`storms.py`) are found here
+alone, since no other command reads all groups.
 """
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum, unique
 from heapq import heappush, heappushpop, heapreplace, nlargest
 from itertools import count
 from operator import attrgetter
@@ -27,16 +25,15 @@ from muster.replay.history.window import AtTime, Bounds, Window
 from muster.replay.history.wrong_times import Times
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident
-from muster.replay.incidents.runs import runs
-from muster.replay.incidents.windows import QUIET_MS, STORM_GROUPS_MIN, STORM_NEXT_MS
+from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.packed import Packed
-from muster.replay.rebalances.wording import host
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.extent import Extent
 from muster.replay.results.group_tail import TAIL_MAX, Partition
 from muster.replay.results.kept_records import KeptRecords
+from muster.replay.results.storms import IncidentBrief, Storm, briefs_of, id_of, storms_in
 from muster.replay.results.why import WhyFold
-from muster.replay.text.times import Instant, instant, wall_ms_of
+from muster.replay.text.times import Instant
 
 SHOWN: Final = 20
 """The number of incidents that are shown in full: those with the highest cost."""
@@ -48,40 +45,10 @@ HEAVIEST_KEPT: Final = 200
 BRIEFS_MAX: Final = 100_000
 """The maximum number of incidents that are searched for storms."""
 
-OUTAGES: Final = frozenset({"coordinator-outage", "coordinator-change"})
 UNSERVED: Final = frozenset({"refused", "unassigned-topic", "capacity"})
 """The kinds of incident in which consumers or topics are left without partitions. Such an incident is listed apart only
 if it has no rebalance; otherwise it competes by its cost.
 """
-
-OF_PROCESSES: Final = frozenset(
-    {"crash", "crash-loop", "network-cut", "restart", "slow-member", "poll-timeout", "stopped"}
-)
-NOWHERE: Final = ("127.", "::1", "0:0:0:0:0:0:0:1")
-"""Clients behind a sidecar on their own machine connect from loopback, so their host says nothing."""
-
-
-@unique
-class StormKind(StrEnum):
-    COORDINATOR = "coordinator"
-    HOST = "host"
-
-
-class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """Incidents of several groups that have one cause. `client_host`: the host, if its processes are the cause.
-
-    `ended_at`: None while an incident is still open. `times`: the highest number of incidents in one group, which is
-    how often the coordinator was unreachable.
-    """
-
-    kind: StormKind
-    started_at: Instant
-    ended_at: Instant | None
-    times: int
-    groups: tuple[GroupId, ...]
-    incidents: int
-    rebalances: int
-    client_host: str | None = None
 
 
 class ListedIncident(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,17 +86,6 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     """Refused consumers, and topics that no member is assigned, without a rebalance. The newest ones, newest first."""
     ended_at: Instant | None = None
     """The last event of all groups, if that was before the window."""
-
-
-class _Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of an incident that are needed to find storms."""
-
-    id: tuple[GroupId, str]
-    started_ms: int
-    ended_ms: int | None
-    rebalances: int
-    client_host: str | None
-    """The host whose processes were in trouble; None if the coordinator was."""
 
 
 class DigestFold:
@@ -327,7 +283,7 @@ class _Collected:
     def __init__(self) -> None:
         self._heaviest: list[tuple[tuple[int, int, int], int, tuple[GroupId, str], Packed[Incident]]] = []
         self._number = count()
-        self._briefs: list[_Brief] = []
+        self._briefs: list[IncidentBrief] = []
         self._kinds: Counter[str] = Counter()
         self._groups: set[GroupId] = set()
         self._without_rebalance = 0
@@ -343,19 +299,19 @@ class _Collected:
                 entry = (incident.started_at, next(self._number), Packed(incident))
                 (heappush if len(self._unserved) < SHOWN else heappushpop)(self._unserved, entry)
             if len(self._briefs) < BRIEFS_MAX:
-                self._briefs += _briefs(incident)
+                self._briefs += briefs_of(incident)
             place = (incident.cost.weight, -next(self._number))
             if len(self._heaviest) < HEAVIEST_KEPT:
-                heappush(self._heaviest, (*place, _id_of(incident), Packed(incident)))
+                heappush(self._heaviest, (*place, id_of(incident), Packed(incident)))
             elif place > self._heaviest[0]:
-                heapreplace(self._heaviest, (*place, _id_of(incident), Packed(incident)))
+                heapreplace(self._heaviest, (*place, id_of(incident), Packed(incident)))
 
     def result(self, log: str, window: Bounds | None, groups: int, ended_at: Instant | None) -> Digest:
         """Return the digest; `groups`: the total number of groups."""
-        found = list(_storms(self._briefs))
+        found = list(storms_in(self._briefs))
         stormy = {brief.id for _, briefs in found for brief in briefs}
         unserved = tuple(packed.value for *_, packed in sorted(self._unserved, reverse=True))
-        elsewhere = stormy | {_id_of(each) for each in unserved}
+        elsewhere = stormy | {id_of(each) for each in unserved}
         alone = [entry for entry in self._heaviest if entry[2] not in elsewhere]
         heaviest = [packed.value for *_, packed in nlargest(SHOWN + LISTED, alone)]
         shown, rest = tuple(heaviest[:SHOWN]), sorted(heaviest[SHOWN:], key=lambda each: each.started_at)
@@ -377,10 +333,6 @@ class _Collected:
         )
 
 
-def _id_of(incident: Incident) -> tuple[GroupId, str]:
-    return incident.group_id, incident.id
-
-
 def _listed(incident: Incident) -> ListedIncident:
     return ListedIncident(
         group_id=incident.group_id,
@@ -390,57 +342,3 @@ def _listed(incident: Incident) -> ListedIncident:
         started_at=incident.started_at,
         headline=incident.headline,
     )
-
-
-def _briefs(incident: Incident) -> Iterator[_Brief]:
-    """Yield the brief of an incident that can be part of a storm: of a coordinator, or of processes that all run on one
-    known host.
-    """
-    client_host = None
-    if incident.kind in OF_PROCESSES:
-        hosts = {host(each.client_host) for each in incident.culprits}
-        told = [each for each in hosts if each and not each.startswith(NOWHERE)]
-        if len(told) != 1:
-            return
-        client_host = told[0]
-    elif incident.kind not in OUTAGES:
-        return
-    yield _Brief(
-        id=_id_of(incident),
-        started_ms=wall_ms_of(incident.started_at),
-        ended_ms=None if incident.ended_at is None else wall_ms_of(incident.ended_at),
-        rebalances=len(incident.rebalances),
-        client_host=client_host,
-    )
-
-
-def _storms(briefs: list[_Brief]) -> Iterator[tuple[Storm, list[_Brief]]]:
-    """Yield the storms, and the incidents that each consists of; an incident is in at most one."""
-    yield from _storms_of([brief for brief in briefs if brief.client_host is None], StormKind.COORDINATOR, None)
-    by_host: defaultdict[str, list[_Brief]] = defaultdict(list)
-    for brief in briefs:
-        if brief.client_host is not None:
-            by_host[brief.client_host].append(brief)
-    for client_host in sorted(by_host):
-        yield from _storms_of(by_host[client_host], StormKind.HOST, client_host)
-
-
-def _storms_of(briefs: list[_Brief], kind: StormKind, client_host: str | None) -> Iterator[tuple[Storm, list[_Brief]]]:
-    """Find incidents of several groups that began soon after each other."""
-    in_order = sorted(briefs, key=lambda each: each.started_ms)
-    for run in runs(in_order, lambda run, brief: brief.started_ms - run[-1].started_ms <= STORM_NEXT_MS):
-        times = Counter(each.id[0] for each in run)
-        groups = sorted(times)
-        ends = [each.ended_ms for each in run]
-        if len(groups) >= STORM_GROUPS_MIN:
-            storm = Storm(
-                kind=kind,
-                started_at=instant(run[0].started_ms),
-                ended_at=None if None in ends else instant(max(each for each in ends if each is not None)),
-                times=max(times.values()),
-                groups=tuple(groups),
-                incidents=len(run),
-                rebalances=sum(each.rebalances for each in run),
-                client_host=client_host,
-            )
-            yield storm, run

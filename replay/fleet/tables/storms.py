@@ -11,7 +11,7 @@ from typing import Final
 import duckdb
 
 from muster.replay.incidents.windows import STORM_GROUPS_MIN, STORM_NEXT_MS
-from muster.replay.results.digest import NOWHERE, OF_PROCESSES, OUTAGES
+from muster.replay.results.storms import NOWHERE, OF_PROCESSES, OUTAGES
 
 
 def _listed(words: tuple[str, ...] | frozenset[str]) -> str:
