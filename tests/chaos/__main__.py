@@ -25,7 +25,9 @@ def chaos(  # noqa: PLR0917 -- options
     kind: Annotated[list[Kind] | None, typer.Option(help="Of these kinds alone.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where ledger, outcomes and logs are kept.")] = None,
 ) -> None:
-    """Kill, stop, cut and slow down real processes and brokers under load, and compare what was said with the log."""
+    """Kill, stop, cut off and slow down real processes and brokers under load, and compare the responses with the
+    log.
+    """
     folder = out or Path(mkdtemp(prefix="muster-chaos-"))
     planned = schedule(seed, faults, mode, frozenset(kind or Kind))
     typer.echo(f"seed {seed}, {len(planned)} faults, {mode}; in {folder}")

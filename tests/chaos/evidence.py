@@ -1,6 +1,5 @@
-"""Reads the evidence that is left in the cluster: the events of the log, and every commit that was stored, in order.
-
-What belongs here: reading, with replay's own readers where it is Muster's. What it must not know: what is right.
+"""Reads the evidence in the cluster: the events of the log, and every stored commit, in order. Uses replay's own
+readers for Muster's data, and judges nothing.
 """
 
 import json
@@ -30,7 +29,7 @@ _VERSION: Final = struct.Struct(">h")
 _COMMIT_KEYS: Final = (0, 1)
 """The versions of the keys of commits in the brokers' own topic; 2 is a group's."""
 _FLEXIBLE_FROM: Final = 4
-"""The version of their values that has compact strings; from 3 on the metadata comes behind an offset and an epoch."""
+"""The version from which values have compact strings; from 3 on the metadata follows an offset and an epoch."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -41,7 +40,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class StoredCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit as it was stored; `place`: where. `metadata`: the generation, of members that say it there."""
+    """A stored commit; `place`: where. `metadata`: the generation, for members that put it there."""
 
     group_id: str
     partition: int
@@ -86,9 +85,8 @@ def verified(url: str) -> Sequence[str]:
 
 
 class StoredCommits:
-    """The commits that were stored in a cluster since this was made; `topic`: where offsets are kept.
-
-    A topic keeps them all for long enough: what is younger than its active segment is not compacted.
+    """The commits stored in a cluster since this was created; `topic`: the offsets topic. The topic keeps all of them
+    for long enough: records in the active segment are not compacted.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:

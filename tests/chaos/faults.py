@@ -23,7 +23,7 @@ _PIECE: Final = b"\0" * (1 << 16)
 
 
 async def do(fault: Fault, service: Service, dice: random.Random) -> str:
-    """Do it, and end it; returns to whom it was done. Raises MusterEnded and BrokerFailed."""
+    """Inject the fault, and end it; return whom it affected. Raises MusterEnded and BrokerFailed."""
     match fault.kind:
         case Kind.KILL:
             return await _kill(fault, service, dice)
@@ -48,7 +48,7 @@ async def do(fault: Fault, service: Service, dice: random.Random) -> str:
 
 
 async def _named(whom: Whom, service: Service, dice: random.Random) -> list[str]:
-    """The names of those who are meant, as the network calls them."""
+    """Return the names of the affected parties, as the network knows them."""
     match whom:
         case Whom.OWNER:
             return [service.owners[0].name]

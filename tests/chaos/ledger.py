@@ -1,9 +1,7 @@
-"""The answers that clients heard, in that order, and errors that they noticed: the evidence that no log has.
+"""The responses that clients received, in order, and errors that they noticed: the evidence that no log has.
 
-What belongs here: answers as clients saw them, also as lines of a file. What it must not know: what is right.
-
-Instants are wall clock ms of this machine, on which everybody runs: when the client asked (the attempt that was
-answered), and when it heard.
+Responses as clients saw them, also as lines of a file; judges nothing. Instants are wall clock ms of this machine, on
+which everything runs: when the client sent the request (the attempt that was answered), and when it got the response.
 """
 
 from pathlib import Path
@@ -42,7 +40,7 @@ class CommitTold(Told, frozen=True, kw_only=True, tag=True):
 
 
 class LibraryCommit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A commit that a client library told its application to be done."""
+    """A commit that a client library reported to its application as done."""
 
     group_id: str
     partition: int
@@ -51,7 +49,7 @@ class LibraryCommit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Noticed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An error that a member has to act on, or (`is_hidden`) that a client library deals with by itself."""
+    """An error that a member has to act on, or (`is_hidden`) that a client library handles by itself."""
 
     kind: str
     group_id: str

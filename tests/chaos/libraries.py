@@ -1,8 +1,7 @@
-"""A group of librdkafka's consumers, and one of Java's: whatever a client library makes of a fault.
+"""A group of librdkafka's consumers, and one of Java's, with whatever a client library makes of a fault.
 
-Theirs is what they were told to be committed, and what they have; what was asked on the way they keep to themselves.
-
-What belongs here: keeping them running and asking them to commit. What it must not know: what happens to the service.
+They report what was committed, and what they are assigned; the requests in between they keep to themselves. Keeps them
+running and makes them commit; knows nothing of the faults.
 """
 
 import asyncio
@@ -65,7 +64,7 @@ class Librdkafka:
         self.served_ms = began_ms
 
     def is_served_since(self, since_ms: int) -> bool:
-        """Whether each partition belongs to one of them, and both may commit."""
+        """Return whether each partition belongs to one of them, and both can commit."""
         assigned = [partition for consumer in self._consumers for partition in consumer.assigned]
         return self.served_ms >= since_ms and sorted(assigned) == list(range(self._partitions))
 
@@ -115,7 +114,7 @@ class Java:
         self._producer = confluent_kafka.Producer({"bootstrap.servers": brokers, "log_level": 0})
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._produce, self._read)]
         self.served_ms = 0
-        """When the last commit was told that was done."""
+        """When the last commit that succeeded was reported."""
         self.failed = ""
         for thread in self._threads:
             thread.start()

@@ -1,6 +1,5 @@
-"""All clients of a run: members of our own, and of libraries; who is served, and who is not.
-
-What belongs here: the clients together. What it must not know: what happens to the service.
+"""All clients of a run: our own members, and those of libraries; which are served, and which are not. Knows nothing of
+the faults.
 """
 
 import asyncio
@@ -81,12 +80,12 @@ class Load:
             await asyncio.to_thread(library.close)
 
     def failures(self) -> list[str]:
-        """The errors after which no client goes on."""
+        """The errors after which a client cannot continue."""
         ended = [repr(task.exception()) for task in self._tasks if task.done() and not task.cancelled()]
         return ended + [failure for library in self._libraries for failure in library.failures()]
 
     def unserved_since(self, since_ms: int) -> list[str]:
-        """Name whoever has not yet been served by what was asked from that moment on, in words."""
+        """Name the clients that no request sent after this time has served, as text."""
         found = [f"{each.group_id} {each.name}" for each in self.members if not _is_served(each, since_ms)]
         groups: dict[str, list[Member]] = {}
         for member in self.members:
@@ -114,6 +113,6 @@ def _is_whole(group: Sequence[Member]) -> bool:
 
 
 def _group_id(number: int, *, static: bool) -> str:
-    """The id of a group, so that groups are on all partitions of the log: whoever owns some, owns groups."""
+    """Return a group id such that the groups are on all partitions of the log: each owner of partitions owns groups."""
     names = (GROUP.format("static" if static else "dynamic", number, at) for at in count())
     return next(each for each in names if partition_for(GroupId(each), LOG_PARTITIONS) == number % LOG_PARTITIONS)

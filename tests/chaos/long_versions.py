@@ -1,6 +1,6 @@
 """Processes of another version, one process alone, and an upgraded log: `pytest tests/chaos/long_versions.py`.
 
-Nothing that was acknowledged is lost by it, and everybody is served again.
+Nothing that was acknowledged is lost, and every member is served again.
 """
 
 from pathlib import Path

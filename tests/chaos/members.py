@@ -1,9 +1,7 @@
-"""Members of groups, as client libraries are ones, that note whatever they are told.
+"""Members of groups, which behave like client libraries and record all responses.
 
-Half of the groups have static members, of which the last one does nothing but restart. The members of one group are at
-different addresses, if they can choose: each asks for its coordinator by itself.
-
-What belongs here: what a member does when. What it must not know: what happens to the service meanwhile.
+Half of the groups have static members, the last of which only restarts. The members of a group are at different
+addresses, if they can choose: each looks up its coordinator by itself. Knows nothing of the faults.
 """
 
 import asyncio
@@ -40,7 +38,7 @@ SESSIONS_MS: Final = (10_000, 25_000)
 
 
 class MemberFailed(Exception):
-    """A member was answered what no client library goes on after."""
+    """A member got an error after which no client library continues."""
 
 
 class Offsets:
@@ -114,7 +112,7 @@ class Member:
         self.partition: int | None = None
         self._joining = asyncio.Lock()
         self.served_ms: dict[str, int] = {}
-        """When it asked what was answered well the last time, by kind of request."""
+        """When its last successful request was sent, by kind."""
 
     # ---- joining ------------------------------------------------------------------------------------
 
@@ -160,7 +158,7 @@ class Member:
         return True
 
     def _goes_on(self, error: ErrorCode, kind: str) -> bool:
-        """Whether a step of joining has succeeded; else it begins again. Raises MemberFailed."""
+        """Return whether a step of joining succeeded; if not, start over. Raises MemberFailed."""
         if error is ErrorCode.none:
             return True
         self._noticed(kind, error.name.upper(), is_hidden=False)
@@ -173,7 +171,7 @@ class Member:
     # ---- being a member ------------------------------------------------------------------------------
 
     async def live(self, stopping: asyncio.Event) -> None:
-        """Join, and do what members do, until told to stop. Raises MemberFailed."""
+        """Join, and act as a member, until told to stop. Raises MemberFailed."""
         async with self._joining:
             await self._take_part()
         if self.restarts:
@@ -206,7 +204,7 @@ class Member:
             return
         offset = self._offsets.next(self.group_id, partition)
         at = Membership(member_id=member_id, generation_id=generation_id, partition=partition)
-        told = str(generation_id)  # so that the stored commit tells it
+        told = str(generation_id)  # so that the stored commit shows it
         began_ms = self._client.now_ms()
         answer = await self._ask(
             "commit",

@@ -1,15 +1,14 @@
-"""The network of the processes, the brokers and the clients: whoever reaches somebody does so through a relay here.
+"""The network of the processes, the brokers and the clients: every connection goes through a relay here.
 
-What belongs here: what passes between any two of them, and what does not. What it must not know: what is asked.
+It decides what passes between any two of them; knows nothing of the requests. Each address of a party has a second one
+before it, which relays to it. The process that connected is found by the pid of the other end, so one relay before a
+broker is enough for all, and the connections between any two can be cut or slowed down.
 
-How it works: each address of everybody has one more before it, which relays. Who connected is found by the pid of the
-other end, so one relay before a broker is enough for all, and the way between any two can be cut or slowed down.
+* While two parties are cut off nothing passes in either direction, and neither is notified (`drills/service/proxy.py`).
+  New connections are accepted and get no response.
+* A party that is *gone* refuses connections, like a machine without a listener; existing connections are reset.
 
-* While a way is cut nothing passes in either direction, and nobody is told (`drills/service/proxy.py`). New connections
-  are taken and hear nothing.
-* Whoever is *gone* refuses connections, as a machine does on which nobody listens: what was connected is reset.
-
-Answers that name brokers are rewritten, by the sidecar's own rules, so that nobody finds a way around.
+Responses that name brokers are rewritten, by the sidecar's own rules, so that no client can bypass the relays.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from muster.drills.service.proxy import relay as pass_on
 from tests.brokers.broker import HOST, lasting_ports
 
 CLIENTS: Final = "clients"
-"""Whoever is none of the processes that are known by pid."""
+"""Any process that is not known by its pid."""
 
 CHECK_INTERVAL_S: Final = 0.05
 
@@ -37,7 +36,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class _Relay(msgspec.Struct, eq=False):
-    """An address that relays. `name`: whose the address behind it is; `rewrites`: its answers name brokers."""
+    """An address that relays. `name`: the party behind it; `rewrites`: its responses name brokers."""
 
     name: str
     port: int
@@ -52,16 +51,16 @@ class Network:
 
     def __init__(self) -> None:
         self.pids: dict[str, int] = {}
-        """The pids of the processes, by name; whoever starts one says it here."""
+        """The pids of the processes, by name; to be set after starting one."""
         self._looks = _Looks(self.pids)
         self._ways: dict[frozenset[str], Weather] = {}
         self._relays: dict[int, _Relay] = {}
-        """The relays, by the port that is behind each."""
+        """The relays, by the port behind each."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._rewriter = AnswerRewriter(self._address_of, {})
 
     async def add(self, name: str, ports: Iterable[int], *, rewrites: bool) -> Mapping[int, int]:
-        """Put relays before these ports of somebody; returns the ports to use instead."""
+        """Put relays before these ports of a party; return the ports to use instead."""
         wanted = list(ports)
         for target, port in zip(wanted, lasting_ports(len(wanted)), strict=True):
             self._relays[target] = _Relay(name, port, target, rewrites)
@@ -69,13 +68,13 @@ class Network:
         return {target: self._relays[target].port for target in wanted}
 
     async def serve(self, name: str) -> None:
-        """Take connections for somebody."""
+        """Accept connections for a party."""
         for relay in self._of(name):
             if relay.server is None:
                 relay.server = await asyncio.start_server(self._taking(relay), HOST, relay.port)
 
     def refuse(self, name: str) -> None:
-        """Somebody is gone: reset what is connected to it, and refuse what connects."""
+        """Take a party down: reset its connections, and refuse new ones."""
         for relay in self._of(name):
             if relay.server is not None:
                 relay.server.close()
@@ -137,9 +136,10 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 class _Looks:
-    """Tells whose end of a connection a port is, by the tables of this host; each look answers all that wait for one.
+    """Finds the process at the other end of a connection, from this host's tables; each look answers all pending
+    lookups.
 
-    A look takes some milliseconds, and a broker that comes back has hundreds of connections at once.
+    A look takes some milliseconds, and a broker that returns has hundreds of connections at once.
     """
 
     def __init__(self, pids: Mapping[str, int]) -> None:
@@ -153,13 +153,13 @@ class _Looks:
         return (await asyncio.shield(self._look)).get((port, to), CLIENTS)
 
     async def _looked(self) -> Mapping[tuple[int, int], str]:
-        await asyncio.sleep(CHECK_INTERVAL_S)  # who comes meanwhile waits for this one, too
+        await asyncio.sleep(CHECK_INTERVAL_S)  # lookups that arrive meanwhile wait for this one, too
         pids, self._look = dict(self._pids), None
         return await asyncio.to_thread(_names_of_connections, pids)
 
 
 def _names_of_connections(pids: Mapping[str, int]) -> Mapping[tuple[int, int], str]:
-    """The names of the processes, by both ports of each connection of theirs. Linux alone tells."""
+    """Return the names of the processes, by both ports of each of their connections. Linux only."""
     names = {inode: name for name, pid in pids.items() for inode in _sockets_of(pid)}
     found = {}
     with Path("/proc/net/tcp").open(encoding="ascii") as table:

@@ -1,7 +1,6 @@
-"""A run: the cluster, the service, the clients; then one fault after another, and what became of each.
+"""A run: the cluster, the service, the clients; then one fault after another, and its outcome.
 
-What belongs here: which step comes when, and waiting until everybody is served. What it must not know: how faults are
-done, and what is right.
+Does each step in order, and waits until all clients are served. Knows neither how faults are done, nor what is right.
 """
 
 import asyncio
@@ -42,9 +41,8 @@ Say = Callable[[str], None]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a fault. `noticed`: errors that members act on; `hidden`: that clients deal with themselves.
-
-    `whole_ms`: how long it was until everybody was served, from when the fault was over; None: not within the limit.
+    """The outcome of a fault. `noticed`: errors that members act on; `hidden`: those that clients handle themselves.
+    `whole_ms`: the time until all clients were served, from the end of the fault; None: not within the limit.
     """
 
     fault: str
@@ -77,7 +75,7 @@ class Run:
         self._known: set[str] = set()
 
     async def whole_since(self, since_ms: int, *, within_s: float) -> int | None:
-        """Wait until everybody is served; returns how long that was, or None when it is too long."""
+        """Wait until all clients are served; return how long that took, or None if it is over the limit."""
         deadline_s = time.monotonic() + within_s
         while True:
             self._service.note_ended()
@@ -91,7 +89,7 @@ class Run:
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def _has_started(self, muster: Muster) -> bool:
-        """Start one that has ended by itself, or was not started when the fault was over."""
+        """Start a process that has ended by itself, or was down when the fault ended."""
         try:
             await self._service.start_one(muster)
         except MusterEnded as error:
@@ -100,8 +98,8 @@ class Run:
         return True
 
     async def judged(self) -> list[Violation]:
-        """Judge, and return what does not hold that has not been told before."""
-        entries = list(self._load.ledger.entries)  # before what is read: an answer is in the log by then
+        """Judge, and return the violations that were not reported before."""
+        entries = list(self._load.ledger.entries)  # read first: the events behind a response are in the log by then
         log = await asyncio.to_thread(lambda: asyncio.run(events_in(self._service.log_url)))
         commits = await asyncio.to_thread(self._commits.read)
         findings = await asyncio.to_thread(verified, self._service.log_url)
@@ -112,7 +110,7 @@ class Run:
         return new
 
     async def fault(self, fault: Fault) -> Outcome:
-        """Do one, wait until everybody is served, and judge."""
+        """Inject one fault, wait until all clients are served, and judge."""
         at_ms, seen, generations = self._now_ms(), len(self._load.ledger.entries), self._load.generations
         found: list[Violation] = []
         try:

@@ -16,7 +16,7 @@ from tests.chaos.service import Mode
 
 @unique
 class Kind(StrEnum):
-    """The kinds of faults, whoever they are done to."""
+    """The kinds of faults, regardless of the party affected."""
 
     KILL = "kill -9"
     PAUSE = "SIGSTOP"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 @unique
 class Whom(StrEnum):
-    """The parties of a fault; who that is, is found when it begins."""
+    """The parties of a fault; the actual ones are chosen when it begins."""
 
     OWNER = "the owner of most groups"
     STANDBY = "a standby"
@@ -45,7 +45,7 @@ class Whom(StrEnum):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. `other`: at the other end of what is cut. `for_s`: how long it lasts. `ms`: how late answers are."""
+    """One fault. `other`: the other end of a cut. `for_s`: its duration. `ms`: the delay of responses."""
 
     number: int
     kind: Kind

@@ -55,9 +55,8 @@ class Mode(StrEnum):
 
 
 class Muster(msgspec.Struct, eq=False):
-    """One place for a process. `listen` and `listeners` (one for each broker) are for clients, `peer` for the others.
-
-    `peer_relay`: where the others are told to reach it; `bootstrap`: where clients are.
+    """A slot for a process. `listen` and `listeners` (one for each broker) are for clients, `peer` for other Musters.
+    `peer_relay`: the address given to those; `bootstrap`: the address for clients.
     """
 
     name: str
@@ -71,7 +70,7 @@ class Muster(msgspec.Struct, eq=False):
     output: Path
     process: MusterProcess | None = None
     is_older: bool = True
-    """Whether it is a version that knows no format level above 3; all are at first, so the log has that level."""
+    """True if its version knows no format level above 3; all start like that, so that the log has that level."""
 
     @property
     def pid(self) -> int:
@@ -79,7 +78,7 @@ class Muster(msgspec.Struct, eq=False):
         return self.process.pid
 
     def shares(self) -> tuple[frozenset[int], bool] | None:
-        """The partitions that it is to own, and whether some are on their way, as it has said last."""
+        """Return the partitions that it is to own, and whether some are still being moved, from its last log line."""
         told = [] if self.process is None else self.process.events("partitions shared")
         return (frozenset(told[-1]["ours"]), bool(told[-1]["moving"])) if told else None
 
@@ -99,7 +98,7 @@ class Service:
         self.musters: list[Muster] = []
         self._brokers = ""
         self.gone: set[int] = set()
-        """The brokers that are away at the moment."""
+        """The brokers that are down."""
         self.group_ids: Collection[str] = ()
         """The groups of the run's own members."""
         self.is_upgraded = False
@@ -108,7 +107,7 @@ class Service:
 
     @property
     def log_url(self) -> str:
-        """The log as one reads it who is not cut off."""
+        """The URL of the log for a reader that is not cut off."""
         return f"kafka://{self.cluster.bootstrap}/{self.log_topic}"
 
     @property
@@ -168,14 +167,14 @@ class Service:
         self.network.pids[muster.name] = process.pid
 
     async def _know(self, muster: Muster, process: MusterProcess) -> None:
-        """Tell the network the pid as soon as there is one: it connects before it serves."""
+        """Register the pid with the network as soon as there is one: the process connects before it serves."""
         while muster.name not in self.network.pids:
             with suppress(AssertionError, OSError, ValueError):  # not yet
                 self.network.pids[muster.name] = process.pid
             await asyncio.sleep(KNOW_EVERY_S)
 
     async def stop_one(self, muster: Muster) -> None:
-        """End it cleanly. Raises MusterEnded."""
+        """Stop it cleanly. Raises MusterEnded."""
         process = self._let_go(muster)
         try:
             code = await asyncio.to_thread(process.stop)
@@ -192,7 +191,7 @@ class Service:
         await asyncio.to_thread(process.kill)
 
     async def upgrade(self) -> None:
-        """Raise the log to the format level of this version, while nobody serves it. Raises CalledProcessError."""
+        """Raise the log to the format level of this version, while no process serves it. Raises CalledProcessError."""
         command = [COMMAND[0], "-m", "muster", "log", "upgrade", "--log", self.log_url, "--yes"]
         await asyncio.to_thread(lambda: subprocess.run(command, check=True, capture_output=True, timeout=120))
         self.is_upgraded = True
@@ -220,7 +219,7 @@ class Service:
         return next(node for node in self.cluster.nodes if self.cluster.address(node) == str(address))
 
     def note_ended(self) -> None:
-        """Note who has ended by itself, so that it is started again."""
+        """Record the processes that have ended by themselves, so that they are started again."""
         for muster in self.musters:
             if muster.process is not None and not _runs(muster.process):
                 process = self._let_go(muster)
@@ -229,7 +228,7 @@ class Service:
                 self.ended.append(f"{muster.name} ended by itself:\n{process.output[-2_000:]}")
 
     def is_shared(self) -> bool:
-        """Whether those that run have all partitions among them."""
+        """Return whether the running processes have all partitions between them."""
         told = [muster.shares() for muster in self.musters if muster.process is not None]
         shares = [share for share in told if share is not None and not share[1]]
         whole = sorted(number for share, _ in shares for number in share)

@@ -1,4 +1,5 @@
-"""Three faults done to sidecars and an edge in front of a real cluster: no invariant is broken, everybody is served.
+"""Three faults done to sidecars and an edge in front of a real cluster: no invariant is broken, and all clients are
+served.
 
 The long form has all kinds, a hundred faults, and groups of client libraries: `python -m tests.chaos`, `make chaos`.
 """

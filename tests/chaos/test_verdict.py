@@ -23,7 +23,7 @@ ONE = encode_assignment({"work": [1]})
 
 
 def told(kind: Any, at_ms: int, *, who: str = "a", generation: int = 1, **more: object) -> Any:
-    """Make an entry: a member is told so 5 ms after it had asked."""
+    """Make an entry: a member got this response 5 ms after its request."""
     asked = {"group_id": GROUP, "member_id": who, "instance": None, "asked_ms": at_ms, "heard_ms": at_ms + 5}
     return kind(via="h:1", generation_id=generation, **asked, **more)
 
@@ -102,14 +102,14 @@ def test_what_is_as_it_was_told_is_no_violation() -> None:
 
 
 def test_a_partition_of_two_members_of_one_generation_is_noticed() -> None:
-    """As when an owner that was not fenced shares a generation out, too."""
+    """For instance if an owner that was not fenced assigns a generation, too."""
     events = (assigned(1_020, "b", ONE),)
     assert numbers([told(SyncTold, 1_015, who="b", assignment=ONE)], events) == {1}
     assert numbers([told(SyncTold, 1_015, who="b", generation=2, assignment=ONE)], events) == set()
 
 
 def test_an_accepted_commit_that_is_not_stored_is_noticed() -> None:
-    """A member's, and one that a library has told its application to be done."""
+    """A member's, and one that a library has reported to its application as done."""
     assert numbers([told(CommitTold, 3_000, partition=0, offset=2)]) == {2}
     assert numbers([LibraryCommit(group_id=GROUP, partition=1, offset=8, heard_ms=3_000)]) == {2}
 
@@ -123,7 +123,7 @@ def test_a_commit_behind_one_of_a_newer_generation_is_noticed() -> None:
     "entry", [told(JoinTold, 3_000, generation=2, leader="a"), told(SyncTold, 3_000, assignment=ONE)]
 )
 def test_a_place_that_no_event_says_is_noticed(entry: Entry) -> None:
-    """As when an answer leaves before its events are durable, and the process dies."""
+    """For instance if a response leaves before its events are durable, and the process dies."""
     assert numbers([entry]) == {3}
 
 
@@ -138,7 +138,7 @@ def test_a_finding_of_verify_is_a_violation() -> None:
 
 @pytest.mark.parametrize("over", [completed(4_000, 2, "b"), removed(20_000, "a")])
 def test_a_heartbeat_that_a_deposed_owner_accepts_is_noticed(over: Event) -> None:
-    """Its generation, or its member, was no more when it was asked for."""
+    """Its generation, or its member, no longer existed when the request was sent."""
     at_ms = over.why.decided_ms  # type: ignore[attr-defined]
     assert numbers([told(HeartbeatTold, at_ms + 50)], [over]) == {6}
     assert numbers([told(HeartbeatTold, at_ms - SESSION_MS - 50)], [over]) == set()

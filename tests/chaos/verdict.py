@@ -1,16 +1,15 @@
-"""The invariants, over the log and over what clients were told. Numbered, as violations name them.
+"""The invariants, over the log and the responses that clients received. Violations name their numbers.
 
-1. No partition is assigned to two members of one generation, as far as members were told. A static member that has
+1. No partition is assigned to two members of one generation, as far as members know. A static member that has
    restarted is the same one.
-2. Each accepted commit is stored, and behind it stands none of an older generation.
-3. What a member was told stands in the log: who leads which generation, its assignment.
-4. Nobody is evicted for silence within a session after asking for a heartbeat that was accepted.
+2. Each accepted commit is stored, and none of an older generation follows it.
+3. What a member was sent is in the log: who leads which generation, its assignment.
+4. No member is evicted for silence within a session after sending a heartbeat that was accepted.
 5. The log is one history: `muster replay verify` finds nothing, and every record can be read.
-6. No deposed owner's answer is accepted: a heartbeat that was asked for after its generation was over, or its member
-   gone, is not told that all is well.
-7. When the fault is over everybody is served again, within a limit (the run itself looks at that).
+6. A deposed owner accepts nothing: a heartbeat sent after the end of its generation or membership does not succeed.
+7. After the fault all clients are served again, within a limit (the run itself checks that).
 
-What belongs here: judging. Pure. What it must not know: which fault there was.
+Pure; does not know which fault there was.
 """
 
 from collections import defaultdict
@@ -48,9 +47,8 @@ def violations(
     findings: Iterable[str],
     sessions_ms: Mapping[_Group, int],
 ) -> list[Violation]:
-    """Return all that does not hold. `sessions_ms`: of each group whose members tell their generation when they commit.
-
-    `commits`: all that were stored, each partition's in their order; `findings`: of `muster replay verify`.
+    """Return all violations. `sessions_ms`: of each group whose members put their generation into commits. `commits`:
+    all stored ones, each partition's in order; `findings`: of `muster replay verify`.
     """
     return [
         *_shared_partitions(entries),

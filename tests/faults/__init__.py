@@ -1,5 +1,5 @@
-"""The real runtime and Kafka log in virtual time, on brokers that hang, vanish, move leaders and lose topics.
+"""The real runtime and Kafka log in virtual time, on brokers that hang, disappear, move leaders and lose topics.
 
-What belongs here: a network without sockets, a small cluster behind it, and tests that read as what happens to it. Each
+It has a network without sockets, a small cluster behind it, and tests that read like a list of what happens to it. Each
 fault is one line: `cluster.hang(1)`, `cluster.stop(1)`, `cluster.fail_over(1)`, `cluster.recreate("events")`.
 """

@@ -1,11 +1,11 @@
-"""A small Kafka cluster for the log's own requests, and the faults that are played on it.
+"""A small simulated Kafka cluster for the log's own requests, and its faults.
 
-What belongs here: brokers, topics, leaders, and what Produce, Fetch and the others do to them, as far as the log can
-tell. It has no replicas; what is appended is durable at once, unless a test sets the high watermark.
+It has brokers, topics and leaders, and handles Produce, Fetch and the others as far as the log can see. It has no
+replicas; appends are durable at once, unless a test sets the high watermark.
 
-    hang        a broker takes connections and requests, and answers nothing: SIGSTOP, or a dead disk
-    stop        nobody listens there, and its connections are reset: the process has gone
-    fail_over   the others have noticed: what it led is led elsewhere, and Metadata names it no more
+    hang        a broker accepts connections and requests, and never responds: SIGSTOP, or a dead disk
+    stop        its port is closed, and its connections are reset: the process is dead
+    fail_over   the others have noticed: its partitions have other leaders, and Metadata omits it
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class _Partition:
     """One partition's batches as (base offset, offset after it, bytes), and what it knows of its producers."""
 
     fences = True
-    """Whether batches of an older epoch are refused, as brokers do."""
+    """True if batches of an older epoch are refused, as brokers do."""
 
     def __init__(self, leader: int) -> None:
         self.leader, self.leader_epoch = leader, 0
@@ -66,7 +66,7 @@ class _Partition:
         self.producers: dict[int, tuple[int, int, int, int]] = {}
         """Epoch, sequence of the last batch, of the next one, and the last one's base offset, by producer id."""
         self.high_watermark: int | None = None
-        """That of a leader which was just elected, and knows no later one yet; None: the end."""
+        """The one of a leader that was just elected, and knows no later one yet; None: the end."""
 
     @property
     def end(self) -> int:
@@ -77,7 +77,7 @@ class _Partition:
         return self.end if self.high_watermark is None else self.high_watermark
 
     def append(self, batch: bytes) -> tuple[ErrorCode, int]:
-        """As brokers do with plain idempotent batches, and with those of producers that have no id."""
+        """Like brokers with plain idempotent batches, and with those of producers without an id."""
         producer_id, epoch, sequence = struct.unpack_from(">qhi", batch, 43)
         (last_delta,) = struct.unpack_from(">i", batch, 23)
         known = self.producers.get(producer_id)
@@ -122,7 +122,7 @@ class FakeBroker:
         self.connections.append(connection)
 
     def received(self, connection: Connection, frame: bytes) -> None:
-        """Handled now, or as by a process that was stopped: when it goes on, whoever sent it."""
+        """Handled now, or, if the broker is paused, when it resumes, even if the sender is gone."""
         if connection in self.silent:
             return
         if self.is_hung:
@@ -213,7 +213,7 @@ class FakeCluster:
             self.coordinator = others[0]
 
     def lose_answers(self, api_key: int, count: int) -> None:
-        """Do what is asked, and reset the connection instead of answering."""
+        """Handle requests, and reset the connection instead of responding."""
         self._lost[api_key] = count
 
     def delete(self, topic: str) -> None:
@@ -224,7 +224,7 @@ class FakeCluster:
         self.topics[topic] = _Topic([nodes[number % len(nodes)] for number in range(partitions)], configs)
 
     def recreate(self, topic: str) -> None:
-        """Deleted and made anew, with as many partitions."""
+        """Delete the topic and create it again, with the same number of partitions."""
         was = self.topics.pop(topic)
         self.create(topic, len(was.partitions), was.configs)
 
@@ -240,7 +240,7 @@ class FakeCluster:
     # ---- requests --------------------------------------------------------------------------------------
 
     def handle(self, node: int, api_key: int, frame: bytes) -> bytes:
-        """The answer's bytes behind the correlation id."""
+        """Return the response's bytes after the correlation id."""
         self.asked[api_key] += 1
         if api_key == METADATA:
             return self._metadata(frame)

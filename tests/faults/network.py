@@ -1,7 +1,7 @@
-"""A network without sockets: an event loop in virtual time, whose connections lead to brokers of the test's own.
+"""A network without sockets: an event loop in virtual time, whose connections lead to the test's own brokers.
 
-What belongs here: connections, and frames both ways. What a frame means is the broker's. Connecting and each frame take
-no time of their own; whatever time passes is that of somebody's limit.
+It has connections, and frames in both directions; brokers interpret the frames. Connecting and each frame take no time;
+all time that passes is that of a timeout.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ class Listener(Protocol):
     """The server at an address."""
 
     def accepted(self, connection: "Connection") -> None:
-        """A client has connected. Raises OSError when nobody listens."""
+        """Accept a client. Raises OSError without a listener."""
         ...
 
     def received(self, connection: "Connection", frame: bytes) -> None:
@@ -35,7 +35,7 @@ class NetworkLoop(VirtualTimeLoop):
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: Any
     ) -> tuple["Connection", asyncio.Protocol]:
-        """As asyncio's own; without TLS."""
+        """Like asyncio's own; without TLS."""
         listener = self.listeners.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(f"Connect call failed ({host!r}, {port})")
@@ -57,7 +57,7 @@ class Connection(asyncio.Transport):
         self._held: list[bytes] | None = None
         self._is_closed = False
         self.is_refusing_writes = False
-        """As uvloop does on a transport that it has closed, before anybody was told."""
+        """Like uvloop on a transport that it has closed, before anything was notified."""
 
     # ---- the broker's side ---------------------------------------------------------------------------
 

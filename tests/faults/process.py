@@ -77,7 +77,7 @@ class ProcessOnKafka(SimulatedProcess):
         return self
 
     async def stop(self) -> None:
-        """In good order."""
+        """Stop cleanly."""
         await self.runtime.stop()
         await self.offsets.close()
         await self.kafka.close()

@@ -1,4 +1,4 @@
-"""Two real processes on a real broker: the one that was stopped and deposed accepts no heartbeat when it goes on."""
+"""Two real processes on a real broker: one that was paused and deposed accepts no heartbeat when it resumes."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ SHORT_LEASE_OVER_S = 1.5
 async def test_a_process_that_was_stopped_and_deposed_accepts_no_heartbeat(
     kafka_broker: Broker, lease_ms: int, *, accepts: bool
 ) -> None:
-    """Its lease is over when it goes on; with one of a minute it does, so this test can fail."""
+    """Its lease has ended when it resumes; with a lease of a minute it accepts one, so this test can fail."""
     log = f"kafka://{kafka_broker.bootstrap}/{new_topic_name()}"
     partitions = ("--log-partitions", "2")
     with running_muster(log=log, options=(*partitions, "--answer-lease-ms", str(lease_ms))) as first:
@@ -45,7 +45,7 @@ async def test_a_process_that_was_stopped_and_deposed_accepts_no_heartbeat(
             with running_muster(log=log, options=(*partitions, "--answer-lease-ms", "1000")) as second:
                 other = await Connection.open(second.bootstrap)
                 assert (await other.ask("Heartbeat", 3, **identity))["error_code"] == NONE
-                # The time itself is what is waited for: the shorter lease is over, however fast the other one began.
+                # Wait for time itself: the shorter lease has ended, however fast the other process started.
                 await asyncio.sleep(SHORT_LEASE_OVER_S)
                 asked = client.send("Heartbeat", 3, **identity)
                 os.kill(first.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The event topic is deleted, made anew or given partitions while it is in use: its owner gives it up, and says so."""
+"""The event topic is deleted, recreated or given partitions while it is in use: its owner gives it up, and says so."""
 
 import asyncio
 import itertools
@@ -28,7 +28,9 @@ async def owner_of(cluster: FakeCluster) -> ProcessOnKafka:
 
 @story
 async def test_a_topic_that_was_given_partitions_is_refused_at_the_next_start() -> None:
-    """Whatever is asked for: the number is noted in the topic, and both are told. Restored, it is gone on with."""
+    """Whatever the settings say: the number is noted in the topic, and both are reported. Once restored, it is used
+    again.
+    """
     cluster = FakeCluster()
     await (await owner_of(cluster)).stop()
     cluster.add_partition(TOPIC)
@@ -41,7 +43,7 @@ async def test_a_topic_that_was_given_partitions_is_refused_at_the_next_start() 
 @pytest.mark.parametrize("noticed_by", ["the next append", "metadata"])
 @story
 async def test_a_topic_that_was_made_anew_is_given_up(noticed_by: str) -> None:
-    """Nothing is told to a client that is in no log; the sentence has both ids."""
+    """A client gets no response that is in no log; the message has both ids."""
     cluster = FakeCluster()
     process = await owner_of(cluster)
     was = process.kafka.identity.rpartition(".")[2]
@@ -75,7 +77,7 @@ async def test_a_topic_that_is_gone_is_given_up_and_not_made_again() -> None:
 
 @story
 async def test_that_the_topic_is_gone_is_told_before_an_append_needs_it() -> None:
-    """Nobody need be there: /readyz has the sentence."""
+    """Even without clients: /readyz has the message."""
     cluster = FakeCluster()
     process = await owner_of(cluster)
     assert process.runtime.not_ready is None
@@ -90,7 +92,7 @@ async def test_that_the_topic_is_gone_is_told_before_an_append_needs_it() -> Non
 async def test_a_sidecar_whose_topic_was_deleted_while_it_was_stopped_says_that_it_was_made_anew(
     was_deleted: bool,
 ) -> None:
-    """It has no offsets that would tell; that somebody has opened the log before does. A first start says nothing."""
+    """It has no offsets that would show it, but the log was opened before. A first start says nothing."""
     cluster = FakeCluster()
     if was_deleted:
         await (await owner_of(cluster)).stop()
@@ -163,9 +165,8 @@ async def test_groups_whose_topic_of_offsets_is_gone_are_not_served_without_them
 
 @story
 async def test_offsets_of_groups_that_are_newer_than_a_restored_event_topic_are_kept() -> None:
-    """They were acknowledged; only those of groups that are known to be deleted go with them. It is said, in one line.
-
-    The groups are there again, empty, and can be deleted.
+    """They were acknowledged; only those of groups known to be deleted are removed, with one log line. The groups exist
+    again, empty, and can be deleted.
     """
     cluster = FakeCluster()
     process = await with_offsets(cluster)

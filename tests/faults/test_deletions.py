@@ -17,7 +17,7 @@ def process_on(cluster: FakeCluster) -> ProcessOnKafka:
 
 @story
 async def test_offsets_of_a_deleted_group_go_at_the_next_start_if_their_broker_was_away() -> None:
-    """The events say that it was deleted; nothing else is deleted by that."""
+    """The events show that it was deleted; nothing else is removed by that."""
     cluster = FakeCluster(2)
     process = await process_on(cluster).start()
     cluster.partition(OFFSETS, 0).leader = OFFSETS_BROKER

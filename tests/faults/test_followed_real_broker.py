@@ -1,4 +1,4 @@
-"""`history --follow`, a process of its own, on a real broker: away at first, hung, killed, and each time back."""
+"""`history --follow`, a separate process, on a real broker: down at first, hung, killed, and each time back."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ class Line(msgspec.Struct):
 
 
 class Follower:
-    """The command, and what it has said so far."""
+    """The command, and its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
         self.process = process
@@ -62,7 +62,7 @@ class Follower:
 
 @contextmanager
 def following(url: str, group: str, directory: Path) -> Iterator[Follower]:
-    """The command, while the block lasts; it goes on until it is interrupted."""
+    """Run the command; it continues until it is interrupted."""
     out, err = directory / "out", directory / "err"
     line = [sys.executable, "-m", "muster", "replay", "history", group, "--follow", "--format", "jsonl", "--log", url]
     with out.open("wb") as stdout, err.open("wb") as stderr, subprocess.Popen(line, stdout=stdout, stderr=stderr) as it:
@@ -74,7 +74,7 @@ def following(url: str, group: str, directory: Path) -> Iterator[Follower]:
 
 
 async def test_a_follower_waits_through_whatever_its_broker_does(cluster: Cluster, tmp_path: Path) -> None:
-    """It says so once each time, and once that it goes on; each event is shown once, in order."""
+    """It reports each outage and its end once; each event is shown once, in order."""
     night = a_night()
     url = f"kafka://{cluster.bootstrap}/events-{uuid4().hex[:8]}"
     log = open_log(url, partitions=PARTITIONS)

@@ -1,4 +1,4 @@
-"""A log that is followed or read by `muster replay` while its brokers hang, are away, or were just elected."""
+"""A log that is followed or read by `muster replay` while its brokers hang, are down, or were just elected."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ def source_at(cluster: FakeCluster) -> Source:
 
 
 class Follower:
-    """The items of a group as they come to one who follows it, as `history --follow` does."""
+    """The items of a group, as `history --follow` gets them."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.items: list[Item] = []
@@ -72,7 +72,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @story
 async def test_a_follower_waits_for_a_broker_that_hangs_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """After 5 s, however long it takes; then it goes on where it was. A second one does the same."""
+    """After 5 s, however long it takes; then it continues where it was. A second outage works the same."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
     await process.join("a")
@@ -92,7 +92,7 @@ async def test_a_follower_waits_for_a_broker_that_hangs_and_says_so_once(capsys:
 
 @story
 async def test_a_follower_waits_for_a_broker_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    """No broker answers: there is nobody who could say that the log is gone."""
+    """No broker responds: none could say that the log is gone."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
     await process.join("a")
@@ -112,7 +112,7 @@ async def test_a_follower_waits_for_a_broker_that_is_gone(capsys: pytest.Capture
 async def test_a_follower_waits_for_a_broker_that_is_gone_or_hangs_when_it_begins(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It says so once, and begins when the broker answers."""
+    """It reports that once, and begins when the broker responds."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
     await process.join("a")
@@ -132,7 +132,7 @@ async def test_a_follower_waits_for_a_broker_that_is_gone_or_hangs_when_it_begin
 
 @story
 async def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
-    """Somebody may have mistyped it."""
+    """Its name may be mistyped."""
     cluster = FakeCluster()
     follower = Follower(cluster)
     with pytest.raises(LogMissing):
@@ -140,7 +140,7 @@ async def test_a_topic_that_is_not_there_is_not_waited_for() -> None:
 
 
 async def test_a_right_that_is_missing_is_not_waited_for_at_the_start() -> None:
-    """Its lack is said to whoever begins to follow."""
+    """A missing right is reported when following starts."""
     said: list[str] = []
 
     async def ask() -> None:
@@ -171,7 +171,7 @@ async def test_a_part_that_a_window_leaves_out_is_waited_for_too(capsys: pytest.
 
 @story
 async def test_a_new_leader_that_does_not_know_of_the_end_yet_takes_nothing_from_a_reader() -> None:
-    """The end that was told before stands: a read up to it waits for the records, and leaves none out."""
+    """The end reported before stays: a read up to it waits for the records, and skips none."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
     await process.join("a")
@@ -196,7 +196,7 @@ async def test_a_new_leader_that_does_not_know_of_the_end_yet_takes_nothing_from
 @pytest.mark.parametrize("what", ["deleted", "made anew", "made anew and written to"])
 @story
 async def test_a_topic_that_is_taken_away_while_it_is_followed_ends_it(what: str) -> None:
-    """Nothing would ever come of it; and what is in another one of its name is no part of this history."""
+    """Nothing would ever arrive; and a new topic of that name is no part of this history."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
     await process.join("a")

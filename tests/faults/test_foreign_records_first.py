@@ -1,4 +1,4 @@
-"""Strangers who write into a topic of the log that was made just now, before its owners do."""
+"""Other producers write into a newly created topic of the log, before its owners do."""
 
 import struct
 
@@ -37,7 +37,7 @@ def process_on(cluster: FakeCluster) -> ProcessOnKafka:
 
 
 async def begun(process: ProcessOnKafka, cluster: FakeCluster, *topics: str) -> ProcessOnKafka:
-    """Started, where strangers are faster than the first owner of each partition."""
+    """Started, where other producers write before the first owner of each partition."""
     await process.kafka.open()
     await process.offsets.open()
     for topic in topics:
@@ -65,7 +65,7 @@ async def test_strangers_before_the_first_owner_are_skipped_and_every_start_goes
 
 @story
 async def test_a_topic_that_strangers_alone_have_written_is_left_to_them() -> None:
-    """It may be somebody's data, whose topic was named by mistake."""
+    """It may be another application's data, whose topic was named by mistake."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 3)
     foreign_producer_writes(cluster, TOPIC)
@@ -134,7 +134,9 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew
 
 @story
 async def test_who_only_reads_needs_no_right_to_know_of_the_probe() -> None:
-    """Then a topic with no record of an owner near its ends is somebody else's, as where no log was opened."""
+    """Then a topic without an owner's record near its ends belongs to another application, as if no log was opened
+    there.
+    """
     cluster = FakeCluster()
     cluster.create(TOPIC, 3)
     foreign_producer_writes(cluster, TOPIC)

@@ -13,9 +13,8 @@ TOLD = "the former owner of the event log did not shut down cleanly: if it still
 
 @story
 async def test_an_owner_that_did_not_stop_in_good_order_is_named_once_by_its_successor() -> None:
-    """For all partitions together; it is deposed, finds out by its next append, and says once by whom.
-
-    One that did is not named.
+    """For all partitions together; it is deposed, notices it at its next append, and logs once by which process. A
+    process that stopped cleanly is not named.
     """
     cluster = FakeCluster()
     first = await ProcessOnKafka(cluster.bootstrap, name="vm:1").start()
@@ -43,7 +42,7 @@ async def test_an_owner_that_did_not_stop_in_good_order_is_named_once_by_its_suc
 
 @story
 async def test_a_name_that_comes_again_is_warned_of_each_time() -> None:
-    """As that of a pod, whose process is the first of its container each time; for all partitions together."""
+    """For example that of a pod, whose process always has pid 1; for all partitions together."""
     cluster = FakeCluster()
 
     async def started(name: str) -> ProcessOnKafka:
@@ -68,7 +67,7 @@ async def test_a_name_that_comes_again_is_warned_of_each_time() -> None:
 
 @story
 async def test_an_idle_owner_finds_out_within_seconds_that_it_was_deposed() -> None:
-    """Its last append, sent again, tells, and the record that stands behind it; it writes nothing."""
+    """It repeats its last append, and the record after that shows it; it writes nothing."""
     cluster = FakeCluster()
     first = await ProcessOnKafka(cluster.bootstrap, name="vm:1", answer_lease_ms=2_000).start()
     await asyncio.sleep(600)

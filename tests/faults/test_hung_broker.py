@@ -1,4 +1,4 @@
-"""A broker that hangs, is gone, or has handed its partitions over: what is served meanwhile, and what comes after."""
+"""A broker that hangs, is down, or has handed its partitions over: what is served meanwhile, and afterwards."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ LIMIT_S = DEFAULT_TIMEOUTS.delivery_timeout_ms / 1000
 
 @story
 async def test_the_only_broker_hangs_for_five_minutes() -> None:
-    """The process waits for it, tells why it does not serve, and goes on within 2 s."""
+    """The process waits for it, reports why it does not serve, and continues within 2 s."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
     await process.join("a")
@@ -53,7 +53,7 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     assert lost[0]["error"].startswith("partition 0 of events: given up after 30000 ms")
     away = [line["seconds"] for line in logged if line["event"] == "event log unavailable, trying again"]
     assert len(away) == 5
-    assert 25 <= away[0] <= 35  # told when the first append was given up, and counted from when that was begun
+    assert 25 <= away[0] <= 35  # reported when the first append was given up, and counted from when that was started
     assert all(59 <= after - before <= 95 for before, after in pairwise(away))
     cluster.go_on(1)
     began = seconds()
@@ -110,7 +110,7 @@ async def test_the_only_broker_is_gone_for_five_minutes() -> None:
 
 @story
 async def test_a_broker_of_another_cluster_at_a_known_address_is_not_spoken_to() -> None:
-    """It may have a topic of that name. It is told, and waited for the one that was there."""
+    """It may have a topic of that name. It is reported, and the process waits for the previous broker."""
     cluster = FakeCluster()
     process = await ProcessOnKafka(cluster.bootstrap).start()
     await process.join("a")
@@ -133,7 +133,7 @@ async def test_a_broker_of_another_cluster_at_a_known_address_is_not_spoken_to()
 
 @story
 async def test_one_hung_broker_of_three_delays_its_own_partitions_alone() -> None:
-    """And those go on within 10 s of the move of their leaders."""
+    """And those continue within 10 s after their leaders moved."""
     cluster = FakeCluster(3)
     process = await ProcessOnKafka(cluster.bootstrap, partitions=3).start()
     groups = {cluster.partition("events", number).leader: groups_in(number, 3) for number in range(3)}
@@ -178,7 +178,7 @@ async def test_a_log_that_is_away_at_the_start_is_waited_for() -> None:
 async def test_a_broker_that_hangs_and_leads_nothing_delays_an_opening_until_the_cluster_drops_it(
     read_only: bool,
 ) -> None:
-    """Its versions and settings are not asked for any more then, and another broker tells those of the topic."""
+    """Then its versions and settings are no longer requested, and another broker has those of the topic."""
     cluster = FakeCluster(3)
     await (await ProcessOnKafka(cluster.bootstrap, partitions=1).start()).stop()
     for topic in cluster.topics.values():

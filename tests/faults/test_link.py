@@ -71,7 +71,7 @@ async def test_what_comes_to_nothing_is_tried_again_after_a_pause() -> None:
 @pytest.mark.parametrize("fault", ["hang", "stop"])
 @story
 async def test_claims_that_meet_a_broker_that_is_away_are_unavailable_each(fault: str) -> None:
-    """All at their limit, and all of one kind; when it is back, they are made at once."""
+    """All at their limit, and with the same error; when the broker is back, they succeed at once."""
     async with linked() as (cluster, link):
         await append(await claim(link, writer_config(0)))
         getattr(cluster, fault)(1)
@@ -164,7 +164,7 @@ async def test_a_lost_answer_is_asked_for_again(api_key: int) -> None:
 
 @story
 async def test_a_connection_on_which_nothing_is_answered_any_more_is_replaced() -> None:
-    """As after a router's restart: the request is given up, the next one is made on a new connection."""
+    """As after a router's restart: the request is given up, and the next one uses a new connection."""
     async with linked() as (cluster, link):
         writer = await claim(link, writer_config(0))
         await append(writer)
@@ -233,7 +233,7 @@ async def test_who_was_silent_and_answers_again_is_not_asked_last_any_more() -> 
 
 @story
 async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
-    """As of a log that cannot be reached, not as of a task that was cancelled."""
+    """As for a log that cannot be reached, not as for a cancelled task."""
     async with linked() as (cluster, link):
         cluster.hang(1)
         claims = [asyncio.create_task(claim(link, writer_config(partition))) for partition in range(2)]
@@ -270,7 +270,7 @@ async def test_a_broker_that_was_away_is_found_again_though_the_one_that_was_nam
 
 @story
 async def test_a_link_finds_what_another_one_of_the_process_knows() -> None:
-    """It was never told of the broker that the partition moves to."""
+    """It never learned of the broker that the partition moves to."""
     known = KnownBrokers()
     cluster = FakeCluster(2)
     cluster.create(TOPIC, PARTITIONS)
@@ -298,7 +298,7 @@ async def test_a_link_whose_one_broker_is_away_asks_within_seconds_those_that_ot
         KafkaLink(cluster.bootstrap[:names], NOT_SECURED, Timeouts(), known) for names in (2, 1, 1)
     ]
     take_away(cluster, 2)
-    await running.open()  # it was never told of the second one
+    await running.open()  # it never learned of the second one
     cluster.start(2)
     await learned.open()
     getattr(cluster, fault)(1)
@@ -313,7 +313,7 @@ async def test_a_link_whose_one_broker_is_away_asks_within_seconds_those_that_ot
 
 
 def test_a_link_that_has_found_no_cluster_takes_no_broker_of_another_one() -> None:
-    """An address that it was given says which; if two clusters name it, or another listener, nothing is known."""
+    """A configured address says which; if two clusters have it, or it is another listener, nothing is known."""
     known = KnownBrokers()
     given, other = BrokerAddress("kafka", 1), BrokerAddress("kafka", 2)
     known.note("elsewhere", "PLAINTEXT", [BrokerAddress("elsewhere", 1)])
@@ -346,7 +346,7 @@ def test_few_addresses_are_kept() -> None:
 
 
 class Refusing:
-    """Nobody listens there; it counts who tries."""
+    """A port without a listener; it counts connection attempts."""
 
     def __init__(self) -> None:
         self.tried = 0
@@ -361,7 +361,7 @@ class Refusing:
 
 @story
 async def test_an_address_that_refuses_is_not_tried_for_each_who_asks() -> None:
-    """Hundreds of lanes may: one attempt in a tenth of a second, whose reason the others are told."""
+    """Hundreds of lanes may ask: there is one attempt per tenth of a second, and all get its error."""
     async with linked() as (cluster, link):
         cluster.stop(1)
         nobody = Refusing()
@@ -384,7 +384,7 @@ async def test_an_address_that_refuses_is_not_tried_for_each_who_asks() -> None:
 @pytest.mark.parametrize("fault", ["hang", "stop"])
 @story
 async def test_a_request_that_fails_makes_the_link_ask_who_leads_now(fault: str) -> None:
-    """At once, not when it next asks by itself."""
+    """Immediately, not at its next regular refresh."""
     async with linked(2) as (cluster, link):
         leader = cluster.partition(TOPIC, 0).leader
         await asyncio.sleep(1)

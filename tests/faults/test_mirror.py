@@ -30,7 +30,7 @@ MIRRORED = (NEWER, Record(b"no key", b"x"), Record(GROUPS_OWN, None))
 
 
 def mirrored(cluster: FakeCluster, *, partition: int = PARTITION) -> None:
-    """As this version's owners write there, and as those of an earlier one did, which noted the cluster elsewhere."""
+    """As this version's owners write, and as those of an earlier one did, which noted the cluster elsewhere."""
     stamp = Stamp(producer_id=999, producer_epoch=7, epoch_base=1_000, origin=THERE.encode(), marked_from=0)
     of_earlier = foreign.batch(MIRRORED, headers=[("muster", b"3"), (ORIGIN, THERE.encode())])
     for batch in (encode_batch([MIRRORED], stamp, base_sequence=0, timestamp_ms=1), of_earlier):

@@ -16,7 +16,7 @@ THIRD, NEWEST = 3, FORMAT_LEVEL
 @pytest.mark.parametrize(("level", "another"), [(THIRD, NEWEST), (NEWEST, THIRD)])
 @story
 async def test_a_log_has_the_level_that_it_was_begun_with(level: int, another: int) -> None:
-    """From its first record on; while it has none, whoever opens it says which."""
+    """From its first record on; while it has none, the process that opens it chooses."""
     cluster = FakeCluster()
 
     async def opened(new_format_level: int) -> KafkaEventLog:
@@ -39,7 +39,7 @@ async def test_a_log_has_the_level_that_it_was_begun_with(level: int, another: i
 @pytest.mark.parametrize("level", [THIRD, NEWEST])
 @story
 async def test_a_level_that_is_raised_is_noted_with_the_next_record(level: int) -> None:
-    """Until then, another process would go on at the old one."""
+    """Until then, another process would continue at the old one."""
     cluster = FakeCluster()
     log = KafkaEventLog(cluster.bootstrap, TOPIC, partitions=1, new_format_level=level)
     await log.open()
@@ -56,7 +56,7 @@ async def test_a_level_that_is_raised_is_noted_with_the_next_record(level: int) 
 
 @story
 async def test_an_owner_that_was_upgraded_meanwhile_is_to_be_started_again() -> None:
-    """It would write records of an old level behind those of the new one."""
+    """It would write records of an old level after those of the new one."""
     cluster = FakeCluster()
     older = KafkaEventLog(cluster.bootstrap, TOPIC, partitions=1, new_format_level=THIRD)
     await older.open()
@@ -86,7 +86,7 @@ async def test_a_muster_is_no_cluster_to_keep_a_log_in() -> None:
 
 @story
 async def test_a_cluster_that_does_not_fence_keeps_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deposed owner could go on writing there; that is tried before anything is trusted."""
+    """A deposed owner could continue to write there; that is tested before anything relies on it."""
     cluster = FakeCluster()
     monkeypatch.setattr(type(_partition_of(cluster)), "fences", False)
     with pytest.raises(
@@ -119,7 +119,7 @@ async def test_a_log_that_is_only_read_claims_nothing() -> None:
 @pytest.mark.parametrize("mode", ["nobody opened it", "no right to the probe"])
 @story
 async def test_an_empty_topic_that_no_owner_has_opened_is_no_empty_log(mode: str) -> None:
-    """It is somebody else's, or made for a log that is yet to come; an opened one may be empty."""
+    """It is another application's, or for a future log; a log that was opened may be empty."""
     cluster = FakeCluster()
     cluster.create(TOPIC, 2, {"cleanup.policy": "delete"})
     if mode == "no right to the probe":

@@ -44,7 +44,7 @@ def process_on(cluster: FakeCluster) -> ProcessOnKafka:
 
 @pytest.mark.parametrize("when", ["while it is served", "before a start"])
 def test_records_of_our_own_that_are_played_again_take_nothing_back(when: str) -> None:
-    """Generations, members and committed offsets stay; what was overwritten is written again, and the epoch grows."""
+    """Generations, members and committed offsets stay; overwritten entities are written again, and the epoch grows."""
 
     @story
     async def run() -> None:
@@ -77,7 +77,7 @@ def test_records_of_our_own_that_are_played_again_take_nothing_back(when: str) -
         assert await second.describe() == group
         assert second.offsets.committed(GROUP)["orders", 0].offset == 900
         assert second.runtime._owned[PARTITION].partition.epoch == epoch + 1
-        # Each process names a stranger once.
+        # Each process names a foreign producer once.
         assert [line["partition"] for line in lines if line["log_level"] == "warning"] == [PARTITION] * 2
         assert [*first.lost, *second.lost] == []
         await second.stop()
@@ -110,7 +110,7 @@ async def test_a_topic_that_was_restored_is_gone_on_with() -> None:
 @pytest.mark.parametrize("topic", TOPICS)
 @story
 async def test_a_format_level_is_believed_from_an_owner_alone(topic: str) -> None:
-    """A stranger's record that carries a mark of a higher level stops no start."""
+    """A foreign record with the mark of a higher level does not stop a start."""
     cluster = FakeCluster()
     first = await process_on(cluster).start()
     told = await first.stable_group("a")

@@ -22,7 +22,7 @@ def connections(cluster: FakeCluster) -> int:
 
 @story
 async def test_a_prepared_claim_opens_nothing_and_looks_nothing_up() -> None:
-    """Nor is a claim more than that: nobody is deposed by it. A second preparation asks nothing."""
+    """It is not yet a claim: no owner is deposed by it. A second preparation sends nothing."""
     cluster = FakeCluster(nodes=3)
     cluster.coordinator = 3  # of which nothing else is asked
     log, owners = await opened(cluster), await opened(cluster)
@@ -45,7 +45,7 @@ async def test_a_prepared_claim_opens_nothing_and_looks_nothing_up() -> None:
 
 @story
 async def test_a_coordinator_that_has_moved_since_is_looked_up_again() -> None:
-    """It says so, or does not answer any more."""
+    """It says so, or does not respond any more."""
     cluster = FakeCluster(nodes=3)
     cluster.coordinator = 3
     log = await opened(cluster)

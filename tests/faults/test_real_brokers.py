@@ -1,7 +1,7 @@
-"""The same faults on real brokers: stopped for longer than every time limit, one of three hung, killed and back.
+"""The same faults on real brokers: stopped for longer than every timeout, one of three hung, killed and restarted.
 
-The limits are a tenth of those that are set, so that each fault lasts seconds. How soon it goes on is shown in virtual
-time; here it is that it does, with nothing lost, on what a broker really does.
+The timeouts are a tenth of the usual ones, so that each fault lasts seconds. Virtual time shows how soon service
+resumes; here it is that it does, with nothing lost, given the behaviour of real brokers.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ async def serving(cluster: Cluster) -> AsyncIterator[ProcessOnKafka]:
 
 
 async def joined(process: ProcessOnKafka, group_id: GroupId) -> JoinGroupOutcome:
-    """The outcome for a member that retries as long as the log is away."""
+    """The outcome for a member that retries as long as the log is unavailable."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             outcome = await process.join("a", group_id=group_id)
@@ -93,7 +93,7 @@ async def committed(process: ProcessOnKafka) -> list[GroupId]:
 
 
 async def test_the_only_broker_hangs_for_longer_than_every_limit(one_node: Cluster) -> None:
-    """Clients are told that groups are loading, people why; and it goes on by itself."""
+    """Clients get the loading error, and the log has the reason; service resumes without intervention."""
     async with serving(one_node) as process:
         groups = await committed(process)
         one_node.pause(1)
@@ -122,7 +122,7 @@ async def test_the_only_broker_is_killed_and_comes_back(one_node: Cluster) -> No
 
 
 def test_a_sidecar_relays_while_its_log_is_gone(kafka_broker: Broker, one_node: Cluster) -> None:
-    """It is well meanwhile, and owns groups again afterwards; who asks for one is told that it is loading."""
+    """It is healthy meanwhile, and owns groups again afterwards; requests for one get the loading error."""
     log = ["--log", f"kafka://{one_node.bootstrap}/events-{uuid4().hex[:8]}", "--metrics", f"{HOST}:0"]
     topic = new_topic(kafka_broker.bootstrap)
     group = f"group-{uuid4().hex[:8]}"
@@ -140,7 +140,7 @@ def test_a_sidecar_relays_while_its_log_is_gone(kafka_broker: Broker, one_node: 
 
 
 def test_a_sidecar_relays_though_its_log_is_away_at_the_start(kafka_broker: Broker, one_node: Cluster) -> None:
-    """Groups that have members upstream go on there; of others it is told that they are loading, until the log is."""
+    """Groups with members upstream continue there; others get the loading error until the log is loaded."""
     log = ["--log", f"kafka://{one_node.bootstrap}/events-{uuid4().hex[:8]}", "--metrics", f"{HOST}:0"]
     topic, direct = new_topic(kafka_broker.bootstrap), f"group-{uuid4().hex[:8]}"
     with running_sidecar(kafka_broker.bootstrap, nodes=[1], options=log) as muster:
@@ -167,7 +167,7 @@ def test_a_sidecar_relays_though_its_log_is_away_at_the_start(kafka_broker: Brok
 
 @pytest.mark.parametrize("fault", ["hung", "killed"])
 async def test_one_broker_of_three(three_nodes: Cluster, fault: str) -> None:
-    """Its partitions go on at their new leaders; the others waited for no more than their replicas."""
+    """Its partitions continue at their new leaders; the others only waited for their replicas."""
     async with serving(three_nodes) as process:
         groups = await committed(process)
         node = process.kafka._link._view.leader(process.kafka.location, 0)

@@ -1,4 +1,4 @@
-"""Claims are renewed each minute here: what that costs the requests beside it, and brokers that are away meanwhile."""
+"""Claims are renewed each minute here: what that costs concurrent requests, and brokers that are down meanwhile."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def test_a_renewal_reads_nothing_again() -> None:
     claims, fetched = cluster.asked[INIT_PRODUCER_ID], cluster.fetched.copy()
     await until(lambda: cluster.asked[INIT_PRODUCER_ID] >= claims + 12, "renewed twice", within_s=3 * RENEWAL_S)
     assert (await process.commit(50)).error is ErrorCode.none
-    # The newest record of each partition is looked at for each claim: who wrote it.
+    # Each claim reads the newest record of each partition, to see who wrote it.
     for topic in (TOPIC, f"{TOPIC}_offsets"):
         assert cluster.fetched[topic] - fetched[topic] <= 6
     assert process.lost == []
@@ -43,7 +43,7 @@ async def test_a_renewal_that_has_to_wait_for_a_broker_keeps_no_request_waiting(
     cluster.fail_over(coordinator)
     cluster.coordinator = coordinator
     cluster.alive.add(coordinator)
-    await asyncio.sleep(10)  # it is known who leads
+    await asyncio.sleep(10)  # the leader is known
     cluster.hang(coordinator)
     groups = groups_in(0, 3)
     slowest = 0.0

@@ -12,7 +12,7 @@ from tests.faults.process import ProcessOnKafka, story
 
 @story
 async def test_a_sidecar_that_is_named_for_a_broker_ends_the_start() -> None:
-    """It keeps everybody from writing to the event topic and beside it; to wait would change nothing."""
+    """It prevents other writers on the event topic and beside it; waiting would change nothing."""
     cluster = FakeCluster()
     cluster.produce_error = ErrorCode.invalid_topic_exception
     with pytest.raises(LogMismatch) as refused:
