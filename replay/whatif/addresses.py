@@ -4,7 +4,6 @@ A member that was dead when its successor joined did not share its address, howe
 """
 
 import math
-from collections import defaultdict
 
 import msgspec
 
@@ -32,9 +31,11 @@ class SharedAddresses:
     def __init__(self, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._clock = SteadyClock(clock)
         self._lives: dict[MemberId, _Life] = {}
-        self._at: defaultdict[Address, set[MemberId]] = defaultdict(set)
+        self._newest: dict[Address, _Life] = {}
+        """The live member that joined last from each address: the only one there that has no successor yet."""
         self._shared: set[Address] = set()
-        for member in group.members.values() if group is not None else ():
+        members = group.members.values() if group is not None else ()
+        for member in sorted(members, key=lambda member: member.joined_ms):
             self._begin(member, member.joined_ms)
 
     def feed(self, item: Item) -> None:
@@ -45,7 +46,7 @@ class SharedAddresses:
             self._of_member(event)
         elif isinstance(event, GroupDeleted):
             self._lives.clear()
-            self._at.clear()
+            self._newest.clear()
 
     def end(self) -> None:
         """End the history: live members share their address with the members that joined from it after them."""
@@ -73,19 +74,14 @@ class SharedAddresses:
         if member.group_instance_id is not None:
             return
         address = address_of(member)
-        for member_id in self._at[address]:
-            life = self._lives[member_id]
-            life.successor_ms = min(life.successor_ms, came_ms)
-        self._lives[member.member_id] = _Life(address=address)
-        self._at[address].add(member.member_id)
+        if address in self._newest:
+            self._newest[address].successor_ms = came_ms
+        self._lives[member.member_id] = self._newest[address] = _Life(address=address)
 
     def _pop(self, member_id: MemberId) -> _Life | None:
         life = self._lives.pop(member_id, None)
-        if life is not None:
-            there = self._at[life.address]
-            there.discard(member_id)
-            if not there:
-                del self._at[life.address]
+        if life is not None and self._newest.get(life.address) is life:
+            del self._newest[life.address]
         return life
 
     def _end(self, life: _Life, at_ms: float) -> None:
