@@ -348,6 +348,20 @@ class WatchedLog(Protocol):
         ...
 
 
+@runtime_checkable
+class CutLog(Protocol):
+    """A log of which others can delete the beginning of a partition."""
+
+    @property
+    def deletion_warning(self) -> str | None:
+        """The one of `warnings` that says which beginnings had been deleted when the log was opened."""
+        ...
+
+    async def begin_offset(self, partition: int) -> int:
+        """Ask where the partition begins: at offset 0 unless its beginning was deleted. Raises LogUnavailable."""
+        ...
+
+
 class OwnersMarks(msgspec.Struct, frozen=True, kw_only=True):
     """The marks of a partition's owners, by which foreign records are recognized (see kafka/marks.py).
 

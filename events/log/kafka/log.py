@@ -49,7 +49,15 @@ from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX, warning_of_new_topic
 from muster.events.log.kafka.origin import Contents, check_origin, notes_of, refuse_foreign
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner, prepare_claim
-from muster.events.log.kafka.reader import begin_offset, end_offset, end_offsets, newest_stamp, read, read_raw
+from muster.events.log.kafka.reader import (
+    begin_offset,
+    begin_offsets,
+    end_offset,
+    end_offsets,
+    newest_stamp,
+    read,
+    read_raw,
+)
 from muster.events.log.kafka.resent_batches import repeat
 from muster.events.log.kafka.topic import (
     check_topic,
@@ -149,7 +157,12 @@ class KafkaEventLog:
     def warnings(self) -> Sequence[str]:
         of_settings = self._guarantees.warnings if self._guarantees else ()
         made_anew = warning_of_new_topic(self._plan.name) if self._history_is_gone else None
-        return (*filter(None, (made_anew, self._signs_warning, self._deletion_warning)), *of_settings)
+        return (*filter(None, (made_anew, self._signs_warning, self.deletion_warning)), *of_settings)
+
+    @property
+    def deletion_warning(self) -> str | None:
+        """See CutLog."""
+        return self._deletion_warning
 
     @property
     def trouble(self) -> str | None:
@@ -202,10 +215,12 @@ class KafkaEventLog:
         return [*filter(None, (await self._deleted_beginning(),)), *found]
 
     async def _deleted_beginning(self) -> str | None:
-        name, timeout_ms = self._plan.name, self._timeout_ms
-        partitions = range(self._facts.partitions)
-        begins = {each: await begin_offset(self._link, name, each, timeout_ms=timeout_ms) for each in partitions}
+        name, partitions = self._plan.name, range(self._facts.partitions)
+        begins = await begin_offsets(self._link, name, partitions, timeout_ms=self._timeout_ms)
         return deleted_beginning(name, begins)
+
+    async def begin_offset(self, partition: int) -> int:
+        return await begin_offset(self._link, self._plan.name, partition, timeout_ms=self._timeout_ms)
 
     async def raise_format_level(self) -> None:
         self._origin = origin_of(self._facts.cluster_id)

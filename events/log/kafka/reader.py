@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from kio.schema.errors import ErrorCode
 
 from muster.events.kafka.errors import LinkError, TryAgain
+from muster.events.kafka.exchange import Question
 from muster.events.kafka.requests import Fetched, fetch, fetched_partition, list_offsets, listed_offsets
 from muster.events.log.base import Ends, LogError, LogUnavailable, OddAnswer
 from muster.events.log.kafka.batches import Stamp
@@ -58,8 +59,38 @@ async def begin_offset(link: KafkaLink, topic: str, partition: int, *, timeout_m
     return await retry(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
 
 
+async def begin_offsets(
+    link: KafkaLink, topic: str, partitions: Sequence[int], *, timeout_ms: int
+) -> Mapping[int, int]:
+    """Return the offsets at which the partitions begin, asked in one request for each broker. Raises LogUnavailable.
+
+    `link` follows the topic. A broker that is asked in vain is asked again, beside the others.
+    """
+    begins: dict[int, int] = {}
+
+    async def attempt() -> None:
+        missing = [each for each in partitions if each not in begins]
+        async for found in _all_offsets(link, topic, missing, _EARLIEST, timeout_ms=link.timeouts.fetch_timeout_ms):
+            begins.update(found)
+        missing = [each for each in missing if each not in begins]
+        if missing:
+            # Asked for itself, it raises the error that all in vain were answered with, such as a missing right.
+            begins[missing[0]] = await _offset(link, topic, missing[0], _EARLIEST)
+            raise TryAgain(f"partition {missing[0]} of {topic} is not answered for")
+
+    await retry(attempt, timeout_ms=timeout_ms)
+    return begins
+
+
 async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *, timeout_ms: int) -> Ends:
     """See FollowedLog: one request for each broker, sent once."""
+    async for found in _all_offsets(link, topic, partitions, _LATEST, timeout_ms=timeout_ms):
+        yield found
+
+
+async def _all_offsets(
+    link: KafkaLink, topic: str, partitions: Sequence[int], timestamp: int, *, timeout_ms: int
+) -> Ends:
     by_leader: dict[int, list[int]] = {}
     for partition in partitions:
         leader = link.leader(topic, partition)
@@ -68,8 +99,10 @@ async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *,
         else:
             by_leader.setdefault(leader, []).append(partition)
     asking = [
-        asyncio.create_task(_ends(link, topic, *each, timeout_ms=timeout_ms), name=f"ends-{each[0]}")
-        for each in by_leader.items()
+        asyncio.create_task(
+            _offsets_at(link, leader, list_offsets(topic, led, timestamp), timeout_ms=timeout_ms), name=f"ends-{leader}"
+        )
+        for leader, led in by_leader.items()
     ]
     try:
         for answered in asyncio.as_completed(asking):
@@ -79,20 +112,17 @@ async def end_offsets(link: KafkaLink, topic: str, partitions: Sequence[int], *,
             each.cancel()
 
 
-async def _ends(
-    link: KafkaLink, topic: str, leader: int, partitions: Sequence[int], *, timeout_ms: int
-) -> Mapping[int, int]:
-    request = list_offsets(topic, partitions, _LATEST)
+async def _offsets_at(link: KafkaLink, leader: int, request: Question, *, timeout_ms: int) -> Mapping[int, int]:
     try:
         response = await link.ask(leader, request, lane=_ENDS_LANE, timeout_ms=timeout_ms)
     except (LinkError, LogError):
         return {}
-    ends = {}
+    offsets = {}
     for partition, (error, offset) in listed_offsets(response).items():
         with contextlib.suppress(TryAgain):  # such as a leader that has moved; `settled` refreshes the metadata then
             if link.settled(error, "ListOffsets") is ErrorCode.none:
-                ends[partition] = offset
-    return ends
+                offsets[partition] = offset
+    return offsets
 
 
 async def open_for_reading(link: KafkaLink, topic: str, partition: int) -> None:

@@ -1,18 +1,21 @@
 """Reading a partition whose leader answers as a test says: gaps, refusals, and in which order it is looked into."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.events.kafka.errors import TryAgain
+from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.base import LogDenied, LogUnavailable
 from muster.events.log.kafka.batches import Stamp, encode_batch
-from muster.events.log.kafka.client.link import PartitionLane
-from muster.events.log.kafka.reader import end_offset, newest_stamp, read, sample_batches
+from muster.events.log.kafka.client.link import KafkaLink, PartitionLane, Timeouts
+from muster.events.log.kafka.reader import begin_offsets, end_offset, newest_stamp, read, sample_batches
 from muster.events.records import BrokenBatch, Record
 from tests.events.log.kafka.foreign_batches import at_offset
-from tests.events.log.kafka.kafka_messages import place_of, request_in, timestamp_of
+from tests.events.log.kafka.kafka_messages import offset_response, place_of, request_in, timestamp_of
 from tests.events.log.kafka.stored_partition import StoredPartition
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, marked_from=0)
@@ -153,3 +156,48 @@ async def test_a_chunk_is_given_when_it_has_2000_records_or_more() -> None:
     ]
     chunks = read(StoredPartition(*batches, end=4_500), "events", 0, start=0, end=4_500, timeout_ms=50)
     assert [len(chunk) async for chunk in chunks] == [3_000, 1_500]
+
+
+class ManyPartitions(KafkaLink):
+    """Two brokers that lead the even and the odd partitions, each of which begins at its own number."""
+
+    def __init__(self, *, silent: tuple[int, ...] = ()) -> None:
+        super().__init__([], NOT_SECURED, Timeouts())
+        self.asked: list[tuple[int, Any, int]] = []
+        """The broker, the lane and the number of partitions of each request."""
+        self._hung = list(silent)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        return partition % 2
+
+    async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:
+        (wanted,) = request_in(request).topics
+        assert {each.timestamp for each in wanted.partitions} == {-2}
+        partitions = [each.partition_index for each in wanted.partitions]
+        self.asked.append((node_id, lane, len(partitions)))
+        if node_id in self._hung:
+            self._hung.remove(node_id)
+            raise TryAgain("it hangs")
+        response = offset_response(wanted.name, 0, 0)
+        (answered,) = response.topics
+        (found,) = answered.partitions
+        offsets = tuple(replace(found, partition_index=each, offset=each) for each in partitions)
+        return replace(response, topics=(replace(answered, partitions=offsets),))
+
+    async def ask_leader(
+        self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
+    ) -> Any:
+        return await self.ask(partition % 2, request, lane=lane)
+
+
+async def test_where_a_thousand_partitions_begin_takes_a_request_for_each_broker() -> None:
+    """Not one after another, each on a connection of its own."""
+    link = ManyPartitions()
+    assert await begin_offsets(link, "events", range(1_000), timeout_ms=50) == {each: each for each in range(1_000)}
+    assert sorted(link.asked) == [(0, "ends", 500), (1, "ends", 500)]
+
+
+async def test_a_broker_that_does_not_answer_is_asked_again_and_no_other() -> None:
+    link = ManyPartitions(silent=(1, 1))
+    assert len(await begin_offsets(link, "events", range(100), timeout_ms=5_000)) == 100
+    assert [(node, asked) for node, lane, asked in link.asked if lane == "ends"].count((0, 50)) == 1
