@@ -5,6 +5,7 @@
     segment.py    a segment: a Parquet file with records of one partition and day
     manifest.py   manifests: the authoritative list of segments
     commits.py    the one writer of an archive: its lock, its commits, leftovers of killed writers
+    deleted.py    records that were deleted from the log before they were archived
     digest.py     the digest of records, for comparing copies
     writer.py     records of one partition, in offset order -> segments
     local.py      the archiver in this process, with the log's own reader

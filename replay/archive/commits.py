@@ -22,6 +22,7 @@ import msgspec
 from muster.events.log.base import LogDamaged, LogMismatch, OwnersMarks
 from muster.events.log.wall_clock import wall_clock_ms
 from muster.replay.archive import manifest as manifests
+from muster.replay.archive.deleted import DeletedRecords
 from muster.replay.archive.files import DISK, TEMPORARY, ArchiveBusy, Disk, NewFile, locked, said
 from muster.replay.archive.manifest import FORMAT, Archived, ExpiredRecords, Live, Manifest, State
 from muster.replay.archive.segment import Segment, is_path
@@ -46,6 +47,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     added: Sequence[Segment] = ()
     replaced: Sequence[str] = ()
     expired: Sequence[ExpiredRecords] = ()
+    deleted: Sequence[DeletedRecords] = ()
     marks: Mapping[int, OwnersMarks] = {}
 
 
@@ -120,6 +122,7 @@ class ArchiveWriter:
             added=tuple(change.added),
             replaced=tuple(change.replaced),
             expired=tuple(change.expired),
+            deleted=tuple(change.deleted),
         )
         before = len(state.segments) - state.changes_since
         is_due = state.changes_since + len(change.added) >= max(_FULL_AFTER, before)

@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
-from muster.events.log.base import EventLog, LogMismatch, OwnersMarks, RawLog
+from muster.events.log.base import CutLog, EventLog, LogMismatch, OwnersMarks, RawLog
 from muster.events.records import BrokenBatch, RawRecord
 from muster.replay.archive.commits import ArchiveWriter, Change, writing
+from muster.replay.archive.deleted import DeletedRecords, deleted_before, deletion_text
 from muster.replay.archive.files import DISK, Disk
 from muster.replay.archive.manifest import Archived, State
 from muster.replay.archive.segment import Segment, batch_of
@@ -26,8 +27,8 @@ COMMIT_SEGMENTS: Final = 1_000
 class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one run: what it added, and how far the archive reaches (`next_offsets` by partition).
 
-    `damage`: what may be missing from the log as it was opened, and the parts that could not be read, at which the
-    archiving of their partitions stopped.
+    `damage`: what may be missing from the log as it was opened, what was deleted from it before this run could archive
+    it, and the parts that could not be read, at which the archiving of their partitions stopped.
     """
 
     records: int
@@ -104,7 +105,11 @@ class _Run:
         self._waiting: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
         self._added: list[Segment] = []
-        self._damage = list(log.warnings)  # such as a file that may be an older state: what it has is still archived
+        # Such as a file that may be an older state: what it has is still archived. A beginning that was deleted matters
+        # only where the archive does not have it.
+        deletion = log.deletion_warning if isinstance(log, CutLog) else None
+        self._damage = [warning for warning in log.warnings if warning != deletion]
+        self._deleted: list[DeletedRecords] = []
 
     async def partition(self, partition: int, end: int) -> AsyncIterator[int]:
         """Archive a partition up to an offset; yield the offsets reached."""
@@ -132,14 +137,24 @@ class _Run:
 
     async def _whole_chunks(self, partition: int, *, start: int, end: int) -> AsyncIterator[Sequence[RawRecord]]:
         """Read chunks up to the first unreadable part, which is noted: reading past it would leave a permanent hole."""
+        position = start
         try:
             async for chunk in raw_chunks(self._log, partition, start=start, end=end):
                 if self._is_damaged():
                     return
+                await self._note_deleted(partition, position, chunk[0].offset)
                 yield chunk
-            self._is_damaged()
+                position = chunk[-1].offset + 1
+            if not self._is_damaged():
+                await self._note_deleted(partition, position, end)
         except BrokenBatch as broken:
             self._note(f"{self._log.location}, {broken}")
+
+    async def _note_deleted(self, partition: int, start: int, end: int) -> None:
+        """Note deleted records between two chunks; within a chunk, which one fetch brought, there are none."""
+        found = await deleted_before(self._log, partition, start, end)
+        if found is not None and not self._writer.state.lacks(found):
+            self._deleted.append(found)
 
     def _is_damaged(self) -> bool:
         """Return whether the log has skipped damage since the last call."""
@@ -160,10 +175,13 @@ class _Run:
 
     def commit(self) -> None:
         """Commit what is finished."""
-        if self._waiting:
-            self._writer.commit(Change(action="archive", added=self._waiting, marks=self._marks))
+        if self._waiting or self._deleted:
+            change = Change(action="archive", added=self._waiting, deleted=self._deleted, marks=self._marks)
+            self._writer.commit(change)
             self._added += self._waiting
-            self._waiting, self._marks = [], {}
+            if self._deleted:
+                self._damage.append(deletion_text(self._log.location, self._deleted))
+            self._waiting, self._deleted, self._marks = [], [], {}
 
     def done(self) -> ArchivedRun:
         return ArchivedRun.of(self._added, self._writer.state, self._damage)

@@ -22,6 +22,7 @@ from muster.events.log.limits import CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX
 from muster.events.log.only_read import OnlyReadLog
 from muster.events.records import RawRecord, StoredRecord
 from muster.replay.archive import manifest as manifests
+from muster.replay.archive.deleted import deletion_text
 from muster.replay.archive.manifest import State
 from muster.replay.archive.segment import Segment, read_batches, records_of
 
@@ -65,8 +66,12 @@ class ArchiveLog(OnlyReadLog):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Always empty: expired days look like compacted history, and `fleet verify` names them."""
-        return ()
+        """Name the records that were deleted before they were archived.
+
+        Expired days look like compacted history, and `fleet verify` names them.
+        """
+        deleted = () if self._state is None else self._state.deleted
+        return (deletion_text(self.source, deleted),) if deleted else ()
 
     async def open(self) -> None:
         """See EventLog. Raises LogMissing, LogDamaged, LogMismatch."""

@@ -19,6 +19,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from muster.events.log.base import LogDamaged, LogMismatch, LogMissing, OwnersMarks
+from muster.replay.archive.deleted import DeletedRecords, with_deleted
 from muster.replay.archive.segment import PATH, Segment
 
 FOLDER: Final = "manifests"
@@ -59,6 +60,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...]
     replaced: Mapping[SegmentPath, int]
     expired: tuple[ExpiredRecords, ...]
+    deleted: tuple[DeletedRecords, ...] = ()
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,14 +80,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     added: tuple[Segment, ...] = ()
     replaced: tuple[SegmentPath, ...] = ()
     expired: tuple[ExpiredRecords, ...] = ()
+    deleted: tuple[DeletedRecords, ...] = ()
     live: Live | None = None
 
     def __post_init__(self) -> None:
         """Check that only existing partitions are named. Raises ValueError."""
         partitions = range(self.log.partitions)
-        named = {each.partition for each in self.added} | {each.partition for each in self.expired} | set(self.marks)
-        if self.live is not None:
-            named |= {each.partition for each in self.live.segments} | {each.partition for each in self.live.expired}
+        live = self.live or Live(segments=(), replaced={}, expired=())
+        parts = (self.added, self.expired, self.deleted, live.segments, live.expired, live.deleted)
+        named = {each.partition for part in parts for each in part} | set(self.marks)
         if set(self.next_offsets) != set(partitions):
             raise ValueError(f"next_offsets are not those of {len(partitions)} partitions")
         if wrong := named - set(partitions):
@@ -106,6 +109,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     segments: Mapping[str, Segment]
     replaced: Mapping[str, int]
     expired: Mapping[int, ExpiredRecords]
+    deleted: tuple[DeletedRecords, ...]
     full: int
     changes_since: int
 
@@ -127,6 +131,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
             end = self.next_offset(partition)
             if position != end:
                 yield f"partition {partition}: the segments end at {position}, and manifests say {end}"
+
+    def lacks(self, deleted: DeletedRecords) -> bool:
+        """Return whether the state already lists these deleted records."""
+        return any(
+            each.partition == deleted.partition and each.start <= deleted.start and deleted.end <= each.end
+            for each in self.deleted
+        )
 
     def next_offset(self, partition: int) -> int:
         """The offset up to which the partition was archived (exclusive)."""
@@ -234,11 +245,12 @@ def _added_up(root: Path, known: Iterable[int]) -> State:
         raise LogDamaged(f"{path_of(root, later[-1][0].number - 1)} is missing. Restore it from a copy of the archive")
     whole, encoded = later.pop()
     state = after(None, whole, sha256_of(encoded))
-    segments, sha256 = dict(state.segments), state.sha256
+    segments, deleted, sha256 = dict(state.segments), state.deleted, state.sha256
     for manifest, encoded in reversed(later):
         if manifest.previous != sha256:
             raise LogDamaged(broken_chain(root, manifest.number))
         segments.update((each.path, each) for each in manifest.added)
+        deleted = with_deleted(deleted, manifest.deleted)
         sha256 = sha256_of(encoded)
     last = later[0][0] if later else whole
     return msgspec.structs.replace(
@@ -248,6 +260,7 @@ def _added_up(root: Path, known: Iterable[int]) -> State:
         next_offsets=last.next_offsets,
         marks=last.marks,
         segments=segments,
+        deleted=deleted,
         changes_since=len(segments) - len(state.segments),
     )
 
@@ -274,6 +287,7 @@ def after(state: State | None, manifest: Manifest, sha256: str) -> State:
         segments={each.path: each for each in live.segments},
         replaced=live.replaced,
         expired={each.partition: each for each in live.expired},
+        deleted=live.deleted,
         full=full,
         changes_since=changes,
     )
@@ -289,4 +303,14 @@ def changed(state: State, manifest: Manifest) -> Live:
         gone |= {path for path, segment in state.segments.items() if segment.day < before}
         replaced = {path: at for path, at in replaced.items() if path.split("/")[0] >= f"day={before}"}
     kept = (segment for path, segment in state.segments.items() if path not in gone)
-    return Live(segments=(*kept, *manifest.added), replaced=replaced, expired=tuple(expired.values()))
+    deleted = (
+        each
+        for each in with_deleted(state.deleted, manifest.deleted)
+        if each.partition not in expired or each.end > expired[each.partition].end
+    )
+    return Live(
+        segments=(*kept, *manifest.added),
+        replaced=replaced,
+        expired=tuple(expired.values()),
+        deleted=tuple(deleted),
+    )

@@ -37,15 +37,18 @@ class _Last(msgspec.Struct):
 
 
 class Sequences:
-    """Checks the records of one partition in order. `holes` belongs to the caller, who adds to it meanwhile."""
+    """Checks the records of one partition in order. `holes` belongs to the caller, who adds to it meanwhile.
 
-    def __init__(self, partition: int, holes: Sequence[MissingOffsets]) -> None:
-        self._partition, self._holes = partition, holes
+    `deleted`: offsets that were deleted rather than compacted.
+    """
+
+    def __init__(self, partition: int, holes: Sequence[MissingOffsets], deleted: Sequence[MissingOffsets] = ()) -> None:
+        self._partition, self._holes, self._deleted_holes = partition, holes, deleted
         self._groups: dict[str, _Last] = {}
         self._keys: dict[bytes, str | None] = {}
         """The group of each recent key; None: the partition's own."""
-        self.compacted = self.lost = self.repeated = self.unreadable = 0
-        """Events missing along with offsets; missing without; duplicates; and unreadable records."""
+        self.compacted = self.deleted = self.lost = self.repeated = self.unreadable = 0
+        """Events missing along with offsets; along with deleted ones; without; duplicates; and unreadable records."""
         self.findings: list[str] = []
 
     def take(self, offset: int, key: bytes, value: bytes) -> None:
@@ -86,7 +89,9 @@ class Sequences:
         begin = last.seq if incarnation == last.incarnation else 0
         missing = seq - begin - 1
         if missing > last.unreadable:
-            if self._has_hole(last.offset + 1, offset):
+            if _has_hole(self._deleted_holes, last.offset + 1, offset):
+                self.deleted += missing
+            elif _has_hole(self._holes, last.offset + 1, offset):
                 self.compacted += missing
             else:
                 self.lost += missing
@@ -95,10 +100,11 @@ class Sequences:
                 )
         last.incarnation, last.seq, last.offset, last.unreadable = incarnation, seq, offset, 0
 
-    def _has_hole(self, start: int, end: int) -> bool:
-        at = bisect_left(self._holes, start, key=lambda hole: hole.end - 1)
-        return at < len(self._holes) and self._holes[at].start < end
-
     def _tell(self, finding: str) -> None:
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(f"partition {self._partition}: {finding}")
+
+
+def _has_hole(holes: Sequence[MissingOffsets], start: int, end: int) -> bool:
+    at = bisect_left(holes, start, key=lambda hole: hole.end - 1)
+    return at < len(holes) and holes[at].start < end

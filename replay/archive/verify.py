@@ -23,6 +23,7 @@ from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.records import RawRecord
 from muster.replay.archive import files
 from muster.replay.archive import manifest as manifests
+from muster.replay.archive.deleted import deletion_text
 from muster.replay.archive.digest import record_bytes
 from muster.replay.archive.files import ArchiveBusy
 from muster.replay.archive.local import archived_log, raw_chunks
@@ -42,7 +43,8 @@ class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one partition.
 
     `holes`: the longest ranges of offsets that were no longer in the topic, at most NAMED_MAX; `missing`: the number of
-    offsets in all of them. `events_compacted`: the groups' events among them, by their sequence numbers.
+    offsets in all of them. `events_compacted`: the groups' events among them, by their sequence numbers. Deleted ones
+    are counted apart, since compaction would have left the last record of each key.
     """
 
     partition: int
@@ -52,6 +54,8 @@ class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
     holes: tuple[tuple[int, int], ...]
     missing: int
     events_compacted: int
+    deleted: int
+    events_deleted: int
     unreadable: int
 
 
@@ -76,6 +80,8 @@ async def verify(root: Path, log: EventLog | None, *, watch: Watch) -> VerifiedA
     state = _chain(root, damage)
     for contradiction in state.contradictions():
         damage.note("offsets", contradiction)
+    if state.deleted:
+        damage.note("deleted", deletion_text(state.log.location, state.deleted))
     total, done = sum(segment.bytes for segment in state.segments.values()), 0
     parts = []
     for partition in range(state.log.partitions):
@@ -151,10 +157,13 @@ class _Partition:
         expired = state.expired.get(partition)
         self._expired_to = 0 if expired is None else expired.end
         self._holes: list[MissingOffsets] = []
-        self._missing = self._records = 0
+        self._deletions = [
+            MissingOffsets(each.start, each.end) for each in state.deleted if each.partition == partition
+        ]
+        self._missing = self._deleted = self._records = 0
         if self._expired_to:
             self._holes.append(MissingOffsets(0, self._expired_to))
-        self._sequences = Sequences(partition, self._holes)
+        self._sequences = Sequences(partition, self._holes, self._deletions)
         self._marks = marks_of(state, partition)
 
     def run(self) -> Iterator[int]:
@@ -223,22 +232,36 @@ class _Partition:
                 self._sequences.take(record.offset, record.key, record.value)
 
     def _hole(self, start: int, end: int) -> None:
+        """Take in a hole, without what was deleted of it."""
+        for each in self._deletions:
+            if each.start < end and start < each.end:
+                self._compacted(start, each.start)
+                self._deleted += min(end, each.end) - max(start, each.start)
+                start = min(end, each.end)
+        self._compacted(start, end)
+
+    def _compacted(self, start: int, end: int) -> None:
+        if start >= end:
+            return
         self._missing += end - start
         if len(self._holes) >= HOLES_MAX:
             start = self._holes.pop().start
         self._holes.append(MissingOffsets(start, end))
 
     def answer(self) -> OfPartition:
+        end = self._state.next_offset(self._partition)
         own = [hole for hole in self._holes if hole.start >= self._expired_to]
         longest = sorted(own, key=lambda hole: hole.start - hole.end)[:NAMED_MAX]
         return OfPartition(
             partition=self._partition,
-            next_offset=self._state.next_offset(self._partition),
+            next_offset=end,
             expired_to=self._expired_to,
             records=self._records,
             holes=tuple(sorted((hole.start, hole.end) for hole in longest)),
             missing=self._missing,
             events_compacted=self._sequences.compacted,
+            deleted=self._deleted + sum(max(0, each.end - max(each.start, end)) for each in self._deletions),
+            events_deleted=self._sequences.deleted,
             unreadable=self._sequences.unreadable,
         )
 

@@ -195,6 +195,9 @@ def _of_partition(part: OfPartition) -> list[str]:
     expired = f"; before {part.expired_to:,} given up" if part.expired_to else ""
     unreadable = f"; {part.unreadable:,} records that this version cannot read" if part.unreadable else ""
     lines = [f"partition {part.partition}: {part.records:,} records up to {part.next_offset:,}{expired}{unreadable}"]
+    if part.deleted:
+        events = f"{part.events_deleted:,} events of groups"
+        lines.append(f"  deleted before the archive came: {part.deleted:,} offsets, with {events}")
     if part.missing:
         ranges = ", ".join(f"{start:,}" if end == start + 1 else f"{start:,}-{end - 1:,}" for start, end in part.holes)
         lines.append(

@@ -18,14 +18,16 @@ nothing else.
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from muster.events.log.base import EventLog, LogError, LogMismatch, LogUnavailable, OwnersMarks, RawLog
 from muster.replay.archive.commits import ArchiveWriter, Change, writing
+from muster.replay.archive.deleted import DeletedRecords, deleted_before, deletion_text
 from muster.replay.archive.files import DISK
 from muster.replay.archive.local import ArchivedRun, archived_log, ends_of, last_days
 from muster.replay.archive.segment import SCHEMA, Segment
@@ -124,16 +126,19 @@ class _Run:
         self._source, self._writer, self._watch = source, writer, watch
         self._added: list[Segment] = []
         self._marks: dict[int, OwnersMarks] = {}
+        self._deleted: list[DeletedRecords] = []
+        self._damage: list[str] = []
         self.failure: LogError | None = None
 
-    def look_up(self, partitions: Iterable[int] = ()) -> None:
-        """Check that the topic is still the archived one, and find the owners' marks in these partitions.
+    def look_up(self, firsts: Mapping[int, int] = MappingProxyType({})) -> None:
+        """Check that the topic is still the archived one, find the owners' marks in partitions, and what was deleted.
 
-        The marks are searched for once per run, which decodes a batch of each partition. Raises LogError.
+        `firsts`: the first offset that was read of each partition; none before the run, when all are looked at. The
+        marks are searched for once per run, which decodes a batch of each partition. Raises LogError.
         """
-        asyncio.run(self._look_up(partitions))
+        asyncio.run(self._look_up(firsts))
 
-    async def _look_up(self, partitions: Iterable[int]) -> None:
+    async def _look_up(self, firsts: Mapping[int, int]) -> None:
         log = self._source.open_log()
         await log.open()
         try:
@@ -142,8 +147,12 @@ class _Run:
             done = sum(state.next_offsets.values())
             self._watch(done, sum(ends.values()))
             if isinstance(log, RawLog):
-                for partition in set(partitions) - self._marks.keys():
+                for partition in firsts.keys() - self._marks.keys():
                     self._marks[partition] = await log.owners_marks(partition)
+            for partition, end in (firsts or ends).items():
+                found = await deleted_before(log, partition, state.next_offset(partition), end)
+                if found is not None and not state.lacks(found):
+                    self._deleted.append(found)
         finally:
             await log.close()
 
@@ -159,15 +168,24 @@ class _Run:
                 (msgspec.json.decode(row.segment, type=Segment) for row in rows), key=lambda s: (s.partition, s.start)
             )
             if added:
-                self.look_up(segment.partition for segment in added)
-                self._writer.commit(Change(action="archive", added=added, marks=self._marks))
-                self._added += added
+                self.look_up({segment.partition: segment.first for segment in reversed(added)})
+                self._commit(added)
         except LogError as error:
             self.failure = error
             raise
 
+    def _commit(self, added: Sequence[Segment]) -> None:
+        self._writer.commit(Change(action="archive", added=added, deleted=self._deleted, marks=self._marks))
+        self._added += added
+        if self._deleted:
+            self._damage.append(deletion_text(self._source.topic, self._deleted))
+            self._deleted = []
+
     def done(self) -> ArchivedRun:
-        return ArchivedRun.of(self._added, self._writer.state)
+        """Commit what was deleted of partitions without new records; return the result."""
+        if self._deleted:
+            self._commit(())
+        return ArchivedRun.of(self._added, self._writer.state, self._damage)
 
 
 def _writing_segments(

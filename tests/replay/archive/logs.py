@@ -27,13 +27,14 @@ class RawMemoryLog(MemoryEventLog):
         super().__init__(MemoryStorage(partitions))
         self.records: list[list[RawRecord]] = [[] for _ in range(partitions)]
         self.ends = [0] * partitions
+        self.begins = [0] * partitions
         self.named = identity
         self.found: tuple[str, ...] = ()
         """The warnings."""
 
     @property
     def warnings(self) -> Sequence[str]:
-        return self.found
+        return (*filter(None, (self.deletion_warning,)), *self.found)
 
     @property
     def identity(self) -> str:
@@ -49,6 +50,18 @@ class RawMemoryLog(MemoryEventLog):
     def compact(self, partition: int, *offsets: int) -> None:
         """Remove these records, as compaction does."""
         self.records[partition] = [each for each in self.records[partition] if each.offset not in offsets]
+
+    def delete(self, partition: int, before: int) -> None:
+        """Delete the beginning, as `cleanup.policy=delete` does."""
+        self.begins[partition] = before
+        self.records[partition] = [each for each in self.records[partition] if each.offset >= before]
+
+    @property
+    def deletion_warning(self) -> str | None:
+        return "the beginning was deleted" if any(self.begins) else None
+
+    async def begin_offset(self, partition: int) -> int:
+        return self.begins[partition]
 
     async def end_offset(self, partition: int) -> int:
         return self.ends[partition]

@@ -7,11 +7,12 @@ import pytest
 
 from muster.events.log.base import LogDamaged, LogMismatch
 from muster.events.records import RawRecord
+from muster.replay.archive.compact import compact
 from muster.replay.archive.expire import expire
 from muster.replay.archive.files import ArchiveBusy
 from muster.replay.archive.manifest import load, path_of
 from muster.replay.archive.verify import VerifiedArchive, verify
-from tests.replay.archive.logs import MARK, NOON, RawMemoryLog, archived, filled, more
+from tests.replay.archive.logs import DAY_MS, MARK, NOON, RawMemoryLog, archived, filled, more, opened
 from tests.replay.stories import a_night
 
 
@@ -39,6 +40,63 @@ async def test_what_compaction_took_before_the_archive_came_is_named(tmp_path: P
     found = await verified(tmp_path, log)
     assert found.damage == ()
     assert (found.partitions[0].holes, found.partitions[0].missing) == (((0, 2), (5, 6)), 3)
+
+
+async def test_what_was_deleted_before_the_archive_came_is_damage_and_no_compaction(tmp_path: Path) -> None:
+    """Also of a partition of which nothing is left; the run that finds it says it, and later ones do not."""
+    log = await filled()
+    log.compact(0, 5)
+    log.delete(0, 3)
+    log.delete(1, 10)
+    said = (
+        "records of .* were deleted before they were archived .partition 0 offsets 0 to 2, partition 1 offsets 0 to 9."
+    )
+    (damage,) = (await archived(log, tmp_path)).damage
+    assert re.match(said, damage)
+    assert (await archived(log, tmp_path)).damage == ()
+    found = await verified(tmp_path, log)
+    assert [re.match(said, each) is not None for each in found.damage] == [True]
+    assert [(part.deleted, part.holes) for part in found.partitions] == [(3, ((5, 6),)), (10, ())]
+    assert [re.match(said, each) is not None for each in (await opened(tmp_path)).warnings] == [True]
+
+
+async def test_what_is_deleted_after_the_archive_came_is_not_missing(tmp_path: Path) -> None:
+    """The archive has it, so no run and no reader says that history is lost."""
+    log = await filled()
+    await archived(log, tmp_path)
+    more(log, 4)
+    log.delete(0, 8)
+    assert (await archived(log, tmp_path)).damage == ()
+    assert ((await verified(tmp_path, log)).damage, (await opened(tmp_path)).warnings) == ((), ())
+
+
+async def test_a_deletion_between_two_runs_is_told_with_its_events(tmp_path: Path) -> None:
+    """It is listed where it is, through all that is done with the archive, until those days expire."""
+    log = await group_log()
+    end = log.ends[0]
+    log.ends[0] = end // 3
+    kept, log.records[0] = log.records[0], log.records[0][: end // 3]
+    await archived(log, tmp_path)
+    log.records[0], log.ends[0] = kept, end
+    log.delete(0, end // 2)
+    await archived(log, tmp_path)
+    compact(tmp_path, watch=lambda _done, _total: None, now_ms=NOON)
+    (part,) = (await verified(tmp_path)).partitions
+    assert (part.deleted, part.missing, part.events_deleted > 0) == (end // 2 - end // 3, 0, True)
+    expire(tmp_path, "2024-10-05", now_ms=NOON + DAY_MS)
+    assert ((await verified(tmp_path)).damage, (await opened(tmp_path)).warnings) == ((), ())
+
+
+async def test_a_beginning_that_is_deleted_again_and_again_is_one_range(tmp_path: Path) -> None:
+    """Nothing of it is ever archived, and the list does not grow."""
+    log = await filled(1)
+    for before in (3, 6, 10):
+        log.delete(0, before)
+        log.records[0].clear()
+        await archived(log, tmp_path)
+    state = load(tmp_path)
+    assert state is not None
+    assert [(each.start, each.end) for each in state.deleted] == [(0, 10)]
 
 
 async def test_compaction_after_the_archive_came_changes_nothing(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """This process's archive of a topic on a real broker."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from muster.events.keys import EntityKind, decode_key
 from muster.events.log.base import LogMismatch, LogWriter
@@ -149,3 +152,31 @@ async def was_compacted(log: KafkaEventLog, writer: LogWriter, again: Record) ->
     """Return whether the first events are gone; an append closes their segment once it is old enough."""
     await writer.append([(again,)])
     return (await read_all(log, 0))[0].offset > 0
+
+
+async def test_a_beginning_that_was_deleted_before_the_archive_came_is_told_for_ever(
+    kafka_broker: Broker, tmp_path: Path
+) -> None:
+    """The run that finds it, `fleet verify` and each reader say so; what is deleted later the archive has."""
+    topic = new_topic_name()
+    log = KafkaEventLog([kafka_broker.bootstrap], topic, partitions=2)
+    await log.open()
+    writer = await log.claim(1)
+    for _ in range(4):
+        await writer.append([(Record(b"k", b"v"),)] * 5)
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap)
+    await admin.start()
+    await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "delete"})])
+    await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(before_offset=7)})
+    said = f"records of {topic} were deleted before they were archived (partition 1 offsets 0 to 6)"
+    assert [said in damage for damage in (await archived(log, tmp_path, now_ms=None)).damage] == [True]
+    await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(before_offset=15)})
+    assert (await archived(log, tmp_path, now_ms=None)).damage == ()
+    found = await verify(tmp_path, log, watch=lambda _done, _total: None)
+    assert ([said in damage for damage in found.damage], found.partitions[1].deleted) == ([True], 7)
+    for command in (["replay", "why", "orders", "--log"], ["replay", "verify", "--log"]):
+        asked = [sys.executable, "-m", "muster", *command, f"archive:{tmp_path}"]
+        ran = await asyncio.to_thread(subprocess.run, asked, capture_output=True, text=True, check=False)
+        assert (ran.returncode, said in ran.stderr) == (3, True), ran
+    await admin.close()
+    await log.close()

@@ -1,0 +1,59 @@
+"""Records that were deleted from the log before the archiver came: manifests list them, verify and readers name them.
+
+Compaction leaves the last record of each key; deletion leaves none, so the archive lacks what they said for good. Both
+leave offsets without records. The log tells them apart: only deletion moves the beginning of a partition. It is asked
+for after the offsets were read in vain, since others may delete while the archiver reads.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from muster.events.log.base import CutLog, EventLog
+
+DELETED_MAX: Final = 100
+"""How many ranges of deleted records are listed for a partition; beyond that the last ones are joined."""
+
+
+class DeletedRecords(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """The offsets of a partition, `start` to `end` (exclusive), that were deleted before the archiver came."""
+
+    partition: int
+    start: Annotated[int, msgspec.Meta(ge=0)]
+    end: Annotated[int, msgspec.Meta(ge=0)]
+
+
+async def deleted_before(log: EventLog, partition: int, start: int, end: int) -> DeletedRecords | None:
+    """Return which of these offsets, which were read in vain, were deleted rather than compacted; None: none."""
+    if start >= end or not isinstance(log, CutLog):
+        return None
+    cut = min(await log.begin_offset(partition), end)
+    return DeletedRecords(partition=partition, start=start, end=cut) if cut > start else None
+
+
+def with_deleted(known: Sequence[DeletedRecords], new: Sequence[DeletedRecords]) -> tuple[DeletedRecords, ...]:
+    """Join ranges that touch, and the last ones of a partition that has too many to list."""
+    if not new:
+        return tuple(known)
+    joined: list[DeletedRecords] = []
+    count = 0
+    for each in sorted((*known, *new)):
+        last = joined[-1] if joined and joined[-1].partition == each.partition else None
+        count = 0 if last is None else count
+        if last is not None and (each.start <= last.end or count >= DELETED_MAX):
+            joined[-1] = msgspec.structs.replace(last, end=max(last.end, each.end))
+        else:
+            joined.append(each)
+            count += 1
+    return tuple(joined)
+
+
+def deletion_text(of: str, deleted: Sequence[DeletedRecords]) -> str:
+    """Say what was deleted from the log `of` before it was archived."""
+    named = ", ".join(f"partition {each.partition} offsets {each.start} to {each.end - 1}" for each in deleted[:3])
+    more = f" and {len(deleted) - 3} more ranges" if len(deleted) > 3 else ""
+    return (
+        f"records of {of} were deleted before they were archived ({named}{more}): its cleanup.policy had `delete`, or"
+        " somebody deleted them. What they told is lost, and groups may seem to begin later than they did"
+    )
