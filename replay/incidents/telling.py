@@ -8,9 +8,9 @@ from muster.events.state import Group
 from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import NOTHING_MISSING, Broken, Coordinated, Gap, Item, MissingParts
 from muster.replay.history.transitions import Step, Transition, Transitions
-from muster.replay.incidents.episode.acts import acts_of
 from muster.replay.incidents.episode.coordinator_absences import Absences, Away
 from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.episode.reading_acts import acts_of
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.windows import ACTS_RUNNING_MAX

@@ -17,8 +17,9 @@ from muster.events.state import Group, GroupState, Member
 from muster.events.tables import Table
 from muster.replay.history.transitions import Transition
 from muster.replay.html.chart import Band, Mark, SpanOnPage, Stretch
-from muster.replay.incidents.episode.acts import CameBack, Went, acts_of
+from muster.replay.incidents.episode.acts import CameBack, Went
 from muster.replay.incidents.episode.identity import Life
+from muster.replay.incidents.episode.reading_acts import acts_of
 from muster.replay.rebalances.moves import decode_assignment
 from muster.replay.report.page import LIMITS
 

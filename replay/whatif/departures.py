@@ -26,8 +26,9 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.state import Member, new_group
 from muster.replay.history.items import Part
 from muster.replay.history.transitions import Transition
-from muster.replay.incidents.episode.acts import AnyAct, Went, acts_of
+from muster.replay.incidents.episode.acts import AnyAct, Went
 from muster.replay.incidents.episode.episode import Episode
+from muster.replay.incidents.episode.reading_acts import acts_of
 from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.whatif.facts import Fact, Step
 

@@ -24,7 +24,8 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.state import Member
 from muster.replay.fleet.tables.rows import Row, day_of, micros
 from muster.replay.history.transitions import Transition
-from muster.replay.incidents.episode.acts import departure, protocols_of
+from muster.replay.incidents.episode.acts import protocols_of
+from muster.replay.incidents.episode.reading_acts import departure
 
 REPLACED = "replaced"
 UNKNOWN = "unknown"

@@ -2,6 +2,7 @@
 
 episode.py               The episode, and the queries that kinds of incidents make.
 acts.py                  Acts: single things that happened to a member or to the group.
+reading_acts.py          The acts of a transition, read from its events.
 connections.py           The connections that members used, which show that two members are the same process.
 memberships.py           The members at any time, and when the cluster upstream coordinated the group.
 identity.py              Identifies the processes of members.

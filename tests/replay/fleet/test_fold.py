@@ -23,7 +23,7 @@ from muster.replay.fleet.building.pieces import RECORDS
 from muster.replay.fleet.tables.rows import rebalance_row
 from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.history.items import Broken, Gap
-from muster.replay.incidents.episode.acts import departure
+from muster.replay.incidents.episode.reading_acts import departure
 from muster.replay.logs.opening import open_for_reading
 from tests.replay.fleet.fleets import (
     CAUSES,
