@@ -46,6 +46,19 @@ SAYS_METADATA_CHANGED = "cached metadata has changed"
 Since 4.0 also when it forgot its topics, because no broker could be reached (KIP-899).
 """
 
+_GROWN_ADVICE = (
+    "nothing to do: the new partitions have consumers now. A producer that chooses partitions by key may write a key to"
+    " another partition than before"
+)
+_SHRUNK_ADVICE = (
+    "find out who deleted or recreated the topic, if nobody was to: the records of these partitions are gone, and"
+    " offsets that were committed for them no longer fit"
+)
+_METADATA_ADVICE = (
+    "nothing to do if it happened once: the leader's client had lost and found its brokers, or their racks changed. If"
+    " it happens again, look at the brokers, and at the network between them and the leader"
+)
+
 _NUMBER = re.compile(r"\d+")
 """The part of a client's reason that differs from one request to the next."""
 
@@ -166,6 +179,7 @@ def _metadata_claim(act: Rejoined, shown: Rebalance) -> IncidentClaim:
         culprits=(),
         grade=Grade.RECORDED,
         headline=f"{leader} asked for a new assignment; {client_word(act)}; {_partitions_text(shown)}",
+        advice=(_METADATA_ADVICE,),
     )
 
 
@@ -191,6 +205,7 @@ def _grown_claim(act: Rejoined, rebalance: Rebalance, shown: Rebalance, grown: s
         culprits=(),
         grade=grade,
         headline=f"{grown}: {leader} rejoined with the same subscription for that",
+        advice=(_SHRUNK_ADVICE if shown.movement is not None and shown.movement.lost else _GROWN_ADVICE,),
         chain=(
             Statement(
                 text=f"{leader} rejoined, still subscribed to {topics_text(act.member)}",

@@ -12,7 +12,7 @@ from muster.replay.rebalances.wording import clients_say, is_of_application
 
 
 def claim_changes(
-    kind: Kind, changed: Sequence[Rejoined], came: str, with_what: Callable[[Member], str]
+    kind: Kind, changed: Sequence[Rejoined], came: str, with_what: Callable[[Member], str], advice: str
 ) -> Iterator[IncidentClaim]:
     """Claim the same change of several members as one; `came` and `with_what` are for its headline."""
     same: defaultdict[str, list[Rejoined]] = defaultdict(list)
@@ -27,6 +27,7 @@ def claim_changes(
             culprits=members,
             grade=Grade.RECORDED,
             headline=f"{processes(members)} {came}: {what}{_words(acts)}",
+            advice=(advice,),
         )
 
 

@@ -13,6 +13,12 @@ KIND = Kind(
 )
 
 
+_ADVICE = (
+    "nothing to do if this was meant, or if a topic came that the pattern of the subscription matches; if not, look at"
+    " where the application calls subscribe(). A topic that only some members subscribe is consumed by these alone"
+)
+
+
 def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     changed = [act for act in view.free(Rejoined) if act.changed_topics]
-    return claim_changes(KIND, changed, "subscribed to other topics", topics_text)
+    return claim_changes(KIND, changed, "subscribed to other topics", topics_text, _ADVICE)

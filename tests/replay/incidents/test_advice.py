@@ -102,6 +102,25 @@ def asked_by_an_administrator() -> Fleet:
     return fleet
 
 
+def changed(topics: tuple[str, ...] = ("orders",), assignors: tuple[str, ...] = ("range",)) -> Fleet:
+    """A member that stays comes with another subscription, or with other assignors."""
+    fleet = Fleet(3)
+    fleet.world.partitions["payments"] = 6
+    leader = fleet.world.leader()
+    leader.setup = leader.setup.but(topics=topics, assignors=assignors)
+    leader.rejoin_soon()
+    fleet.rest(5 * S)
+    return fleet
+
+
+def other_partitions(number: int) -> Fleet:
+    fleet = Fleet(3)
+    fleet.world.partitions = {"orders": number}
+    fleet.world.leader().rejoin_soon()
+    fleet.rest(5 * S)
+    return fleet
+
+
 @pytest.mark.parametrize(
     ("story", "kind", "advice"),
     [
@@ -110,6 +129,11 @@ def asked_by_an_administrator() -> Fleet:
         (partial(asks, None), "enforced", "a leader rejoins when its metadata changed"),
         (asks_again_and_again, "enforced", "the application calls enforceRebalance()"),
         (asked_by_an_administrator, "enforced", "look for who calls muster members rebalance"),
+        (partial(changed, ("orders", "payments")), "subscription-change", "where the application calls subscribe()"),
+        (partial(changed, assignors=("roundrobin", "range")), "assignor-change", "once all members offer it"),
+        (partial(other_partitions, 24), "partitions-changed", "nothing to do: the new partitions have consumers now"),
+        (partial(other_partitions, 6), "partitions-changed", "find out who deleted or recreated the topic"),
+        (partial(asks, "cached metadata has changed (...)"), "metadata-changed", "nothing to do if it happened once"),
         (outage, "coordinator-outage", "a session timeout longer than the coordinator's restart"),
         (late_poll, "poll-timeout", "raise max.poll.interval.ms, or lower max.poll.records"),
         (crash_loop, "crash-loop", "look at why this process ends"),
