@@ -58,7 +58,9 @@ def commands(told: Ended) -> list[list[str]]:
 
 def muster(*arguments: str) -> str:
     command = [sys.executable, "-m", "muster", *arguments]
-    environment = plain_environment() | {"COLUMNS": "100", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
+    # On a dumb terminal rich takes COLUMNS only together with LINES.
+    size = {"COLUMNS": "100", "LINES": "50"}
+    environment = plain_environment() | size | {"TERM": "dumb", "TTY_COMPATIBLE": "1"}
     return subprocess.run(
         command, stdout=subprocess.PIPE, check=True, cwd=ROOT, env=environment, timeout=60, text=True
     ).stdout

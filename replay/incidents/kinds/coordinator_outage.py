@@ -254,7 +254,7 @@ def _evidence(away: Away) -> Iterator[Statement]:
         return
     begin = Grade.UNKNOWN if away.last_known is LastKnown.EVENT else Grade.RECORDED
     unknown = "; when it ended after that is not known" if begin is Grade.UNKNOWN else ""
-    text = f"the last known sign of the coordinator {away.owner_before} is {away.last_known}{unknown}"
+    text = f"the coordinator {away.owner_before} recorded {away.last_known}{unknown}"
     if away.last_known is LastKnown.STOP:  # it gave up this partition only: it may still run, and share the log
         text = f"the coordinator {away.owner_before} released its partition cleanly"
     yield Statement(text=text, grade=begin, at=instant(away.since_ms))
