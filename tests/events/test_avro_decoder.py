@@ -174,7 +174,7 @@ def test_forms_of_the_last_field_are_told_apart() -> None:
     assert other.why == Why(cause=Cause.UNKNOWN, arrived_ms=2, decided_ms=1)
 
 
-# What is refused, at once and not with the first event.
+# Schemas that are refused immediately, not with the first event.
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Events as bytes: round trips, somebody else's decoder, and everything that is no event."""
+"""Events as bytes: round trips, an independent decoder, and everything that is not an event."""
 
 import io
 
@@ -55,14 +55,14 @@ def new_registry() -> Registry:
     return Registry({level: schemas.event_schemas(level) for level in schemas.levels()})
 
 
-# Round trips, and somebody else's decoder.
+# Round trips, and an independent decoder.
 
 
 @EVERY_TYPE
 @FEW
 @given(data=st.data())
 def test_an_event_survives_the_round_trip(event_type: type[AnyRecordedEvent], data: st.DataObject) -> None:
-    """The decoded event equals the encoded one, and its first ten bytes tell its type."""
+    """The decoded event equals the encoded one, and its first ten bytes identify its type."""
     event = data.draw(events_of(event_type))
     value = encode(event, FORMAT_LEVEL)
     assert decode(value) == event
@@ -148,7 +148,7 @@ def test_a_number_that_no_reader_takes_is_not_written() -> None:
         encode(msgspec.structs.replace(event, seq=2**63), FORMAT_LEVEL)
 
 
-# What is no event.
+# Bytes that are no event.
 
 
 @EVERY_TYPE
@@ -252,7 +252,7 @@ def test_an_unknown_fingerprint_is_an_unknown_event_type() -> None:
 
 
 def test_the_last_event_of_an_entity_is_followed_by_its_tombstone() -> None:
-    """MemberRemoved and GroupDeleted say why it left, and the tombstone lets compaction forget it."""
+    """MemberRemoved and GroupDeleted record the reason, and the tombstone lets compaction remove the entity."""
     joined, removed, deleted = full_event(MemberJoined), full_event(MemberRemoved), full_event(GroupDeleted)
     member_key, group_key = encode_key(key_of(removed)), encode_key(key_of(deleted))
     assert records_of([joined, removed, deleted], FORMAT_LEVEL) == (
@@ -274,7 +274,7 @@ def test_each_event_is_one_record_under_its_own_key(many: list[AnyRecordedEvent]
 
 @given(group_and_member_events())
 def test_a_partial_event_has_the_fields_of_the_whole_one(event: object) -> None:
-    """Number, cause, time; of an event on the group's own key where the group stood."""
+    """Number, cause, time; for an event on the group's own key also the group's state."""
     seen = decode_partially(encode(event, FORMAT_LEVEL))  # type: ignore[arg-type]
     assert isinstance(seen, PartialGroupEvent if isinstance(event, GroupEvent) else PartialEvent)
     assert (seen.incarnation, seen.seq) == (event.incarnation, event.seq)  # type: ignore[attr-defined]
@@ -300,7 +300,7 @@ def test_an_event_of_a_partition_is_not_decoded_partially(event_type: type[AnyRe
 
 @given(group_and_member_events())
 def test_the_numbers_are_those_that_decoding_finds(event: object) -> None:
-    """Whatever stands behind them, or nothing."""
+    """Whatever follows them, or nothing."""
     value = encode(event, FORMAT_LEVEL)  # type: ignore[arg-type]
     wanted = (event.incarnation, event.seq)  # type: ignore[attr-defined]
     assert decode_numbers(value) == decode_numbers(value + b"?") == wanted

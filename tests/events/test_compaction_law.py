@@ -71,7 +71,7 @@ def compacted(records: Sequence[StoredRecord], before: int, drops: Callable[[byt
 def test_any_legal_compaction_projects_to_the_same_groups(
     histories: list[list[Step]], seed: int, before: float
 ) -> None:
-    """Groups that were deleted and made anew included."""
+    """Including groups that were deleted and created again."""
     streams = [history(f"group-{n}", steps).records for n, steps in enumerate(histories)]
     records = list(heapq.merge(*streams, key=lambda record: record.timestamp_ms))
     whole = project(records)
@@ -85,7 +85,7 @@ def test_any_legal_compaction_projects_to_the_same_groups(
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=HISTORIES)
 def test_compaction_to_the_last_record_of_each_key_projects_to_the_same_group(steps: list[Step]) -> None:
-    """After every transition of a history, as a cleaner that is never behind would leave it."""
+    """After every transition of a history, as a cleaner that is never late would leave it."""
     harness = history("orders", steps)
     for end in harness.transition_ends:
         records = harness.records[:end]

@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as consumers write them, and as nobody should."""
+"""Subscriptions and assignments as consumers write them, and invalid ones."""
 
 import importlib
 import io
@@ -73,7 +73,7 @@ def test_a_later_version_without_its_owned_partitions_is_read() -> None:
 
 
 def test_no_bytes_are_no_partitions_but_no_subscription() -> None:
-    """A member whom the leader left out has an empty assignment."""
+    """A member that the leader left out has an empty assignment."""
     assert assigned_partitions(b"") == ()
     assert subscribed_topics(b"") is None
 
@@ -110,7 +110,7 @@ def test_no_bytes_raise(data: bytes) -> None:
     ],
 )
 def test_undecodable_bytes_are_none(data: bytes) -> None:
-    """Garbage is told apart from no topics."""
+    """Garbage is distinguished from no topics."""
     assert subscribed_topics(data) is None
     assert assigned_partitions(data) is None
 
@@ -154,20 +154,20 @@ def test_no_more_topics_are_looked_at_than_may_be() -> None:
 
 
 def test_a_known_list_hides_no_later_one() -> None:
-    """Members of one kind may stand before those of another."""
+    """Members of one kind may precede those of another."""
     first, second = encode_subscription(["a"]), encode_subscription(["b"])
     assert subscribed_by_any([first, first, second]) == frozenset({"a", "b"})
 
 
 def test_so_many_lists_of_one_length_are_remembered() -> None:
-    """Four: each list is compared with those; what is not remembered is read anew, and counts again."""
+    """Four: each list is compared with those; a forgotten one is read again, and counts again."""
     for kinds, is_remembered in ((4, True), (5, False)):
         subscriptions = [encode_subscription([f"t{number}"]) for number in range(kinds)] * 2
         assert (subscribed_by_any(subscriptions, topics_max=kinds) is not None) is is_remembered
 
 
 def test_owned_partitions_are_read_from_version_1_on() -> None:
-    """As other clients encode them; a subscription of version 0 says nothing of them."""
+    """As other clients encode them; a subscription of version 0 has none."""
     metadata = b"\x00\x01" + encode_subscription(["orders"])[2:] + b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x02"
     metadata += b"\x00\x00\x00\x03\x00\x00\x00\x05"
     assert owned_partitions(metadata) == frozenset([("orders", 3), ("orders", 5)])
@@ -187,6 +187,6 @@ def test_equal_short_messages_are_decoded_once_and_long_ones_are_not_kept() -> N
 
 @pytest.mark.parametrize(("topics", "is_known"), [(50_000, True), (50_001, False)])
 def test_topics_are_looked_at_up_to_a_number_of_them(topics: int, is_known: bool) -> None:
-    """More would keep everybody else waiting; none of them is known then."""
+    """More would delay everything else; none of them is known then."""
     found = subscribed_by_any([encode_subscription(f"t{number}" for number in range(topics))])
     assert (found is not None and len(found) == topics) == is_known

@@ -1,4 +1,4 @@
-"""One event applied to one group; what is missing before it is never an error."""
+"""One event applied to one group; missing previous events are never an error."""
 
 import msgspec
 import pytest
@@ -115,7 +115,7 @@ def test_member_event_carries_the_whole_member() -> None:
 
 
 def test_replacement_takes_the_old_member_out() -> None:
-    """Whatever stood under the instance id before; nothing has to have stood there."""
+    """Whatever was under the instance id before, or nothing."""
     replacement = of_member(
         3,
         member("a-2", "a"),
@@ -166,7 +166,7 @@ def test_assignment_counts_for_its_generation_alone() -> None:
 
 
 def test_deleted_group_is_gone() -> None:
-    """Nothing of it is to be kept."""
+    """Nothing of it is kept."""
     dead = msgspec.structs.replace(IMAGE, state=GroupState.DEAD)
     group = group_of(*of_everything(2), of_group(5, image=dead, event_type=GroupDeleted))
     assert is_gone(group)

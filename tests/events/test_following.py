@@ -1,4 +1,6 @@
-"""A reading that goes on says what a load of all says, wherever it was interrupted, over every legal compaction."""
+"""A reading that continues has the result of one full load, wherever it was interrupted, over every legal
+compaction.
+"""
 
 import heapq
 import random
@@ -35,7 +37,7 @@ def reign(dice: random.Random, epoch: int) -> list[Record]:
 
 
 def partition(histories: Sequence[Sequence[Step]], dice: random.Random) -> list[StoredRecord]:
-    """The records of a partition: several groups, several owners, strangers under keys of ours and under others."""
+    """The records of a partition: several groups, several owners, foreign records under our keys and under others."""
     streams = [history(f"group-{number}", steps).records for number, steps in enumerate(histories)]
     owners = list(heapq.merge(*streams, key=lambda record: record.timestamp_ms))
     keys = [b"", b"foreign", *{record.key for record in owners}]
@@ -55,7 +57,7 @@ def partition(histories: Sequence[Sequence[Step]], dice: random.Random) -> list[
 
 
 def kept(records: Sequence[StoredRecord], before: int, drops: Callable[[bytes], bool]) -> list[StoredRecord]:
-    """The records that compaction leaves of the owners' before an offset; strangers' are left where they are."""
+    """The owners' records that compaction leaves before an offset; foreign ones are left where they are."""
     of_owners = compacted([record for record in records if not record.is_foreign], before, drops)
     return sorted([*of_owners, *(record for record in records if record.is_foreign)], key=lambda record: record.offset)
 
@@ -76,7 +78,7 @@ def state(loading: Loading) -> dict[str, object]:
 
 
 def exact_state(loading: Loading) -> dict[str, object]:
-    """The same, and what may differ where more or less was compacted away."""
+    """The same, and what may differ if more or less was compacted."""
     projector = loading.projector
     return {
         **state(loading),
@@ -121,7 +123,7 @@ SEEDS = st.integers(min_value=0, max_value=2**32)
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
 def test_a_reading_that_goes_on_says_what_a_load_says(histories: list[list[Step]], seed: int) -> None:
-    """Whole logs and what compaction left of them; owners, strangers, overwritten entities and deletions included."""
+    """Whole logs and compacted ones, including owners, foreign records, overwritten entities and deletions."""
     dice = random.Random(seed)
     whole = partition(histories, dice)
     records = kept(whole, dice.randint(0, len(whole)), lambda _: dice.random() < 0.5)
@@ -133,8 +135,8 @@ def test_a_reading_that_goes_on_says_what_a_load_says(histories: list[list[Step]
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
 def test_a_reading_that_goes_on_says_what_a_load_of_any_compaction_says(histories: list[list[Step]], seed: int) -> None:
-    """It may be compacted before the reading begins, meanwhile, and behind; but deletions of late are there, as a topic
-    keeps them. Then a new owner has claimed the partition, and takes over by either of them.
+    """It may be compacted before the reading begins, meanwhile, and behind it; but recent deletions are there, as a
+    topic keeps them. Then a new owner has claimed the partition, and takes over by either of them.
     """
     dice = random.Random(seed)
     whole = partition(histories, dice)
@@ -157,7 +159,7 @@ def test_a_reading_that_goes_on_says_what_a_load_of_any_compaction_says(historie
 def test_where_a_record_cannot_be_read_it_says_the_same_or_that_it_must_begin_anew(
     histories: list[list[Step]], seed: int
 ) -> None:
-    """Values of no known type, and values cut short, of groups and of the partition; and keys of nobody."""
+    """Values of unknown types, and truncated ones, of groups and of the partition; and unknown keys."""
     dice = random.Random(seed)
     records = partition(histories, dice)
     for _ in range(dice.randint(1, 2) if records else 0):
@@ -181,7 +183,7 @@ def test_where_a_record_cannot_be_read_it_says_the_same_or_that_it_must_begin_an
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=1), seed=SEEDS)
 def test_a_fold_can_be_left_and_taken_up_again(histories: list[list[Step]], seed: int) -> None:
-    """As where a takeover comes while a standby folds what it has read."""
+    """For example if a takeover comes while a standby folds what it has read."""
     dice = random.Random(seed)
     records = partition(histories * 3, dice)
     some = records[: dice.randint(0, len(records))]
@@ -195,7 +197,7 @@ def test_a_fold_can_be_left_and_taken_up_again(histories: list[list[Step]], seed
 
 
 def test_a_group_that_is_quarantined_is_read_anew_when_something_of_it_comes() -> None:
-    """It may be its repair. Until then the standby says what a load says."""
+    """It may be its repair. Until then the standby has the result of a load."""
     h = history("orders", [])
     h.stable_group(h.static("a"))
     of_group = [Record(record.key, record.value) for record in h.records]
@@ -207,7 +209,7 @@ def test_a_group_that_is_quarantined_is_read_anew_when_something_of_it_comes() -
 
 
 def test_a_log_that_becomes_too_new_is_told() -> None:
-    """As it is to who reads all of it."""
+    """As for a reader of the whole log."""
     newer = msgspec.structs.replace(ELECTED, format_level=FORMAT_LEVEL + 1)
     with pytest.raises(LogTooNew):
         read_first([]).read(numbered(records_of([newer], FORMAT_LEVEL)))
@@ -231,14 +233,14 @@ def test_of_the_deleted_groups_the_last_are_remembered() -> None:
 
 
 def test_an_end_without_a_record_is_passed() -> None:
-    """Compaction may have removed the last ones; who reads on begins behind them."""
+    """Compaction may have removed the last ones; a reader that continues begins after them."""
     for loading in (Loading(), fold(Loading())):
         loading.nothing_before(7)
         assert fold(loading).projector.next_offset == loading.next_offset == 7
 
 
 def test_the_record_that_was_read_last_is_known_again() -> None:
-    """Its time and its key are compared; where it was compacted away the next one proves nothing."""
+    """Its time and its key are compared; if it was compacted, the next one proves nothing."""
     loading = Loading()
     first = StoredRecord(3, 5, 10, b"a", None)
     loading.read([first])

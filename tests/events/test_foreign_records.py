@@ -1,4 +1,4 @@
-"""Counting of strangers' records, each once over several readings."""
+"""Foreign records are counted, each once over several readings."""
 
 from muster.events.records import ForeignRecords, StoredRecord
 
@@ -11,7 +11,7 @@ def test_a_reading_counts_from_the_first_offset_that_was_not_counted_before() ->
 
 
 def test_owners_records_are_given_and_the_others_counted() -> None:
-    """They are told by the first one, of the first partition."""
+    """The report names the first one, of the first partition."""
     foreign_records = ForeignRecords()
     chunk = [StoredRecord(1, offset, 0, b"", None, is_foreign=offset > 0) for offset in range(3)]
     assert list(foreign_records.without(chunk)) == chunk[:1]

@@ -26,7 +26,7 @@ def test_the_bytes_of_a_key_never_change() -> None:
 
 
 def test_the_header_is_the_fingerprint_of_the_schema() -> None:
-    """The literal in the module is what the schema says."""
+    """The literal in the module equals the schema's."""
     assert header_of(schemas.record_key_schema()) == KEY_HEADER
     (kinds,) = (field["type"] for field in schemas.record_key_schema()["fields"] if field["name"] == "kind")
     assert kinds["symbols"] == list(EntityKind)
@@ -77,7 +77,7 @@ def test_a_malformed_key_is_undecodable(body: str) -> None:
 
 @given(st.binary(max_size=60))
 def test_no_bytes_raise_anything_else(body: bytes) -> None:
-    """Whatever stands behind the header, it is a key or undecodable."""
+    """Whatever follows the header, it is a key or undecodable."""
     try:
         key = decode_key(KEY_HEADER + body)
     except UndecodableKey:
@@ -118,7 +118,7 @@ def test_an_event_of_the_group_goes_under_the_group_itself(event: GroupEvent) ->
 )
 @given(data=st.data())
 def test_an_event_of_the_partition_goes_under_its_number(name: str, entity_id: str, data: st.DataObject) -> None:
-    """Each type has a key of its own: none of them compacts another away."""
+    """Each type has a key of its own, so none compacts another."""
     (event_type,) = (t for t in EVENT_TYPES if t.__name__ == name)
     event = data.draw(events_of(event_type))
     assert key_of(event) == RecordKey(str(event.partition), EntityKind.PARTITION, entity_id)

@@ -1,4 +1,4 @@
-"""A load says what a projector says that is fed every record, of whole logs, compacted and broken ones."""
+"""A load has the result of a projector that is fed every record, for whole, compacted and broken logs."""
 
 import heapq
 import random
@@ -58,7 +58,7 @@ def facts(projector: Projector) -> tuple[object, ...]:
     broken=st.booleans(),
 )
 def test_a_load_says_what_a_projector_says(histories: list[list[Step]], seed: int, broken: bool) -> None:
-    """Groups that were deleted and made anew, what compaction left, and values of no known type included."""
+    """Including groups that were deleted and created again, compacted logs, and values of unknown types."""
     streams = [history(f"group-{n}", steps).records for n, steps in enumerate(histories)]
     merged = list(heapq.merge(*streams, key=lambda record: record.timestamp_ms))
     dice = random.Random(seed)
@@ -73,7 +73,7 @@ def test_a_load_says_what_a_projector_says(histories: list[list[Step]], seed: in
 
 
 def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
-    """Though the one that was written a moment ago, by this version, has replaced it."""
+    """Though the one that was written just now, by this version, has replaced it."""
     ((_, (elected,)), *_) = Script().coordinator("a:1").transitions
     newer = msgspec.structs.replace(elected, format_level=99)
     records = [
@@ -92,7 +92,9 @@ def test_the_partitions_last_event_is_the_last_one() -> None:
 
 
 def test_a_record_that_was_repaired_no_longer_stops_the_load() -> None:
-    """A tombstone is under the key that cannot be read, `muster log repair`'s. What is broken after it does."""
+    """A tombstone is under the key that cannot be read, written by `muster log repair`. Damage after it does stop the
+    load.
+    """
     broken, repaired = (StoredRecord(3, offset, 0, b"no key", value) for offset, value in ((17, b"x"), (18, None)))
     assert loaded([broken, repaired], chunk=1).next_offset == 19
     with pytest.raises(UndecodableKey) as raised:
@@ -123,7 +125,7 @@ def test_a_key_that_cannot_be_read_is_named() -> None:
     assert (raised.value.partition, raised.value.offset) == (3, 17)
 
 
-# ---- strangers -----------------------------------------------------------------------------------
+# ---- foreign records -----------------------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -147,7 +149,9 @@ def test_strangers_among_the_records_change_nothing(histories: list[list[Step]],
 
 
 def test_an_entity_whose_last_record_is_a_strangers_is_told() -> None:
-    """Compaction keeps that one and drops ours; not what was written again since, nor what is gone, nor their own."""
+    """Compaction keeps that one and drops ours; except what was rewritten since, what is gone, and their own
+    entities.
+    """
     h = history("orders", [])
     h.stable_group(h.static("a"), h.static("b"), h.static("c"))
     h.leave_instance("c")

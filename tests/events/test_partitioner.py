@@ -33,7 +33,7 @@ def test_the_partitions_of_a_bounded_number_of_groups_are_remembered() -> None:
 
 @given(st.text(st.characters()), st.integers(1, 40))
 def test_the_hash_of_any_text_is_the_sum_of_its_units(text: str, times: int) -> None:
-    """As Java's documentation has it, unit by unit."""
+    """As Java's documentation defines it, unit by unit."""
     hashed = 0
     for (unit,) in struct.iter_unpack("<H", (text * times).encode("utf-16-le", "surrogatepass")):
         hashed = (31 * hashed + unit) % 2**32

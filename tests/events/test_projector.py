@@ -1,4 +1,4 @@
-"""Records folded into groups: what is strict, what is forgiven, and what is told about where it stands."""
+"""Records folded into groups: strict and lenient errors, and their reported positions."""
 
 import msgspec
 import pytest
@@ -174,7 +174,7 @@ def test_last_event_of_the_partition_is_kept() -> None:
 
 
 def test_log_of_a_newer_version_is_refused() -> None:
-    """It may hold events that are not known here; the message says which version wrote it."""
+    """It may have events that are not known here; the message names the version that wrote it."""
     newer = msgspec.structs.replace(ELECTED, format_level=FORMAT_LEVEL + 1)
     with pytest.raises(LogTooNew, match=rf"format level {FORMAT_LEVEL + 1}.*knows {FORMAT_LEVEL}.*9\.9"):
         projected(partition_record(newer))
@@ -200,7 +200,7 @@ def test_broken_record_of_the_partition_itself_stops_the_reading() -> None:
     ],
 )
 def test_value_that_cannot_be_read_quarantines_its_group_alone(value: bytes, reason: str) -> None:
-    """A type that is not known here, too: an owner may not skip it. Where it stands is told."""
+    """Including an unknown type, which an owner may not skip. Its position is reported."""
     h = history("healthy")
     projector = projected(
         stored(key(EntityKind.STATIC_MEMBER, "sick", "a"), value, offset=41),
@@ -213,7 +213,7 @@ def test_value_that_cannot_be_read_quarantines_its_group_alone(value: bytes, rea
 
 
 def test_quarantine_names_the_first_broken_record() -> None:
-    """Those that follow add nothing; readable ones are folded on for who wants to look."""
+    """Later ones add nothing; readable ones are folded, for inspection."""
     h = history()
     projector = projected(
         *h.records[:4],
@@ -253,7 +253,7 @@ def test_deletion_ends_the_quarantine() -> None:
 @pytest.mark.parametrize("raw", [b"", b"broken", encode_key(key(EntityKind.GROUP))[:-1]])
 @pytest.mark.parametrize("value", [None, b"broken"])
 def test_key_that_cannot_be_read_stops_the_reading(raw: bytes, value: bytes | None) -> None:
-    """Not even the group is known; where it stands is told."""
+    """Not even the group is known; the position is reported."""
     with pytest.raises(UndecodableKey) as raised:
         projected(stored(raw, value, offset=99))
     assert (raised.value.partition, raised.value.offset) == (3, 99)

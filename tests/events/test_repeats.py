@@ -21,7 +21,7 @@ def read(registry: Registry, *events: GroupAdvanced | MemberAssigned | MemberRej
 
 
 def test_what_two_events_say_alike_is_one_object() -> None:
-    """How the group stands, why, and who a member is: whatever the type of the events."""
+    """The group's state, the cause, and the member's identity, whatever the type of the events."""
     later = msgspec.structs.replace(ADVANCED, seq=ADVANCED.seq + 1)
     assigned = msgspec.structs.replace(ASSIGNED.member, assignment=b"another")
     advanced, again, first, second = read(
@@ -39,7 +39,7 @@ def test_what_two_events_say_alike_is_one_object() -> None:
 
 
 def test_what_has_changed_is_read_anew() -> None:
-    """Each field of what is often as it was, changed alone, between two events that have it as it was."""
+    """Each field that often stays the same, changed alone, between two events with the old value."""
     other = {int: 5, str: "x", bool: False, tuple: (), bytes: b"x"}
     for name in ("client_id", "client_host", "principal", "session_timeout_ms", "protocols", "assignment", "member_id"):
         value = getattr(REJOINED.member, name)
@@ -60,7 +60,7 @@ def test_what_has_changed_is_read_anew() -> None:
 def test_a_value_that_ends_too_early_leaves_nothing_that_the_next_is_taken_for(
     event: GroupAdvanced | MemberRejoined,
 ) -> None:
-    """A string that is cut off is not what stands there, wherever it is cut."""
+    """A truncated string is not the known one, wherever it is cut."""
     registry = Registry(NEWEST)
     value = registry.encode(event, 1)
     for length in range(codec.HEADER_BYTES, len(value)):

@@ -1,4 +1,4 @@
-"""The schemas, their classes and their registry agree, and what was released stays as it was."""
+"""The schemas, their classes and their registry agree, and released ones never change."""
 
 import copy
 import typing
@@ -103,7 +103,7 @@ LEVEL_6 = {
 }
 LEVEL_7 = {"GroupConfigured": "fe70dd72f6da17c5"}
 FINGERPRINTS = {1: LEVEL_1, 2: LEVEL_2, 4: LEVEL_4, 5: LEVEL_5, 6: LEVEL_6, 7: LEVEL_7}
-"""As they stand in logs. Released: a change here makes every existing log unreadable."""
+"""As they are in logs. Released: a change here makes every existing log unreadable."""
 
 CAUSES = (Cause, HandedOutIdOutcome, OwnershipEndCause, ConnectionEnd)
 """Enumerations that are strings in the schemas, so that an older version can read what a newer one wrote."""
@@ -163,7 +163,7 @@ def test_each_class_has_the_fields_of_its_newest_schema(event_type: type[AnyReco
 
 
 def assert_agree(annotation: Any, schema: Any, defined: dict[str, Any]) -> None:
-    """Fail unless the annotation is that of a value which the Avro type describes, no more and no less."""
+    """Fail unless the annotation allows exactly the values that the Avro type describes."""
     if isinstance(schema, str) and schema in defined:
         schema = defined[schema]
     if isinstance(schema, list):
@@ -212,7 +212,7 @@ def test_each_event_type_has_a_schema_and_each_schema_an_event_type() -> None:
 
 
 def test_each_field_is_described() -> None:
-    """The schemas are documentation for those who read the topic without us."""
+    """The schemas are documentation for readers of the topic who do not use Muster."""
     for level in schemas.levels():
         for schema in schemas.event_schemas(level):
             assert schema["doc"]
@@ -220,7 +220,7 @@ def test_each_field_is_described() -> None:
 
 
 def test_the_registry_refuses_two_schemas_with_one_fingerprint() -> None:
-    """A fingerprint does not see a default, so a reader could not tell the two forms apart."""
+    """A fingerprint does not cover defaults, so a reader could not distinguish the two forms."""
     (schema,) = (schema for schema in schemas.event_schemas(1) if schema["name"] == "GroupCreated")
     other = copy.deepcopy(schema)
     other["fields"][-1]["default"] = {}
@@ -230,7 +230,7 @@ def test_the_registry_refuses_two_schemas_with_one_fingerprint() -> None:
 
 
 def test_the_registry_refuses_a_schema_of_no_event_type() -> None:
-    """A schema without a class could be written by nobody and read as nothing."""
+    """A schema without a class could neither be written nor read."""
     (schema,) = (schema for schema in schemas.event_schemas(1) if schema["name"] == "GroupCreated")
     with pytest.raises(ValueError, match="GroupConfused is of no event type"):
         Registry({1: [schema | {"name": "GroupConfused"}]})

@@ -1,4 +1,4 @@
-"""A snapshot and what stands behind it make what a load of all makes; and one that cannot be used says why."""
+"""A snapshot plus the later records equal a full load; and one that cannot be used reports why."""
 
 import random
 
@@ -67,7 +67,7 @@ def counted_anew(loading: Loading) -> dict[str, object]:
 @TRIED
 @given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=SEEDS)
 def test_a_snapshot_and_what_is_behind_it_say_what_a_load_says(histories: list[list[Step]], seed: int) -> None:
-    """Wherever it was taken; of whole logs and of what compaction left; it says itself what was read before."""
+    """Wherever it was taken; for whole and compacted logs; it contains what was read before it."""
     dice = random.Random(seed)
     whole = partition(histories, dice)
     records = kept(whole, dice.randint(0, len(whole)), lambda _: dice.random() < 0.5)
@@ -122,7 +122,7 @@ def test_a_partition_with_a_quarantined_group_is_not_saved() -> None:
 
 
 def test_an_overwritten_entity_is_remembered() -> None:
-    """It was to be written again, and a restart came before."""
+    """It was to be rewritten, and a restart came first."""
     h = history("orders", [])
     h.stable_group(h.static("a"))
     key = encode_key(RecordKey("orders", EntityKind.STATIC_MEMBER, "a"))
@@ -150,7 +150,7 @@ def test_one_that_ends_too_early_is_damaged(length: int) -> None:
 
 @given(at=st.integers(min_value=0, max_value=len(SAVED) - 1), bits=st.integers(min_value=1, max_value=255))
 def test_one_with_a_wrong_byte_is_damaged(at: int, bits: int) -> None:
-    """Wherever it stands."""
+    """At any position."""
     wrong = bytearray(SAVED)
     wrong[at] ^= bits
     assert why_not(bytes(wrong))[0] == "damage"
@@ -158,7 +158,7 @@ def test_one_with_a_wrong_byte_is_damaged(at: int, bits: int) -> None:
 
 @given(data=st.binary(max_size=200))
 def test_other_bytes_are_no_snapshot(data: bytes) -> None:
-    """Also behind its first ones; and nothing may stand behind it."""
+    """Also after its first ones; and nothing may follow it."""
     for each in (data, MAGIC + data, SAVED + data + b"x"):
         assert why_not(each)[0] == "damage"
 
@@ -173,7 +173,7 @@ def test_other_bytes_are_no_snapshot(data: bytes) -> None:
     ],
 )
 def test_one_of_another_log_is_not_used(of: SnapshotOf, says: str) -> None:
-    """Such as one of a topic that was made anew; it says what differs."""
+    """For example that of a recreated topic; the message says what differs."""
     kind, reason = why_not(SAVED, of=of)
     assert (kind, says in reason) == ("log", True), reason
 
@@ -186,7 +186,7 @@ def test_one_that_is_older_than_deletions_are_kept_is_not_used() -> None:
 
 
 def test_one_from_the_future_is_not_used() -> None:
-    """The clock was set, so nobody knows how old it is."""
+    """The clock was set, so its age is unknown."""
     assert why_not(SAVED, wall_ms=AT_END_MS - 5_000) == (
         "clock",
         "by the clock of this machine it was written in 5 s from now",

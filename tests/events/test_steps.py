@@ -1,4 +1,4 @@
-"""Work in steps: none is long, all of it is counted, and a message has no more entries than it may."""
+"""Work in steps: none is long, all of it is counted, and a message has no more entries than allowed."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_what_is_collected_comes_in_its_order_and_in_short_steps(count: int) -> 
 
 
 def test_work_that_is_finished_at_once_gives_its_result() -> None:
-    """It must not wait: nobody would give back what it waits for."""
+    """It must not wait: nothing would return what it waits for."""
 
     def waiting() -> Steps[None]:
         yield 1
@@ -50,7 +50,7 @@ def test_work_that_is_finished_at_once_gives_its_result() -> None:
 
 
 def test_a_collection_makes_its_things_when_it_is_gone_through() -> None:
-    """Its length is known before, and each pass makes them anew: nothing is kept."""
+    """Its length is known in advance, and each pass creates them again: nothing is kept."""
     made: list[int] = []
 
     def double(number: int) -> int:
@@ -79,7 +79,7 @@ def test_the_arrays_of_a_message_share_what_it_is_allowed() -> None:
 
 
 def test_a_long_name_is_more_work() -> None:
-    """As much as one entry for each so many characters of it."""
+    """As much as one entry for every so many characters of it."""
     lengths = (0, ID_LENGTH_PER_ENTRY - 1, ID_LENGTH_PER_ENTRY, 3 * ID_LENGTH_PER_ENTRY)
     assert [entries_of("g" * length) for length in lengths] == [1, 1, 2, 4]
 

@@ -107,7 +107,7 @@ def test_a_table_equals_a_dictionary_and_is_copied_as_one(size: int) -> None:
 
 
 def test_what_comes_back_into_a_large_table_is_the_last_one() -> None:
-    """As in a dictionary; what is only changed stays in its place."""
+    """As in a dict; an entry that is only changed stays in its place."""
     table = Table(dict.fromkeys(range(3 * SMALL), "x")).copy()
     del table[7]
     table[7] = table[8] = "y"
@@ -133,7 +133,7 @@ def test_what_has_changed_in_a_large_table_is_got_by_its_key() -> None:
 
 
 def test_a_set_of_which_a_version_stays_as_it_was() -> None:
-    """As a set; in the order in which it was filled."""
+    """As in a set, in the order in which it was filled."""
     before = TableSet(range(100, 0, -1))
     after = before.copy()
     after.discard(100)

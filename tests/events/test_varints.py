@@ -1,4 +1,4 @@
-"""Avro's numbers: what is written is what fastavro writes, and all of it is read, whatever stands around it."""
+"""Avro's numbers: written as fastavro does, and read completely, whatever is around them."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ BEHIND = (b"", b"\x00" * 12, b"\xff" * 12, b"\x80\x00\x80\x00\x80\x00")
 
 
 def is_long(encoded: bytes) -> bool:
-    """Whether there is more than the byte that callers read themselves."""
+    """Return whether there is more than the byte that callers read themselves."""
     return encoded[0] > 127
 
 
@@ -106,7 +106,7 @@ def test_a_number_that_nobody_writes_is_refused(encoded: bytes, reason: str) -> 
 
 
 def test_a_number_that_is_cut_off_has_no_end() -> None:
-    """Wherever it is: the callers say whose bytes have ended."""
+    """At any position: the callers know whose bytes have ended."""
     for number, read in ((2**63 - 1, read_long), (NOW_MS, read_long), (2**31 - 1, read_int), (45_000, read_int)):
         encoded = write_long(number)
         for length in range(1, len(encoded)):
@@ -119,7 +119,7 @@ def test_a_number_that_is_cut_off_has_no_end() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 8_191, 8_192, 2**31])
 def test_a_length_is_read_doubled_and_a_negative_one_is_refused(length: int) -> None:
-    """Whether it has one byte or more."""
+    """With one byte or more."""
     encoded = write_long(length)
     assert read_amid(read_length, encoded, b"\xff") == 2 * length
     negative = write_long(-length - 1)
@@ -129,7 +129,7 @@ def test_a_length_is_read_doubled_and_a_negative_one_is_refused(length: int) -> 
 
 @pytest.mark.parametrize("items", [1, 2, 63, 64, 65, 5_000])
 def test_a_block_of_items_is_counted_whether_its_size_is_told_or_not(items: int) -> None:
-    """Avro leaves it to the writer to put the size in bytes behind a negative count; fastavro reads both."""
+    """Avro leaves it to the writer to put the size in bytes after a negative count; fastavro reads both."""
     content = write_long(7) * items
     untold = write_long(items)
     assert read_amid(read_block_count, untold, content) == 2 * items

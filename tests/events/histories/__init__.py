@@ -1,10 +1,10 @@
-"""Logs as each format level of `schemas/` wrote them, and what they add up to: they must stay readable for ever.
+"""Logs as each format level of `schemas/` wrote them, and their projections: they must stay readable for ever.
 
     v1.jsonl    one record a line: offset, timestamp_ms, key, value (both base64; null is a tombstone)
     v1.json     the projection: groups, incarnation_max, the partition's last event
 
-`python -m tests.events.histories` records one for the newest level. What was recorded is never changed once released;
-before that, `--again` writes it anew.
+`python -m tests.events.histories` records one for the newest level. A recording never changes once released; before
+that, `--again` rewrites it.
 """
 
 from pathlib import Path

@@ -138,7 +138,7 @@ def _held_up_and_expired() -> list[StoredRecord]:
 
 
 def _silent_and_back() -> list[StoredRecord]:
-    """A process that stalled comes back under its old member id."""
+    """A process that was paused returns with its old member id."""
     h = Harness(group_id="silent")
     a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.dynamic("b"))
     h.sleep(10_000)

@@ -33,7 +33,7 @@ def test_what_is_no_address_is_named(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "k:²", "kafka:-1", "kafka: 1"])
 def test_an_address_to_listen_at_is_asked_for_without_the_text_that_was_given(text: str) -> None:
-    """Whoever has read it says where it stands."""
+    """The caller, which has read it, says where it was."""
     with pytest.raises(ValueError, match=r"^should be HOST:PORT, for example 127\.0\.0\.1:9092$"):
         read_address(text)
 

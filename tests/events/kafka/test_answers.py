@@ -1,4 +1,4 @@
-"""Answers of brokers that nobody expects: newer brokers' are read, and what makes no sense is told as that."""
+"""Unexpected responses of brokers: newer brokers' are read, and invalid ones are reported as such."""
 
 import asyncio
 import struct
@@ -44,7 +44,7 @@ from tests.coordinator.upstream.fake_broker import FakeBroker, fake_broker, hear
 METADATA, HEARTBEAT, DESCRIBE_GROUPS, API_VERSIONS = 3, 12, 15, 18
 UNKNOWN_ERROR = 9_999
 TAGGED_FIELD = b"\x01\x7d\x02hi"
-"""One that nobody knows, as the last thing in a struct."""
+"""An unknown one, at the end of a struct."""
 
 Ask = Callable[[Any], Any]
 
@@ -87,7 +87,7 @@ async def test_an_error_that_nobody_knows_is_unknown() -> None:
 
 
 async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
-    """In the header, too, which has the first: behind the correlation id."""
+    """Also in the header, which has the first one, after the correlation id."""
     async with asking() as (broker, ask, _):
         broker.changed_answers[HEARTBEAT] = lambda answer: answer[:4] + TAGGED_FIELD + answer[5:-1] + TAGGED_FIELD
         assert (await ask(heartbeat_question())).error_code is ErrorCode.none
@@ -152,7 +152,7 @@ def altered(name: str) -> IncrementalAlterConfigsResponse:
     ids=["described", "altered"],
 )
 def test_an_answer_about_the_configs_of_another_group_is_none(request_: Any, answer: Callable[[str], Any]) -> None:
-    """An administrator would be told of another group's, or that this one's were altered."""
+    """Otherwise an administrator would see another group's configs, or believe that this one's were altered."""
     check_entries(request_, answer("g"))
     with pytest.raises(ValueError, match=r"'g' is missing, 'x' was not asked about"):
         check_entries(request_, answer("x"))

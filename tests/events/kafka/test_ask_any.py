@@ -1,4 +1,4 @@
-"""A question that any broker may answer: what is made of the failures when some of them, or all, do not."""
+"""A request that any broker may answer: the result if some of them, or all, fail."""
 
 import random
 from typing import Any
@@ -18,7 +18,7 @@ PORTS = (1, 2)
 
 
 class Link(ClusterLink):
-    """Two brokers; `failures` are those of the ones that fail, by port. `refusals` are told when others answer."""
+    """Two brokers; `failures` are those of the failing ones, by port. `refusals` are reported if others respond."""
 
     def __init__(self, failures: dict[int, LinkError]) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class Link(ClusterLink):
 async def test_what_may_pass_is_tried_again_and_what_all_say_is_told(
     failures: tuple[LinkError, LinkError], raised: type[LinkError]
 ) -> None:
-    """A refusal is final when nobody is left who might let us in; a shortage is ours when it is that alone."""
+    """A refusal is final if no other broker might accept us; a shortage is ours only if there is nothing else."""
     with pytest.raises(raised) as told:
         await Link(dict(zip(PORTS, failures, strict=True))).ask_any(QUESTION)
     assert type(told.value) is raised
@@ -66,7 +66,7 @@ async def test_what_may_pass_is_tried_again_and_what_all_say_is_told(
 
 @story
 async def test_who_refuses_while_another_answers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is only away is no news."""
+    """A broker that is merely down is not reported."""
     monkeypatch.setattr(random, "shuffle", lambda _: None)
     for failure, told in ((LinkRefused("not let in"), ["not let in"]), (TryAgain("away"), [])):
         link = Link({1: failure})

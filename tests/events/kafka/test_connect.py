@@ -10,7 +10,7 @@ from muster.events.kafka.connect import LibraryFailed, connect
 
 
 def closed_by(cause: BaseException | None) -> KafkaConnectionError:
-    """As aiokafka says that a connection was closed, for whatever cause."""
+    """As aiokafka reports a closed connection, whatever the cause."""
     error = KafkaConnectionError("Connection at kafka:9092 closed")
     error.__cause__ = cause
     return error

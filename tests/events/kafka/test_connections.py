@@ -1,4 +1,4 @@
-"""Connections to brokers, whoever uses them: when one counts as lost, and what is kept of an address."""
+"""Connections to brokers: when one counts as lost, and what is remembered about an address."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ METADATA, HEARTBEAT = 3, 12
 
 
 def question(group_id: str) -> Exchange[HeartbeatResponse]:
-    """One that changes nothing: nobody is in the group."""
+    """A request that changes nothing: the group is empty."""
     return Exchange(heartbeat(group_id), HeartbeatResponse)
 
 
@@ -50,7 +50,7 @@ async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
 @pytest.mark.parametrize("ended_by", ["us", "the broker"])
 @story
 async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str) -> None:
-    """A connection that we close ourselves says nothing of the cluster."""
+    """A connection that we close ourselves says nothing about the cluster."""
     broker, lost = SimulatedBroker(1), list[None]()
     connections = Connections(
         NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
@@ -119,7 +119,7 @@ async def test_a_connection_from_before_the_cluster_was_known_may_be_to_another_
 
 @story
 async def test_who_waits_for_a_connection_that_is_hung_up_on_is_told_at_once() -> None:
-    """In that lane alone; what is being opened in others goes on."""
+    """Only in that lane; connections being opened in others continue."""
     broker = SimulatedBroker(1)
     broker.is_hung = True
     (place,) = read_servers(broker.address)
@@ -157,7 +157,7 @@ async def test_a_time_out_is_told_in_the_limit_that_has_ended() -> None:
 
 @story
 async def test_who_asks_right_after_a_failure_is_told_the_same_with_its_cause() -> None:
-    """So that in whoever's words it is told, it is one thing."""
+    """So that all callers report the same error."""
     (place,) = read_servers("broker:1")
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
     told = []
@@ -229,7 +229,7 @@ async def test_who_hangs_up_when_asked_for_its_cluster_may_want_something_unless
 
 @story
 async def test_no_more_than_sixteen_connections_to_a_broker_are_being_opened() -> None:
-    """Thousands of lanes may ask at once; those that wait are served when the broker answers."""
+    """Thousands of lanes may ask at once; the waiting ones are served when the broker responds."""
     broker = SimulatedBroker(1)
     broker.is_hung = True
     (place,) = read_servers(broker.address)
@@ -251,7 +251,7 @@ async def test_no_more_than_sixteen_connections_to_a_broker_are_being_opened() -
 
 @story
 async def test_an_address_that_failed_is_tried_again_after_a_tenth_of_a_second() -> None:
-    """Until then who asks is told the same."""
+    """Until then callers get the same error."""
     (place,) = read_servers("broker:1")
     connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
     with pytest.raises(TryAgain):

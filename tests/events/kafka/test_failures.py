@@ -51,7 +51,7 @@ def caused(error: Exception, cause: BaseException) -> Exception:
     ids=repr,
 )
 def test_a_refusal_is_what_waiting_does_not_help_against(error: Exception, is_one: bool) -> None:
-    """A broker that is away, or hangs up, may be back."""
+    """A broker that is down, or closes connections, may return."""
     assert is_refusal(error) is is_one
 
 

@@ -1,4 +1,4 @@
-"""Brokers that any of them can answer for: who is silent does not keep the next from being asked."""
+"""Requests that any of several brokers can answer: a silent one does not keep the next from being asked."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ NEVER = 3_600.0
 
 
 async def answered(**delays: float) -> tuple[Round[str, str, ValueError], float]:
-    """Ask these brokers in turn; the result, and after how many seconds. A negative delay fails at once."""
+    """Ask these brokers in turn; return the result, and after how many seconds. A negative delay fails at once."""
     began = seconds()
 
     async def ask(broker: str) -> str:
@@ -23,7 +23,7 @@ async def answered(**delays: float) -> tuple[Round[str, str, ValueError], float]
 
 @story
 async def test_the_next_is_asked_after_a_while() -> None:
-    """Two are silent; the third answers at once, and the two are told."""
+    """Two are silent; the third responds at once, and the two are reported."""
     result, took_s = await answered(a=NEVER, b=NEVER, c=0)
     assert result == Round(("c", "of c"), [], ["a", "b"])
     assert took_s == 2 * HEDGE_DELAY_S
@@ -37,7 +37,7 @@ async def test_the_next_is_asked_at_once_where_one_fails() -> None:
 
 @story
 async def test_the_last_may_take_its_time() -> None:
-    """As nobody else is left to be asked."""
+    """Since no other broker is left to ask."""
     result, took_s = await answered(a=NEVER, b=20)
     assert (result.answer, took_s) == (("b", "of b"), HEDGE_DELAY_S + 20)
 

@@ -1,4 +1,4 @@
-"""Kafka's varints: those of kio, of five bytes at most, wherever they stand."""
+"""Kafka's varints: the same as kio's, of at most five bytes, at any position."""
 
 from io import BytesIO
 
@@ -20,7 +20,7 @@ def by_kio(number: int) -> bytes:
 
 
 def check(number: int) -> None:
-    """It is written as by kio, behind what is there, and read back, whatever stands around it."""
+    """It is written as by kio, after existing content, and read back, whatever is around it."""
     out = bytearray(b"before")
     write_uvarint(out, number)
     assert out == b"before" + by_kio(number)

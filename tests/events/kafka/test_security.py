@@ -1,4 +1,4 @@
-"""Kafka's client properties: what they say, what is wrong with them, and that no secret is ever shown."""
+"""Kafka's client properties: their meaning, their errors, and that no secret is ever shown."""
 
 import ssl
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def refused(properties: Mapping[str, str]) -> str:
 
 
 def test_without_properties_nothing_is_secured() -> None:
-    """As Kafka's own clients have it."""
+    """As in Kafka's own clients."""
     assert kafka_security({}, "here") == NOT_SECURED
     assert NOT_SECURED.client_arguments() == {
         "security_protocol": "PLAINTEXT",
@@ -180,7 +180,7 @@ def test_files_that_do_not_belong_together_are_named(authority: Authority, issue
 
 
 def test_entries_of_the_command_line() -> None:
-    """White space around name and value is nobody's; a value may have any sign in it."""
+    """White space around name and value is ignored; a value may contain any character."""
     assert split_properties([" sasl.username = a=b ", "sasl.password=#,;"], "--kafka-config") == {
         "sasl.username": "a=b",
         "sasl.password": "#,;",

@@ -1,4 +1,4 @@
-"""Ports or files that have run out here are told as that, and are not taken for the broker's silence."""
+"""Ports or files that have run out here are reported as such, and are not taken for the broker's silence."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ def failed(number: int) -> OSError:
 
 
 def of_two_addresses(*numbers: int) -> OSError:
-    """As the event loop says it."""
+    """As the event loop reports it."""
     return OSError(f"Multiple exceptions: {', '.join(str(failed(number)) for number in numbers)}")
 
 

@@ -1,4 +1,4 @@
-"""Finding the end of each field: where kio's writer has ended it, whatever stands around it, in as many steps."""
+"""Finding the end of each field: where kio's writer ended it, whatever is around it, in the same number of steps."""
 
 from io import BytesIO
 from typing import Any
@@ -78,7 +78,7 @@ def test_each_array_of_a_request_ends_where_its_last_entry_does(api_key: int, ve
     ids=["strings", "numbers", "structs"],
 )
 def test_many_entries_are_many_steps(api_key: int, version: int, path: tuple[str, ...], work: list[int]) -> None:
-    """Numbers are skipped at once, however many they are."""
+    """Numbers are skipped in one step, however many they are."""
     entity: Any = load_request_schema(api_key, version)
     encoded = smallest(entity, path, 2 * ENTRIES_PER_STEP + 3)
     assert skipped_fields(entity, encoded) == (work, len(encoded))

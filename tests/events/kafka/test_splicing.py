@@ -1,4 +1,4 @@
-"""Items of an array are changed or dropped; all around them stays as it is, byte by byte."""
+"""Items of an array are changed or dropped; everything around them stays the same, byte by byte."""
 
 import pytest
 from kio.index import load_response_schema
@@ -118,7 +118,7 @@ def test_an_answer_without_the_tagged_array_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("version", [7, 9])
 def test_fields_of_the_message_itself_are_changed(version: int) -> None:
-    """Up to the last one that is named; where nothing is to be changed, all stays."""
+    """Up to the last named field; without changes everything stays."""
     start = bytes(4) + (b"\x01" if version >= 9 else bytes(4))
     cluster_id, other = (b"\x02c", b"\x02d") if version >= 9 else (b"\x00\x01c", b"\x00\x01d")
     answer = start + cluster_id + b"\x00\x00\x00\x07" + b"whatever"

@@ -33,7 +33,7 @@ def trusted(context: ssl.SSLContext) -> set[str]:
 
 
 def test_files_that_have_changed_are_loaded_again(authorities: tuple[Authority, Authority], tmp_path: Path) -> None:
-    """Only when somebody says so: looking changes nothing."""
+    """Only when requested: checking changes nothing."""
     first, second = authorities
     file = tmp_path / "ca.pem"
     shutil.copy(first.certificate, file)
@@ -51,7 +51,7 @@ def test_files_that_have_changed_are_loaded_again(authorities: tuple[Authority, 
 
 
 def test_a_file_that_is_being_written_is_not_used(authorities: tuple[Authority, Authority], tmp_path: Path) -> None:
-    """It is named, and so is one that is gone; what was loaded stays."""
+    """It is named, and so is a missing one; what was loaded stays."""
     file = tmp_path / "ca.pem"
     shutil.copy(authorities[0].certificate, file)
     context = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -102,7 +102,7 @@ def test_a_context_of_another_kind_is_loaded_once(authorities: tuple[Authority, 
 def test_files_begin_with_the_same_certificate_whatever_is_around_it(
     authorities: tuple[Authority, Authority], tmp_path: Path
 ) -> None:
-    """A chain behind it, a key before it, other ends of lines."""
+    """A chain after it, a key before it, other line ends."""
     first, second = (authority.certificate.read_text(encoding="utf-8") for authority in authorities)
     file = tmp_path / "chain.pem"
     for content, is_same in (

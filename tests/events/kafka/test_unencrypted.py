@@ -1,4 +1,4 @@
-"""That a password goes unencrypted is told once, in words of ours."""
+"""An unencrypted password is reported once, in our own words."""
 
 import inspect
 import logging

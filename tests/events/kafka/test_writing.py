@@ -191,7 +191,9 @@ class FullRoom:
     [(0, CHUNK_BYTES, True), (CHUNK_BYTES, 0, True), (CHUNK_BYTES // 2, CHUNK_BYTES // 2, True), (100, 100, False)],
 )
 def test_room_is_waited_for_before_a_long_entry_is_in_memory(metadata: int, assignment: int, is_long: bool) -> None:
-    """All that is long in it counts together. Who is over the limit waits with what it had before, for as long."""
+    """All its long parts count together. A client over the limit waits with its previous content, for as long as
+    needed.
+    """
     response: Any = load_response_schema(DESCRIBE_GROUPS, 5)
     values = as_values(described(5, 1, 1))
     values["groups"][0]["members"][0] |= {"member_metadata": bytes(metadata), "member_assignment": bytes(assignment)}
@@ -268,7 +270,7 @@ def test_an_answer_may_be_as_long_as_its_limit(less: int, is_too_large: bool) ->
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_struct_that_may_be_null_is_written(version: int, is_there: bool) -> None:
-    """As the assignment of a consumer of KIP-848, with its partitions in an array."""
+    """Like the assignment of a KIP-848 consumer, with its partitions in an array."""
     response: Any = load_response_schema(CONSUMER_GROUP_HEARTBEAT, version)
     assignment: Any = import_module(response.__module__).Assignment
     partitions: Any = entry_of(assignment, "topic_partitions")

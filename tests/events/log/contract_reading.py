@@ -1,4 +1,4 @@
-"""The contract's first half: what is appended is read, from where and to where it is asked for, while others append."""
+"""The first half of the contract: what is appended can be read, between any offsets, while others append."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ class ReadingContract:
     # Which log it is.
 
     async def test_a_log_has_the_same_identity_at_each_opening(self, log: EventLog, open_log: OpenLog) -> None:
-        """For whoever opens it; it can stand in a name of Kafka's."""
+        """For every opener; it may be part of a Kafka resource name."""
         again, reader = await open_log(), await open_log(read_only=True)
 
         assert log.identity == again.identity == reader.identity
@@ -52,7 +52,7 @@ class ReadingContract:
             assert not await opened.has_owners_record(1)
         assert [(await log.claim(partition)).was_owned for partition in (0, 1)] == [True, False]
 
-    # What is appended is read.
+    # Appended records are read.
 
     async def test_an_empty_log_ends_at_zero_and_reads_as_nothing(self, log: EventLog) -> None:
         """A new log has its partitions, with nothing in them."""
@@ -71,7 +71,7 @@ class ReadingContract:
         assert await read_all(log) == []
 
     async def test_the_ends_of_several_partitions_can_be_asked_for(self, log: EventLog, writer: LogWriter) -> None:
-        """At once, of a log that others follow."""
+        """In one call, for a log that others follow."""
         if not isinstance(log, FollowedLog):
             pytest.skip("nobody follows a file: it has one process")
         await writer.append([transition("a", records=3)])
@@ -84,7 +84,7 @@ class ReadingContract:
         assert [each async for each in log.end_offsets((), timeout_ms=60_000) if each] == []
 
     async def test_records_are_read_in_the_order_of_their_append(self, log: EventLog, writer: LogWriter) -> None:
-        """Transitions of one append, and of several, stand one behind the other."""
+        """Transitions of one append, and of several, follow one another."""
         first, second, third = transition("a"), transition("b", records=3), transition("c", records=1)
 
         assert list(await writer.append([first, second])) == [None, None]
@@ -97,7 +97,7 @@ class ReadingContract:
         assert await log.end_offset(0) == stored[-1].offset + 1
 
     async def test_what_an_owner_appended_is_no_strangers(self, log: EventLog, writer: LogWriter) -> None:
-        """Small and large, tombstones too; and nobody else has appended between."""
+        """Small and large ones, tombstones too; and no one else has appended in between."""
         large = tuple(record(f"large-{number}", "value" * 100) for number in range(100))
         await writer.append([transition("a"), (record("gone", None),)])
         await writer.append([large])
@@ -116,7 +116,7 @@ class ReadingContract:
             assert before_ms - 1000 <= stored.timestamp_ms <= after_ms + 1000
 
     async def test_a_tombstone_is_not_an_empty_value(self, log: EventLog, writer: LogWriter) -> None:
-        """None says that the key is gone; empty bytes are a value."""
+        """None means that the key is gone; empty bytes are a value."""
         records = (record("gone", None), record("empty", ""), record("", "the empty key"))
 
         await writer.append([records])
@@ -158,7 +158,7 @@ class ReadingContract:
             assert records_of(await read_all(log, partition)) == expected
 
     async def test_many_transitions_fit_in_one_append(self, log: EventLog, writer: LogWriter) -> None:
-        """A thousand groups that change at one moment are one append."""
+        """A thousand groups that change at the same time are one append."""
         transitions = [transition(str(number), records=1 + number % 5) for number in range(1000)]
 
         assert list(await writer.append(transitions)) == [None] * 1000
@@ -184,7 +184,7 @@ class ReadingContract:
         assert again.location == first.location
 
     async def test_offsets_go_on_after_reopening(self, open_log: OpenLog, storage: LogStorage) -> None:
-        """The next process appends behind what is there."""
+        """The next process appends after the existing records."""
         first = storage.make_log()
         await first.open()
         await (await first.claim(0)).append([transition("a")])
@@ -198,7 +198,7 @@ class ReadingContract:
         assert records_of(stored) == flat([transition("a"), transition("b")])
 
     async def test_closing_twice_is_no_error(self, storage: LogStorage) -> None:
-        """Whoever stops in a hurry may close what is closed."""
+        """A process that stops in a hurry may close a closed log."""
         log = storage.make_log()
         await log.open()
         await log.close()
@@ -207,7 +207,7 @@ class ReadingContract:
     # Reading.
 
     async def test_reading_starts_at_the_position_asked_for(self, log: EventLog, writer: LogWriter) -> None:
-        """A tail is read without what stands before it."""
+        """A tail is read without what comes before it."""
         await writer.append([transition("a", records=5)])
         await writer.append([transition("b", records=5)])
         stored = await read_all(log)
@@ -276,7 +276,7 @@ class ReadingContract:
         assert records_of(await read_all(reader)) == flat(transition(str(n), records=3) for n in range(100))
 
     async def test_fifty_readings_beside_a_writer(self, open_log: OpenLog) -> None:
-        """Many operators look at one live log at once."""
+        """Many operators read one live log at once."""
         log, reader = await open_log(), await open_log(read_only=True)
         writer = await log.claim(0)
         before = [transition(f"before-{number}", records=5) for number in range(200)]

@@ -98,7 +98,7 @@ class WritingContract:
     async def test_a_deposed_writer_appends_nothing_more(
         self, log: EventLog, open_log: OpenLog, elsewhere: bool
     ) -> None:
-        """A writer deposed between two appends is told so, each time, and nothing of it is there."""
+        """A writer deposed between two appends gets that error each time, and nothing of it is stored."""
         claimer = await open_log() if elsewhere else log
         old = await log.claim(0)
         await old.append([transition("old")])
@@ -139,7 +139,7 @@ class WritingContract:
         assert records_of(await read_all(log, 0)) == list(transition("zero"))
 
     async def test_a_claim_while_appends_are_under_way_divides_them(self, log: EventLog, open_log: OpenLog) -> None:
-        """Behind the new writer's fence record nothing of the old one is there; what it was told is."""
+        """Nothing of the old writer follows the new one's fence record; everything acknowledged to it is stored."""
         other = await open_log()
         old = await log.claim(0)
         acknowledged: list[str] = []
@@ -190,7 +190,7 @@ class WritingContract:
     async def test_what_was_appended_without_acknowledgement_is_there_once(
         self, log: EventLog, open_log: OpenLog, storage: LogStorage
     ) -> None:
-        """The writer does not know; whoever claims next and reads up to its fence record does."""
+        """The writer does not know; the next claimer, which reads up to its fence record, does."""
         if storage.faults is None:
             pytest.skip("this storage cannot lose an acknowledgement")
         writer = await log.claim(0)

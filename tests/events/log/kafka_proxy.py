@@ -17,7 +17,7 @@ _NAME_LENGTH = struct.Struct(">h")
 
 
 class ApiKey(IntEnum):
-    """The kinds of requests that faults can be played on, with what stands before the topic in their answers."""
+    """The kinds of requests that faults can be injected into, with the fields before the topic in their responses."""
 
     PRODUCE = 0
     FETCH = 1
@@ -64,7 +64,7 @@ class BrokerProxy:
         self._losses[api_key] = count
 
     def forge_errors(self, api_key: ApiKey, *codes: int) -> None:
-        """Put these error codes into the next answers, one each, whatever the broker did and said."""
+        """Put these error codes into the next responses, one each, whatever the broker did and returned."""
         self._forgeries[api_key] = deque(codes)
 
     async def _serve(self, down_reader: asyncio.StreamReader, down_writer: asyncio.StreamWriter) -> None:
@@ -118,7 +118,7 @@ class BrokerProxy:
 
 
 class _Cut(Exception):
-    """A connection is to be cut."""
+    """Raised to cut a connection."""
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:

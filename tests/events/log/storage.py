@@ -1,6 +1,6 @@
-"""The storage that an implementation brings to the contract suite.
+"""The storage that an implementation provides to the contract suite.
 
-A `LogStorage` outlives the logs that are opened on it. Two logs of one storage stand for two processes.
+A `LogStorage` outlives the logs that are opened on it. Two logs of one storage represent two processes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ class LogFaults(Protocol):
     """The faults that can be made in an opened log of this storage."""
 
     def lose_next_acknowledgement(self, log: EventLog) -> None:
-        """The log's next append is stored, and its writer is not told so: it raises LogUnavailable."""
+        """Store the log's next append without an acknowledgement: its writer raises LogUnavailable."""
         ...
 
 

@@ -54,12 +54,12 @@ def test_one_search_keeps_the_file_for_some_milliseconds() -> None:
 
 
 def test_brokers_that_could_not_be_asked_for_are_asked_for_again_soon() -> None:
-    """The log goes on within two seconds of its return."""
+    """The log continues within two seconds after their return."""
     assert link.METADATA_RETRY_MS <= 2_000
 
 
 def test_the_limits_of_requests_to_brokers_lie_inside_each_other() -> None:
-    """The inner one can be tried again; and all of them end while somebody still waits."""
+    """The inner request can be retried; and all of them end while the caller still waits."""
     limits_ms = Timeouts()
     inside_each_other = [
         limits_ms.connect_timeout_ms,

@@ -90,7 +90,7 @@ async def test_transitions_are_refused_by_the_limit_asked_for(log: MemoryEventLo
 
 
 async def test_withheld_acknowledgements_come_when_they_are_released(log: MemoryEventLog) -> None:
-    """Stored records can be read before their writer is told so."""
+    """Stored records can be read before their writer gets the acknowledgement."""
     writer = await log.claim(0)
     release = log.hold_acknowledgements()
     appending = asyncio.create_task(writer.append([transition("held")]))
@@ -104,7 +104,7 @@ async def test_withheld_acknowledgements_come_when_they_are_released(log: Memory
 
 
 async def test_a_writer_deposed_while_its_acknowledgement_is_withheld_was_stored(log: MemoryEventLog) -> None:
-    """The claim came after the append: it is there, in front of the fence record."""
+    """The claim came after the append, which is therefore stored before the fence record."""
     other = MemoryEventLog(log.storage)
     await other.open()
     old = await log.claim(0)
@@ -176,7 +176,7 @@ async def test_a_log_that_is_not_open_is_unavailable() -> None:
 
 
 async def test_an_append_that_is_sent_again_is_known_until_a_newer_writer_appends() -> None:
-    """A claim alone deposes nobody."""
+    """A claim alone deposes no writer."""
     storage = MemoryStorage(partitions=1)
     log = MemoryEventLog(storage)
     await log.open()

@@ -1,4 +1,4 @@
-"""A log that is only read claims nothing, and says so."""
+"""A read-only log claims nothing, and says so."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from muster.events.records import FORMAT_LEVEL
 
 
 async def test_a_log_that_is_only_read_says_so_of_itself() -> None:
-    """It has no owner, no trouble, and nobody's signs of life."""
+    """It has no owner, no trouble, and no signs of life."""
     log = OnlyReadLog("the export a.jsonl")
     assert (log.format_level, log.warnings, log.trouble) == (FORMAT_LEVEL, (), None)
     assert (log.can_be_taken_over, log.claim_renewal_ms) == (False, None)

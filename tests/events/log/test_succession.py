@@ -1,4 +1,4 @@
-"""Whether another owner wrote between two writers of one owner."""
+"""Detects whether another owner wrote between two claims of one owner."""
 
 from dataclasses import dataclass
 
@@ -55,12 +55,12 @@ async def test_strangers_records_do_not_matter(foreign_records: tuple[bool, ...]
     ("foreign_records", "offset"), [((False,), 2), ((True, False), 3), ((False, True), 2), ((True, True, False), 4)]
 )
 async def test_one_record_of_another_owner_is_enough(foreign_records: tuple[bool, ...], offset: int) -> None:
-    """Wherever it stands, up to the one before the fence record."""
+    """At any position up to the one before the fence record."""
     with pytest.raises(LogUnavailable, match=f"another muster serve wrote at offset {offset} while this one"):
         await checked(*foreign_records)
 
 
 async def test_without_an_offset_it_is_not_known() -> None:
-    """A broker need not tell one."""
+    """A broker need not return one."""
     with pytest.raises(LogUnavailable, match="it is not known where the last append stands"):
         await checked(before=None)

@@ -74,7 +74,7 @@ async def test_each_form_that_is_shown_to_people_is_one_that_works(url: str, kin
     ],
 )
 def test_another_url_is_refused_with_the_forms_that_exist(url: str, reason: str) -> None:
-    """One line, which says what is wrong with it."""
+    """One line, with the error."""
     with pytest.raises(InvalidLogUrl) as invalid:
         open_log(url)
 
@@ -102,7 +102,7 @@ async def test_a_file_is_opened_with_the_settings_given(tmp_path: Path) -> None:
 
 
 async def test_a_relative_file_is_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a shell has it."""
+    """As in a shell."""
     monkeypatch.chdir(tmp_path)
     log = open_log("sqlite:///muster.db")
     await log.open()

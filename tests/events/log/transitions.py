@@ -1,4 +1,4 @@
-"""Transitions for tests of event logs, and what is read of them, all at once and checked."""
+"""Transitions for tests of event logs, and reading them, checked and all at once."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ def record(key: str, value: str | None = "value") -> Record:
 
 
 def transition(name: str, *, records: int = 2) -> Transition:
-    """Records whose values tell which transition they are of, which one they are of it, and of how many."""
+    """Records whose values contain the number of their transition, their own number in it, and its size."""
     return tuple(record(f"{name}-{index}", f"{name} {index} {records}") for index in range(records))
 
 

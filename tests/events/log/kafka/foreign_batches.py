@@ -1,4 +1,4 @@
-"""Batches as strangers write them into an event topic: of any codec, in transactions, or not to be read at all."""
+"""Batches of other producers in an event topic: with any codec, in transactions, or unreadable."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def batch(
     transactional: bool = False,
     headers: Headers = (),
 ) -> bytes:
-    """As any producer writes it; a key or a value of None is null."""
+    """Like any producer's; a key or a value of None is null."""
     builder = DefaultRecordBatchBuilder(2, codec, int(transactional), 77, 0, 0, 2**31 - 1)
     for offset, record in enumerate(records):
         builder.append(offset, 1, record.key or None, record.value, list(headers))
@@ -31,7 +31,7 @@ def batch(
 
 
 def at_offset(batch: bytes, base_offset: int) -> bytes:
-    """The batch as a broker stores it: the base offset stands before what the checksum covers."""
+    """The batch as a broker stores it: the base offset precedes what the checksum covers."""
     return base_offset.to_bytes(8, "big") + batch[8:]
 
 

@@ -21,9 +21,8 @@ _EARLIEST = -2
 
 
 class StoredPartition(KafkaLink):
-    """The leader of a partition that holds `batches`: pairs of the offset of each one's last record, and its bytes.
-
-    `end` is the offset after the last record; behind the last batch compaction has left a gap up to there.
+    """The leader of a partition with these `batches`: pairs of the offset of each one's last record, and its bytes.
+    `end` is the offset after the last record; compaction has left a gap between the last batch and it.
     """
 
     def __init__(self, *batches: tuple[int, bytes], end: int, start: int = 0) -> None:

@@ -40,7 +40,7 @@ def decoded(fetched: bytes, partition: int, *, start: int, end: int) -> tuple[li
 
 
 def at_offset(batch: bytes, base_offset: int) -> bytes:
-    """The batch as a broker stores it: the base offset stands before what the checksum covers."""
+    """The batch as a broker stores it: the base offset precedes what the checksum covers."""
     return base_offset.to_bytes(8, "big") + batch[8:]
 
 
@@ -88,7 +88,7 @@ def test_what_fits_to_the_last_byte_shares_a_batch() -> None:
 @given(transitions)
 @example([(Record(b"a", None),)])
 def test_the_estimate_is_an_upper_bound(each: list[Transition]) -> None:
-    """Also with all headers that there are, each at its longest; so what was packed is never over the limit."""
+    """Even with all possible headers at their longest, so that no packed batch exceeds the limit."""
     stamp = Stamp(
         producer_id=2**63 - 1,
         producer_epoch=32_767,
@@ -120,7 +120,7 @@ def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
 
 @pytest.mark.parametrize("value", [b"1", b"1" * 10_000], ids=["plain", "compressed"])
 def test_a_damaged_batch_is_named(value: bytes) -> None:
-    """It says where, so that it can be looked for."""
+    """With its position, so that it can be looked up."""
     batch = bytearray(at_offset(encoded((Record(b"a", value),)), 5))
     batch[-1] ^= 1
 
@@ -170,7 +170,7 @@ def test_only_the_last_record_of_a_batch_carries_what_is_noted_for_readers() -> 
 
 
 def test_the_first_marked_batch_says_itself_where_marking_began() -> None:
-    """Its writer did not know yet where it would stand."""
+    """Its writer did not know its offset yet."""
     batches = at_offset(encoded((Record(b"a", b"1"),)), 7) + at_offset(encoded((Record(b"b", b"2"),)), 8)
 
     assert newest(batches) == msgspec.structs.replace(STAMP, marked_from=7)

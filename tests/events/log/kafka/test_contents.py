@@ -59,7 +59,7 @@ def batch_of(key: bytes, stamp: Stamp) -> bytes:
 
 
 def unmarked(key: bytes, headers: tuple[tuple[str, bytes], ...] = (), *, codec: int = 0) -> bytes:
-    """As a stranger writes it, or an owner did before owners marked their records."""
+    """As another producer writes it, or an owner did before owners marked their records."""
     builder = DefaultRecordBatchBuilder(2, codec, 0, 7, 3, 0, 10_000)
     builder.append(0, 1, key, b"value" * 100, list(headers))
     return bytes(builder.build())
@@ -73,7 +73,7 @@ OUR_KEY = encode_key(key_of(CoordinatorStopped(partition=0, owner_epoch=1, owner
 
 
 async def test_an_empty_topic_is_nobodys() -> None:
-    """Whoever comes first has it."""
+    """The first to come gets it."""
     assert await found(b"", b"") is Contents.NOTHING
 
 
@@ -113,7 +113,7 @@ async def keys_of_offsets() -> AsyncIterator[bytes]:
 
 
 async def test_offsets_are_known_by_their_keys_too() -> None:
-    """They stand in a topic of their own, which is opened in the same way."""
+    """They are in a topic of their own, which is opened in the same way."""
     keys = [key async for key in keys_of_offsets()]
     assert len(keys) == 2
     for key in keys:
@@ -129,7 +129,7 @@ async def test_what_is_known_is_not_looked_up_again() -> None:
 
 @pytest.mark.parametrize("was_opened", [False, True])
 async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_opened(*, was_opened: bool) -> None:
-    """A large topic of somebody else's is refused at once."""
+    """A large topic of another application is refused immediately."""
 
     async def asked() -> bool:
         return was_opened
@@ -142,7 +142,7 @@ async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_open
 
 @pytest.mark.parametrize("ours_at", [300, None])
 async def test_an_owners_record_in_the_middle_is_found_where_a_log_was_opened(ours_at: int | None) -> None:
-    """Somebody else has written much before and after it."""
+    """Another producer has written much before and after it."""
 
     async def asked() -> bool:
         return True

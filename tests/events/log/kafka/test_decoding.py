@@ -1,4 +1,4 @@
-"""Telling owners' records from strangers' in fetched bytes, before owners marked theirs and since."""
+"""Distinguishing owners' records from foreign ones in fetched bytes, from before owners marked theirs and since."""
 
 import tracemalloc
 
@@ -19,7 +19,7 @@ ONE = [Record(b"a", b"1")]
 MIB = 1024 * 1024
 CODECS = (foreign.GZIP, foreign.SNAPPY, foreign.LZ4, foreign.ZSTD)
 XERIAL = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1)) * 2
-"""The beginning of snappy as Java writes it: blocks follow, each behind its size."""
+"""The beginning of snappy as Java writes it: blocks follow, each after its size."""
 
 
 def ours(records: list[Record], base_offset: int, stamp: Stamp = STAMP) -> bytes:
@@ -33,12 +33,12 @@ def decoded(fetched: bytes, since: int | None = 0) -> list[StoredRecord]:
 
 
 def told_apart(records: list[StoredRecord]) -> tuple[list[int], list[int]]:
-    """The offsets of owners' records, and of strangers'."""
+    """The offsets of owners' records, and of foreign ones."""
     return [one.offset for one in records if not one.is_foreign], [one.offset for one in records if one.is_foreign]
 
 
 def test_each_record_of_an_owner_carries_the_format_level() -> None:
-    """In a header that any consumer sees, the first of all; also in what is compressed, and tombstones."""
+    """In a header that any consumer can see, the first one; also in compressed batches, and on tombstones."""
     for records in ([Record(b"a", b"1"), Record(b"a", None)], [Record(b"a", b"x" * 5_000), Record(b"b", b"2")]):
         (written,) = [batch for batch, _ in writers_of(ours(records, 0), end=9)]
         assert written is not None
@@ -51,7 +51,7 @@ def test_each_record_of_an_owner_carries_the_format_level() -> None:
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("transactional", [False, True])
 def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> None:
-    """In whatever codec, in a transaction too; its key is told, its value is not kept."""
+    """With any codec, and in a transaction; its key is reported, its value is not kept."""
     records = [Record(b"key", b"value" * 100), Record(b"", b"a null key"), Record(b"gone", None)]
     foreign_records = foreign.batch(records, base_offset=5, codec=codec, transactional=transactional)
 
@@ -63,13 +63,13 @@ def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> 
 
 @pytest.mark.parametrize("codec", [foreign.GZIP, foreign.SNAPPY, foreign.LZ4])
 def test_an_owners_batch_that_the_broker_compressed_anew_is_an_owners(codec: int) -> None:
-    """As its compression.type says, or a mirror's producer does: the mark counts, whatever it is packed in."""
+    """According to compression.type, or by a mirror's producer: the mark counts, whatever the codec."""
     copied = foreign.batch([Record(b"a", b"1" * 500)], codec=codec, headers=[(MARK, b"3")])
     assert told_apart(decoded(copied)) == ([0], [])
 
 
 def test_a_transaction_is_a_strangers_whatever_it_carries() -> None:
-    """Owners write none, and it may have been aborted. The marker at its end says nothing, to nobody."""
+    """Owners write none, and it may have been aborted. The marker at its end is ignored."""
     copied = foreign.batch(ONE, base_offset=3, transactional=True, headers=[(MARK, b"3")])
     found = list(decode_batches(copied + foreign.control_batch(4), 0, start=0, end=9, marks=Marks(since=0)))
     assert told_apart([record for records, _ in found for record in records]) == ([], [3])
@@ -87,7 +87,7 @@ def test_before_owners_marked_their_records_all_are_taken_for_owners() -> None:
 
 
 def test_from_the_offset_on_at_which_owners_began_to_mark_what_has_no_mark_is_a_strangers() -> None:
-    """That very offset included, in one batch with what is before it."""
+    """Including that offset itself, in one batch with what precedes it."""
     unmarked = foreign.batch([Record(b"a", b"1")] * 4, base_offset=3)
     assert told_apart(decoded(unmarked, since=5)) == ([3, 4], [5, 6])
 
@@ -142,7 +142,7 @@ def test_the_next_read_begins_behind_what_was_read(last: bytes) -> None:
 @pytest.mark.parametrize(("start", "end"), [(0, 6), (0, 2), (1, 5), (2, 3), (3, 3), (4, 6)])
 @pytest.mark.parametrize("codec", [0, foreign.ZSTD])
 def test_of_whole_batches_the_records_between_two_offsets_are_told(start: int, end: int, codec: int) -> None:
-    """A broker sends batches, and someone who goes on reads from the middle of one; whoever wrote them."""
+    """A broker sends batches, and a reader that continues starts in the middle of one, whoever wrote it."""
     three = [Record(bytes([each]), b"1") for each in range(3)]
     foreign_records = foreign.batch(three, base_offset=3, codec=codec)
     pieces = decode_batches(ours(three, 0) + foreign_records, 0, start=start, end=end, marks=Marks(since=0))
@@ -152,7 +152,7 @@ def test_of_whole_batches_the_records_between_two_offsets_are_told(start: int, e
 
 
 def test_a_bomb_is_not_unpacked() -> None:
-    """A few KiB that say they are 2 GiB take no more than the limit."""
+    """A few KiB that claim to be 2 GiB take no more than the limit."""
     small = foreign.bomb(1, 2 * 1024 * MIB)
     assert len(small) < MIB // 4
     tracemalloc.start()
@@ -196,7 +196,7 @@ def test_headers_that_are_packed_are_counted_when_they_are_unpacked() -> None:
 
 
 def test_a_number_that_does_not_end_is_not_read_on() -> None:
-    """Millions of bytes that each say that another follows would be one number, at the price of their square."""
+    """Millions of continuation bytes would be one number, with quadratic cost."""
     endless = foreign.with_records(foreign.batch(ONE, base_offset=1), b"\x80" * 5 * MIB, 0)
     with pytest.raises(BrokenRecord, match="a number that does not end"):
         decoded(endless, since=None)
@@ -211,7 +211,7 @@ def test_a_record_that_ends_before_it_begins_is_not_counted_for_ever() -> None:
 
 @pytest.mark.parametrize("is_longer", [False, True])
 def test_a_number_of_ten_bytes_is_the_longest(*, is_longer: bool) -> None:
-    """As of a time long before 1970, in a batch that is large enough for its headers to be counted."""
+    """For a time long before 1970, in a batch that is large enough for its headers to be counted."""
     time = b"\xff" * (9 + is_longer) + b"\x01"
     record = b"\x00" + time + b"\x00" + b"\x02a" + varint(5 * MIB) + bytes(5 * MIB) + b"\x00"
     large = foreign.with_records(foreign.batch(ONE, base_offset=1), varint(len(record)) + record, 0)
@@ -224,7 +224,7 @@ def test_a_number_of_ten_bytes_is_the_longest(*, is_longer: bool) -> None:
 
 @pytest.mark.parametrize(("over", "reason"), [(0, "it is not snappy"), (1, "8388609 bytes of snappy may be too many")])
 def test_snappy_is_unpacked_up_to_a_size_that_cannot_be_over_the_limit(over: int, reason: str) -> None:
-    """It need not say what it unpacks to, and is 32 times as large at most."""
+    """Its unpacked size need not be stated, and is at most 32 times as large."""
     size = UNCOMPRESSED_BYTES_MAX // 32 + over
     of_snappy = foreign.with_records(foreign.batch(ONE, base_offset=1), bytes(size), foreign.SNAPPY)
     with pytest.raises(BrokenRecord, match=reason):
@@ -233,7 +233,7 @@ def test_snappy_is_unpacked_up_to_a_size_that_cannot_be_over_the_limit(over: int
 
 @pytest.mark.parametrize("codec", [0, foreign.ZSTD])
 def test_large_records_are_read_with_as_many_headers_as_any(codec: int) -> None:
-    """A thousand each, counted wherever they stand behind long keys and values; one more is too many."""
+    """A thousand each, counted at any position after long keys and values; one more is too many."""
     large = [Record(b"k" * 9_000, bytes(3 * MIB)), Record(b"gone", None), Record(b"b", bytes(3 * MIB))]
     for count, is_read in ((1_000, True), (1_001, False)):
         batch = foreign.batch(large, base_offset=1, codec=codec, headers=[("h", b"")] * count)
@@ -294,7 +294,7 @@ def test_an_owner_with_the_first_producer_id_of_a_cluster_is_one() -> None:
 
 
 def test_a_wrong_checksum_is_named_whoever_wrote_it() -> None:
-    """A broker has seen a right one: what is on its disk is damaged, and it may be ours."""
+    """The broker had seen a correct one: its disk is damaged, and the batch may be ours."""
     damaged = bytearray(ours(ONE, 5))
     damaged[-1] ^= 1
     with pytest.raises(BrokenRecord, match="checksum"):
@@ -314,7 +314,7 @@ batches = st.lists(records, min_size=1, max_size=5)
 def test_owners_records_are_the_same_with_strangers_among_them(
     parts: list[tuple[bool, list[Record], int, bool]], earlier: list[list[Record]]
 ) -> None:
-    """Whatever strangers append, and wherever, once owners mark: what they write is sorted out, nothing else is."""
+    """Whatever other producers append, and wherever, once owners mark: theirs is sorted out, nothing else."""
     offset, fetched = 0, b""
     expected: list[tuple[int, bytes, bytes | None]] = []
     for some in earlier:  # by an owner of an earlier version
@@ -336,7 +336,7 @@ def test_owners_records_are_the_same_with_strangers_among_them(
     assert len(found) == offset
 
 
-# ---- who wrote last ------------------------------------------------------------------------------
+# ---- the last writer -----------------------------------------------------------------------------
 
 
 def newest(*windows: bytes) -> Stamp | None:
@@ -372,7 +372,7 @@ def test_an_owner_of_the_first_version_is_known_by_its_keys(key: bytes) -> None:
 
 
 def test_where_marking_began_is_found_further_back_if_compaction_removed_the_note() -> None:
-    """It stands in the last record of a batch, which may be gone; the mark is in each."""
+    """It is in the last record of a batch, which may be gone; the mark is in each record."""
     without_note = ours(ONE, 30, Stamp(producer_id=8, producer_epoch=1, epoch_base=0))
     found = newest(ours(ONE, 20, Stamp(producer_id=7, producer_epoch=0, epoch_base=0, marked_from=11)), without_note)
     assert found is not None
@@ -404,7 +404,7 @@ def test_a_number_has_as_many_digits_as_an_offset_may_have(digits: int, noted: i
 
 
 def played_again(base_offset: int, *, mark: bytes = b"3 here 7") -> bytes:
-    """As an export that is restored: all headers, and another producer."""
+    """Like a restored export: all headers, and another producer."""
     return foreign.batch(ONE, base_offset=base_offset, headers=[(MARK, mark)])
 
 

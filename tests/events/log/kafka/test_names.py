@@ -18,13 +18,13 @@ from muster.events.log.kafka.names import owner_id, owner_id_prefix, owner_ids_o
     ],
 )
 def test_owners_are_known_by_their_transactional_ids(transactional_id: str, is_owners: bool) -> None:
-    """The topic is one that is named, behind it is a partition; where none is named nothing is an owner's."""
+    """The topic is a given one, followed by a partition; without a topic nothing is an owner's."""
     assert owner_ids_of(["events", "events_offsets"])(transactional_id.encode()) is is_owners
     assert not owner_ids_of([])(transactional_id.encode())
 
 
 def test_all_ids_of_a_log_have_one_prefix() -> None:
-    """As an ACL names it: the topic of the events and that of the offsets."""
+    """For ACLs: the topic of the events and that of the offsets."""
     for topic in ("events", "events_offsets"):
         assert owner_id(topic, 3).startswith(owner_id_prefix("events"))
     assert owner_id_prefix("events_offsets") == owner_id_prefix("events") == "muster-events"

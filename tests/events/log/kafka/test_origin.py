@@ -48,7 +48,7 @@ def test_what_is_noted_is_read_again() -> None:
 
 @pytest.mark.parametrize("noted", [b"", b"here", b"x here", b"\xff\xfe", "² here".encode()])
 def test_what_we_have_not_written_says_nothing(noted: bytes) -> None:
-    """It stops nobody."""
+    """It does not stop a start."""
     assert decode_origin(noted) is None
 
 
@@ -65,7 +65,7 @@ async def test_a_copy_on_another_cluster_is_refused() -> None:
 
 
 async def test_a_topic_of_a_newer_version_is_refused() -> None:
-    """Before its owner, who may be at work, is deposed."""
+    """Before its owner, which may be running, is deposed."""
     newer = Origin(cluster_id="here", format_level=OURS.format_level + 1)
     with pytest.raises(LogTooNew) as too_new:
         await check_origin(TwoPartitions(newer.encode()), TOPIC, 2, OURS, timeout_ms=1_000)
@@ -81,7 +81,7 @@ async def test_a_topic_of_a_newer_version_is_refused() -> None:
     ids=["none", "the first", "the last"],
 )
 async def test_a_topic_is_gone_on_with_at_its_own_level_or_the_third(noted: bytes, level: int) -> None:
-    """Whoever wrote the first two reads what is written at the third; nothing older than that is written."""
+    """A process that wrote the first two levels can read the third; nothing older than that is written."""
     notes = await check_origin(TwoPartitions(noted), TOPIC, 2, OURS, timeout_ms=1_000)
     assert notes.format_level == level
 

@@ -41,7 +41,7 @@ async def test_where_no_owner_wrote_all_that_has_no_mark_is_a_strangers(batches:
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(7, 10 + 3), (6, 10 + 2 + 1 + 3)])
 async def test_where_owners_began_to_mark_is_noted_on(producer_id: int, epoch: int) -> None:
-    """With another producer id, which begins at 0 again, epochs go on above those of the last owner."""
+    """With another producer id, which starts at 0 again, epochs continue above those of the last owner."""
     former = Stamp(producer_id=producer_id, producer_epoch=2, epoch_base=10, marked_from=3)
     writer = await claim(StoredPartition(owners(4, former), end=5), CONFIG)
     assert writer._stamp.marked_from == 3
@@ -50,7 +50,7 @@ async def test_where_owners_began_to_mark_is_noted_on(producer_id: int, epoch: i
 
 @story
 async def test_an_owner_of_a_log_without_marks_notes_where_its_own_begin() -> None:
-    """Its first batch cannot tell where it will stand; each later one does, whatever is between."""
+    """Its first batch cannot contain its own offset; each later one does, whatever is in between."""
     cluster = FakeCluster()
     cluster.create("events", 1)
     partition = cluster.partition("events", 0)
@@ -62,7 +62,7 @@ async def test_an_owner_of_a_log_without_marks_notes_where_its_own_begin() -> No
     for _ in range(2):
         await writer.append([(ONE, ONE)])
         positions.append(writer.next_offset)
-    partition.batches.append((9, 10, batch([ONE], base_offset=9)))  # a stranger's
+    partition.batches.append((9, 10, batch([ONE], base_offset=9)))  # another producer's
     await writer.append([(ONE,)])
     positions.append(writer.next_offset)
     written = [found for _, _, each in partition.batches for found, _ in writers_of(each, end=99)]
@@ -74,7 +74,7 @@ async def test_an_owner_of_a_log_without_marks_notes_where_its_own_begin() -> No
 
 @story
 async def test_a_batch_that_the_broker_finds_too_large_is_over_its_limit() -> None:
-    """It was lowered; what it is now is not told, but less than that batch."""
+    """It was lowered; the current limit is not reported, but is less than that batch."""
     cluster = FakeCluster()
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
     await log.open()
@@ -126,7 +126,7 @@ async def test_a_batch_that_is_too_large_only_when_it_is_sent_again_is_not_taken
 )
 @story
 async def test_a_refusal_of_an_append_says_what_is_wrong(error: ErrorCode, kind: type[LogError], told: str) -> None:
-    """The writer is dead from then on, and says the same."""
+    """The writer is dead from then on, and repeats the error."""
     cluster = FakeCluster()
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=1, wall_ms=lambda: 17_000)
     await log.open()
@@ -141,7 +141,7 @@ async def test_a_refusal_of_an_append_says_what_is_wrong(error: ErrorCode, kind:
 
 @story
 async def test_a_batch_that_was_appended_already_is_durable() -> None:
-    """The broker that remembers it says so, and not where it stands."""
+    """The broker that remembers it reports that, but not its offset."""
     cluster = FakeCluster()
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=1)
     await log.open()
@@ -192,7 +192,7 @@ async def test_sequence_numbers_begin_again_at_nought_behind_the_last() -> None:
 
 @story
 async def test_a_large_batch_is_encoded_in_a_thread() -> None:
-    """Else it would keep everybody waiting; for a small one a thread takes longer than it saves."""
+    """Otherwise it would delay everything else; for a small one a thread takes longer than it saves."""
     in_threads: list[int] = []
 
     async def to_thread(encode: Callable[[], bytes]) -> bytes:
@@ -213,7 +213,7 @@ async def test_a_large_batch_is_encoded_in_a_thread() -> None:
 @pytest.mark.parametrize(("stops", "unknown"), [(False, set()), (True, {0, 2, 4})])
 @story
 async def test_appends_are_sent_again_in_one_request_to_each_leader(stops: bool, unknown: set[int]) -> None:
-    """The partitions of a broker that is away are not proven; those of the others are."""
+    """The partitions of a broker that is down are not proven; those of the others are."""
     cluster = FakeCluster(2)
     log = KafkaEventLog(cluster.bootstrap, "events", partitions=6)
     await log.open()
@@ -236,7 +236,9 @@ async def test_appends_are_sent_again_in_one_request_to_each_leader(stops: bool,
 
 @story
 async def test_an_append_that_is_sent_again_appends_nothing_and_tells_who_was_deposed() -> None:
-    """Nothing was appended before it, or a batch that is too large to be kept: it says so, and goes on."""
+    """Nothing was appended before it, or a batch that is too large to keep: that is reported, and the writer
+    continues.
+    """
     log = KafkaEventLog(FakeCluster().bootstrap, "events", partitions=1)
     await log.open()
     writer = await log.claim(0)

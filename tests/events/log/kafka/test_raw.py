@@ -1,4 +1,4 @@
-"""Records byte by byte, whoever wrote them: what a copy of a topic is made of."""
+"""Records byte by byte, whoever wrote them: the input for copies of a topic."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def raw(fetched: bytes, *, start: int = 0, end: int = 1_000, marks: Marks | None
 
 
 def test_a_record_has_all_that_it_carries() -> None:
-    """Its headers, and the producer of its batch, by which strangers are told."""
+    """Its headers, and the producer of its batch, which identifies foreign records."""
     mark = ("muster", b"4 home 7")
     last = (mark, ("muster.marked-from", b"0"), ("muster.partitions", b"3"))
     assert raw(owners_batch()) == [
@@ -54,7 +54,7 @@ def test_an_unreadable_batch_stops_the_reading_unless_it_is_a_strangers() -> Non
 
 
 def test_the_rule_holds_for_records_whose_batch_is_not_known() -> None:
-    """A mark counts then; what has none behind the first mark is a stranger's."""
+    """A mark counts then; a record without one after the first mark is foreign."""
     marks = Marks(since=0, native_from=0, home="home")
     mark = [("muster", b"4 home 8")]
     assert not is_foreign(5, mark, marks, producer_id=None, transactional=False)

@@ -1,4 +1,4 @@
-"""Reading a partition whose leader answers as a test says: gaps, refusals, and in which order it is looked into."""
+"""Reading a partition whose leader's responses the test chooses: gaps, refusals, and the order of looking into it."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -33,7 +33,7 @@ async def offsets_of(link: StoredPartition, *, start: int = 0, end: int | None =
 
 
 async def test_behind_a_gap_that_compaction_left_there_is_no_more() -> None:
-    """An empty answer of a leader that knows of the end says so."""
+    """An empty response of a leader that knows the end shows that."""
     link = StoredPartition(batch(0), batch(3), end=9)
     assert await offsets_of(link) == [0, 3]
     stamp = await newest_stamp(link, "events", 0, home=None, timeout_ms=50)
@@ -71,7 +71,7 @@ async def test_a_fetch_that_is_refused_for_good_is_not_tried_again() -> None:
 
 
 async def test_what_was_removed_at_the_front_is_passed_over() -> None:
-    """Somebody did so with another cleanup policy, or who deletes records."""
+    """Another cleanup policy removed them, or an administrator deleted records."""
     link = StoredPartition(batch(4), batch(5), end=6, start=4)
     link.fetch_errors = [ErrorCode.offset_out_of_range]
     assert await offsets_of(link) == [4, 5]
@@ -79,7 +79,7 @@ async def test_what_was_removed_at_the_front_is_passed_over() -> None:
 
 
 async def test_an_offset_behind_the_end_is_no_front() -> None:
-    """Else what was asked for would be read from the beginning."""
+    """Otherwise the request would be read from the beginning."""
     link = StoredPartition(batch(4), end=5)
     link.fetch_errors = [ErrorCode.offset_out_of_range]
     with pytest.raises(LogUnavailable, match="partition 0 of events ends before offset 5"):
@@ -87,7 +87,7 @@ async def test_an_offset_behind_the_end_is_no_front() -> None:
 
 
 async def test_the_newest_records_are_looked_into_first() -> None:
-    """They tell nearly always whose topic it is; then some before, then the oldest."""
+    """They nearly always show whose topic it is; then some earlier ones, then the oldest."""
     link = StoredPartition(batch(0), batch(999), end=1_000)
     assert [len(each) > 0 async for each in sample_batches(link, "events", 0, timeout_ms=50)] == [True, True, True]
     assert link.fetched == [999, 500, 0]
@@ -106,7 +106,7 @@ async def test_a_partition_that_has_little_is_looked_into_no_more_than_once_at_e
 
 
 async def test_the_last_owner_is_looked_for_in_steps_that_grow_up_to_a_limit() -> None:
-    """One fetch finds it nearly always; behind many offsets of strangers', or a gap, it takes few."""
+    """One fetch nearly always finds it; after many foreign records, or a gap, it takes few."""
     link = StoredPartition(end=300_000)
     assert await newest_stamp(link, "events", 0, home=None, timeout_ms=50) is None
     near = [299_999, 299_991, 299_927, 299_415, 295_319]
@@ -122,7 +122,7 @@ async def test_the_last_owner_is_looked_for_no_further_than_the_first_record() -
 
 
 async def test_a_fetch_and_a_look_at_the_end_are_asked_as_a_consumer_asks() -> None:
-    """Strangers' transactions are read too, and told as theirs; a fetch waits for nothing that may not be there."""
+    """Foreign transactions are read too, and reported as foreign; no fetch waits for records that may not exist."""
     requests: list[Any] = []
 
     class Noting(StoredPartition):

@@ -1,4 +1,4 @@
-"""Signs of life as records: what one says, and what it says to whoever claims the topic that it stands in."""
+"""Signs of life of owners as records: what they contain, and what they mean to a process that claims their topic."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class Leader(KafkaLink):
 
 
 async def test_a_sign_of_life_is_an_owners_record_and_nobodys_epoch() -> None:
-    """It tells a claim of the topic that all owners mark, and from where; no epoch is counted from it."""
+    """A claim of its topic learns that all owners mark, and from which offset; no epoch is counted from it."""
     leader, sign = Leader(), SignOfLife(owner="one:1", wall_ms=17)
     await signs.leave(leader, "probe", sign, origin=b"3 here", timestamp_ms=5, timeout_ms=1_000)
     ((stored,), _) = next(iter(decode_batches(leader.batch, 0, start=0, end=1, marks=Marks())))
@@ -54,7 +54,7 @@ async def test_a_sign_of_life_is_an_owners_record_and_nobodys_epoch() -> None:
 
 @story
 async def test_the_last_sign_of_each_owner_is_what_another_process_reads() -> None:
-    """They stand beside the events, in the topic of the fencing probe."""
+    """They are beside the events, in the topic of the fencing probe."""
     cluster = FakeCluster()
     logs = [KafkaEventLog(cluster.bootstrap, "events", partitions=1) for _ in range(2)]
     for log in logs:
@@ -72,7 +72,7 @@ STAMP = Stamp(producer_id=-1, producer_epoch=-1, epoch_base=0, origin=b"3 here",
 
 @pytest.mark.parametrize(("behind", "is_seen"), [(0, True), (499, True), (500, False)])
 async def test_a_sign_is_looked_for_among_the_last_500_records(behind: int, is_seen: bool) -> None:
-    """Whatever stands behind it, such as records under its key that are no signs."""
+    """Whatever follows it, such as other records under its key."""
     no_signs = (Record(b"probe", None), Record(signs.KEY, None), Record(signs.KEY, b"{}"), Record(signs.KEY, b"\xff"))
     sign = Record(signs.KEY, msgspec.json.encode(SignOfLife(owner="one:1", wall_ms=17)))
     at = 1_000

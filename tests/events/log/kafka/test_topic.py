@@ -93,7 +93,7 @@ async def test_a_topic_is_looked_up_without_making_it() -> None:
 
 @pytest.mark.parametrize(("leader", "is_one"), [(0, True), (1, True), (-1, False)])
 async def test_a_partition_without_a_leader_is_waited_for(leader: int, is_one: bool) -> None:
-    """Brokers are numbered from 0, and nobody is -1."""
+    """Brokers are numbered from 0; -1 means none."""
 
     class Led(Cluster):
         async def metadata(self, topics: Any) -> Any:
@@ -129,7 +129,7 @@ async def test_a_topic_that_is_missing_is_made() -> None:
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, "1"), (2, 2, "1"), (3, 3, "2"), (5, 3, "2")])
 async def test_a_topic_has_a_replica_on_each_of_three_brokers(brokers: int, replicas: int, in_sync: str) -> None:
-    """One may be away; 8 partitions where nobody says how many."""
+    """One may be down; 8 partitions by default."""
     link = Cluster()
     link._apply_metadata(answer(nodes=tuple(range(brokers))))
     assert await create_topic(link, "t", {"a": "b"}, partitions=None, replication=None, timeout_ms=5_000)
@@ -139,7 +139,7 @@ async def test_a_topic_has_a_replica_on_each_of_three_brokers(brokers: int, repl
 
 @pytest.mark.parametrize(("replicas", "in_sync"), [(1, "1"), (2, "1"), (5, "4")])
 async def test_a_topic_has_as_many_replicas_as_are_wanted(replicas: int, in_sync: str) -> None:
-    """One of them may be away; configs that are given count."""
+    """One of them may be down; given configs count."""
     for configs, told in (({}, in_sync), ({"min.insync.replicas": "7"}, "7")):
         link = Cluster()
         assert await create_topic(link, "t", configs, partitions=3, replication=replicas, timeout_ms=5_000)
@@ -147,14 +147,14 @@ async def test_a_topic_has_as_many_replicas_as_are_wanted(replicas: int, in_sync
 
 
 async def test_a_topic_that_another_process_has_just_made_is_not_ours_to_tell_of() -> None:
-    """It is used all the same."""
+    """It is used anyway."""
     link = Cluster(ErrorCode.topic_already_exists)
     assert not await create(link)
     assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
 
 
 async def test_a_topic_that_may_not_be_made_is_said() -> None:
-    """The right that is needed, and what the broker says."""
+    """The required right, and the broker's message."""
     with pytest.raises(LogMismatch, match=r"topic t cannot be created: .*Allow CREATE on TOPIC t.*: why not"):
         await create(Cluster(ErrorCode.topic_authorization_failed))
 
@@ -202,7 +202,7 @@ CONFIGS = {**PLAN.configs()}
     ],
 )
 async def test_an_odd_answer_about_configs_is_an_error_of_the_log(results: Any, said: str) -> None:
-    """It has a name, so that whoever asked goes on, or says why not."""
+    """It is a named error, so that the caller continues, or reports why not."""
 
     class Odd(Cluster):
         async def ask(self, node_id: int, request: Any, *, lane: object = 0, timeout_ms: int | None = None) -> Any:

@@ -1,7 +1,4 @@
-"""A Kafka log behind a proxy, on a topic of the test's own.
-
-What belongs here: what more than one module of these tests opens, and waits for.
-"""
+"""A Kafka log behind a proxy, on a topic of the test's own; shared by several modules of these tests."""
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 
 async def compacted(log: EventLog, *, records_max: int) -> list[StoredRecord]:
-    """The log, once compaction has left no more than that; it runs when the broker likes."""
+    """Return the log once compaction has left no more than that; it runs at the broker's discretion."""
     async with asyncio.timeout(120):
         while len(stored := await read_all(log)) > records_max:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -42,7 +42,9 @@ class TestCompaction:
     async def test_reading_begins_where_the_log_begins(
         self, log: ProxiedKafkaEventLog, admin: AIOKafkaAdminClient, topic: str, *, deleted: int, left: list[int]
     ) -> None:
-        """Records that an operator deleted are a gap like any other; a log emptied so can be claimed, and goes on."""
+        """Records deleted by an operator are a gap like any other; a log emptied like that can be claimed, and
+        continues.
+        """
         await (await log.claim(0)).append([transition("a", records=5)])
         await set_configs(admin, topic, {"cleanup.policy": "delete"})
         await until(partial(records_deleted, admin, topic, deleted))

@@ -80,7 +80,7 @@ async def test_a_topic_of_another_cluster_or_of_a_newer_version_is_refused_untou
 async def test_an_empty_topic_of_somebody_else_is_told_as_that(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
-    """Replay said that there were no groups, as of an empty log."""
+    """Replay used to report no groups, as for an empty log."""
     await create_topic(admin, topic, {"cleanup.policy": "delete"})
     command = ["replay", "groups", "--log", f"kafka://{kafka_broker.bootstrap}/{topic}"]
     asked = await asyncio.to_thread(CliRunner().invoke, cli.app, command)
@@ -124,14 +124,14 @@ async def test_strangers_among_our_records_do_not_make_a_topic_theirs(
 async def test_more_replicas_in_sync_than_there_are_is_refused(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
-    """At once, rather than when the first append has been tried for long enough."""
+    """Immediately, instead of after the first append has been retried for long enough."""
     await create_topic(admin, topic, {"min.insync.replicas": "2"})
     with pytest.raises(LogMismatch, match=f"topic {topic} has 1 replicas and min.insync.replicas=2, so nothing can"):
         await KafkaEventLog([kafka_broker.bootstrap], topic).open()
 
 
 async def test_too_few_replicas_in_sync_are_named_when_an_append_is_given_up(kafka_broker: Broker, topic: str) -> None:
-    """Brokers may come back, so it is tried until the limit; then it is said what to look for."""
+    """Brokers may return, so it is retried up to the limit; then the message says what to check."""
     log = ProxiedKafkaEventLog(kafka_broker, topic, partitions=1, timeouts=Timeouts(delivery_timeout_ms=1_000))
     await log.open()
     writer = await log.claim(0)

@@ -23,7 +23,7 @@ async def test_two_owners_that_both_believe_to_live_are_told_apart(open_log: Ope
 
 
 async def test_what_others_write_there_is_passed_over(open_log: OpenKafkaLog, kafka_broker: Broker, topic: str) -> None:
-    """Anybody with the right can."""
+    """Any client with the right can."""
     log = await open_log(partitions=2)
     await log.leave_sign_of_life(SignOfLife(owner="one:1", wall_ms=7), timeout_ms=10_000)
     async with AIOKafkaProducer(bootstrap_servers=kafka_broker.bootstrap) as producer:
@@ -35,7 +35,7 @@ async def test_what_others_write_there_is_passed_over(open_log: OpenKafkaLog, ka
 async def test_a_topic_that_forgets_them_after_an_hour_is_told_of(
     open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
-    """As earlier versions have made it; with the command that changes it."""
+    """As earlier versions created it; with the command that changes it."""
     await create_topic(admin, f"{topic}_fencing_probe", {"cleanup.policy": "delete", "retention.ms": "3600000"})
     (made_anew, told) = (await open_log(partitions=2)).warnings
     assert "it was made anew" in made_anew
@@ -43,6 +43,6 @@ async def test_a_topic_that_forgets_them_after_an_hour_is_told_of(
 
 
 async def test_a_topic_that_we_make_keeps_the_last_one(open_log: OpenKafkaLog) -> None:
-    """So nothing is told."""
+    """So nothing is reported."""
     assert (await open_log(partitions=2)).warnings == ()
     assert (await open_log(partitions=2)).warnings == ()

@@ -111,7 +111,7 @@ class TestTopic:
     async def test_an_empty_topic_with_other_settings_is_left_alone(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
-        """It may have been made for something else: nothing is changed, and both ways out are told."""
+        """It may have been created for something else: nothing is changed, and both remedies are named."""
         await create_topic(admin, topic, {"cleanup.policy": "delete"})
 
         with pytest.raises(LogMismatch) as mismatch:
@@ -125,7 +125,7 @@ class TestTopic:
     async def test_all_contradictions_are_told_at_once(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
-        """Nobody mends a topic one start at a time."""
+        """So that a topic need not be fixed one start at a time."""
         await create_topic(admin, topic, {"cleanup.policy": "delete", "min.compaction.lag.ms": "1"})
 
         with pytest.raises(LogMismatch, match=r"partitions.*cleanup\.policy.*min\.compaction\.lag\.ms"):

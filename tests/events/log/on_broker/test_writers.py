@@ -29,7 +29,7 @@ class TestFence:
     """The table in the notes on fencing without transactions, step by step."""
 
     async def test_a_writer_appends_until_the_next_one_has_appended(self, log: ProxiedKafkaEventLog) -> None:
-        """A claim alone deposes nobody: so a claimer appends its fence record before it reads."""
+        """A claim alone deposes no writer, so a claimer appends its fence record before it reads."""
         old = await log.claim(0)
         new = await log.claim(0)
 
@@ -55,7 +55,7 @@ class TestFence:
             assert await repeated(log, old) == {0: True}
         ours = len(await read_all(log))
         new = await log.claim(0)
-        assert await repeated(log, old) == {0: True}  # a claim alone deposes nobody
+        assert await repeated(log, old) == {0: True}  # a claim alone deposes no writer
         await new.append([transition("fence")])
         for _ in range(2):
             assert isinstance((await repeated(log, old))[0], Deposed)
@@ -63,7 +63,7 @@ class TestFence:
         assert len(await read_all(log)) == ours + len(transition("fence"))
 
     async def test_a_batch_is_repeated_while_newer_ones_are_appended(self, log: ProxiedKafkaEventLog) -> None:
-        """One that comes behind more than the broker remembers tells nothing, and harms nobody."""
+        """One that follows more batches than the broker remembers shows nothing, and harms nothing."""
         writer = await log.claim(0)
         assert isinstance(writer, KafkaWriter)
         await writer.append([transition("first")])
@@ -167,7 +167,7 @@ class TestLostAnswers:
     async def test_an_error_that_leaves_the_outcome_open_is_not_believed(
         self, log: ProxiedKafkaEventLog, error: ErrorCode
     ) -> None:
-        """The batch may be there, as it is here; it is sent again until the answer is plain."""
+        """The batch may be stored, as here; it is sent again until the outcome is clear."""
         writer = await log.claim(0)
         log.proxy.forge_errors(ApiKey.PRODUCE, error.value, error.value)
 
@@ -176,7 +176,7 @@ class TestLostAnswers:
         assert records_of(await read_all(log)) == list(transition("a"))
 
     async def test_a_duplicate_sequence_number_means_that_it_is_there(self, log: ProxiedKafkaEventLog) -> None:
-        """The broker says so of a batch that it no longer remembers the offset of."""
+        """The broker reports that for a batch whose offset it no longer remembers."""
         writer = await log.claim(0)
         log.proxy.forge_errors(
             ApiKey.PRODUCE, ErrorCode.request_timed_out.value, ErrorCode.duplicate_sequence_number.value
@@ -213,7 +213,7 @@ class TestLostAnswers:
     async def test_an_answer_that_tells_nothing_for_sure_ends_the_writer(
         self, log: ProxiedKafkaEventLog, codes: list[ErrorCode]
     ) -> None:
-        """Too large the second time does not say that the first time came to nothing."""
+        """Too large the second time does not mean that the first attempt failed."""
         writer = await log.claim(0)
         log.proxy.forge_errors(ApiKey.PRODUCE, *(code.value for code in codes))
 
@@ -274,7 +274,7 @@ class TestLostAnswers:
 
 @pytest.mark.parametrize("ended", [False, True], ids=["before", "meanwhile"])
 async def test_a_log_that_was_closed_appends_and_reads_no_more(log: ProxiedKafkaEventLog, *, ended: bool) -> None:
-    """Whoever still holds its writer is told so, also one whose append is on its way."""
+    """Every holder of its writer gets that error, also with an append in progress."""
     writer = await log.claim(0)
     log.proxy.lose_answers(ApiKey.PRODUCE, math.inf)
     appending = asyncio.create_task(writer.append([transition("a")])) if ended else None

@@ -12,7 +12,7 @@ EVENT_TOPIC_CONFIGS = {"cleanup.policy": "compact", "min.compaction.lag.ms": str
 async def create_topic(
     admin: AIOKafkaAdminClient, topic: str, configs: Mapping[str, str], *, partitions: int = 2
 ) -> None:
-    """A topic as an event topic is, but for the `configs` given."""
+    """Create a topic like an event topic, except for the given `configs`."""
     settings = {**EVENT_TOPIC_CONFIGS, **configs}
     response = await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
     assert [code for _, code, *_ in response.topic_errors] == [0]

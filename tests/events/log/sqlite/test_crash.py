@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def append_until_killed(path: Path, name: str, appends: int) -> int:
-    """Run a writer, kill it as soon as it has told so many appends; the number of appends that it has told."""
+    """Run a writer, and kill it as soon as it has reported so many appends; return the number reported."""
     writer = subprocess.Popen(
         [sys.executable, "-m", "tests.events.log.sqlite.kill_9_writer", str(path), name],
         stdout=subprocess.PIPE,
@@ -29,7 +29,7 @@ def append_until_killed(path: Path, name: str, appends: int) -> int:
             told = [writer.stdout.readline() for _ in range(appends)]
         finally:
             writer.kill()
-        # What it had told before it died may still be in the pipe; a line that it had no time to end is not told.
+        # What it had reported before it died may still be in the pipe; an incomplete line does not count.
         told += [line for line in writer.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
     assert told[-1], "the writer ended by itself"
     return int(told[-1]) + 1
@@ -49,8 +49,8 @@ async def records_in(path: Path, *, read_only: bool) -> list[Record]:
 
 @pytest.mark.slow
 async def test_what_was_acknowledged_survives_kill_9_and_nothing_is_there_in_part(tmp_path: Path) -> None:
-    """Round after round on one file: a reader, then the next writer, find all that was told and at most one append
-    more, wholly; and no lock is left behind.
+    """Repeatedly on one file: a reader, then the next writer, find everything that was reported and at most one more
+    append, complete; and no lock is left behind.
     """
     path = tmp_path / "muster.db"
     before: list[Record] = []

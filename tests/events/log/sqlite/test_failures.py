@@ -1,4 +1,4 @@
-"""SQLite's errors, sorted by who can do something about them."""
+"""SQLite's errors, classified by what can be done about them."""
 
 import sqlite3
 from pathlib import Path
@@ -12,7 +12,7 @@ PATH = Path("/var/lib/muster.db")
 
 
 def error_of(code: int | None) -> sqlite3.Error:
-    """As SQLite's library raises it, or, without a code, the module around it."""
+    """As SQLite's library raises it, or, without a code, Python's module."""
     error = sqlite3.OperationalError("as it says")
     if code is not None:
         error.sqlite_errorcode = code
@@ -36,7 +36,7 @@ def error_of(code: int | None) -> sqlite3.Error:
     ],
 )
 def test_an_error_is_damage_a_lock_a_full_disk_or_none_of_them(code: int | None, sorted_as: str) -> None:
-    """Whatever more an extended code says. Damage stays; all else may pass, and is tried again."""
+    """Regardless of extended codes. Damage is permanent; everything else may pass, and is retried."""
     error = error_of(code)
     found = {"damage": is_damage(error), "locked": is_locked(error), "full": is_full(error)}
     assert [name for name, is_so in found.items() if is_so] == ([] if sorted_as == "neither" else [sorted_as])

@@ -62,7 +62,7 @@ class TestOpening:
     """The file at the path decides; the messages are one line for the operator."""
 
     async def test_each_commit_is_on_the_disk_when_it_returns(self, log: SqliteEventLog) -> None:
-        """FULL, in a write-ahead log: what is acknowledged survives a power cut."""
+        """FULL, with a write-ahead log: acknowledged data survives a power failure."""
         assert await log.file.write(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,)
         assert await log.file.write(lambda c: c.execute("PRAGMA journal_mode").fetchone()) == ("wal",)
 
@@ -85,13 +85,13 @@ class TestOpening:
         assert int.from_bytes(header[60:64], "big") == TABLES_VERSION == 1, "earlier versions refuse any other"
 
     async def test_a_log_that_is_closed_in_good_order_is_one_file(self, path: Path) -> None:
-        """So that it can be copied as it is; the lock's file means nothing."""
+        """So that it can be copied as it is; the lock file does not matter."""
         await make(path)
 
         assert {file.name for file in path.parent.iterdir()} == {"muster.db", "muster.db.lock"}
 
     async def test_reading_makes_no_file(self, path: Path) -> None:
-        """A mistyped path is told, and leaves nothing behind."""
+        """A mistyped path is reported, and leaves nothing behind."""
         assert await mismatch_of(SqliteEventLog(path, read_only=True)) == (
             f"no event log at {path}: name it with --log, or MUSTER_LOG (a sidecar's is, unless it was given another,"
             " kafka://HOST:PORT/__muster_events)"
@@ -110,7 +110,9 @@ class TestOpening:
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_file_that_is_no_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
-        """Somebody's text is no log, however short (SQLite takes one byte for nothing); nothing is made beside it."""
+        """A text file is no log, however short (SQLite takes one byte for an empty file); nothing is created beside
+        it.
+        """
         text = b"not a database, but long enough to look like one to a hurried reader\n" * 100
         for length in (2, 100, len(text)):
             put(path, text[:length])
@@ -139,7 +141,7 @@ class TestOpening:
             assert list(path.parent.iterdir()) == [path]
 
     async def test_an_empty_file_becomes_a_log_only_when_it_may_be_written(self, path: Path) -> None:
-        """As `mktemp` leaves it."""
+        """As created by `mktemp`."""
         put(path, b"")
         assert "is empty" in await mismatch_of(SqliteEventLog(path, read_only=True))
 
@@ -152,7 +154,7 @@ class TestOpening:
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_the_number_of_partitions_is_fixed_when_the_log_is_made(self, path: Path, read_only: bool) -> None:
-        """Another number is refused, naming both; none takes the log as it is."""
+        """Another number is refused, naming both; without a number the log is taken as it is."""
         await make(path, partitions=3)
 
         message = await mismatch_of(SqliteEventLog(path, partitions=5, read_only=read_only))
@@ -253,7 +255,7 @@ class TestTheLock:
     """One process writes a file; any number read it."""
 
     async def test_a_second_writing_process_is_told_who_has_the_file(self, log: SqliteEventLog, path: Path) -> None:
-        """It gives up before it has changed anything: the first goes on."""
+        """It gives up before it has changed anything: the first continues."""
         writer = await log.claim(0)
 
         message = await mismatch_of(SqliteEventLog(path))
@@ -290,7 +292,7 @@ class TestTheLock:
 
 
 class TestReadingWithoutPermissionToWrite:
-    """A postmortem is often made on a copy, or by a user who may only look."""
+    """A postmortem often uses a copy, or runs as a user who may only read."""
 
     READ = """
 import asyncio, ctypes, os, sys
@@ -354,7 +356,7 @@ asyncio.run(main())
     async def test_a_log_that_cannot_be_written_is_read_without_the_files_beside_it(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, code: int, files_are_missing: bool
     ) -> None:
-        """Where SQLite says that they cannot be made, however it says so. Any other error is told by the next read."""
+        """If SQLite reports, in any way, that they cannot be created. Any other error is reported by the next read."""
         await make(path)
         options: list[str] = []
 
@@ -379,7 +381,7 @@ asyncio.run(main())
         assert await self.read_as_another_user(path) == "2"
 
     async def test_of_a_log_whose_writer_was_killed_is_told_what_is_needed(self, path: Path, tmp_path: Path) -> None:
-        """Its end stands in the write-ahead log alone; leaving it out would show a wrong history."""
+        """Its end is only in the write-ahead log; without it the history would be wrong."""
         log = SqliteEventLog(path)
         await log.open()
         await (await log.claim(0)).append([(Record(b"key", b"value"),)])

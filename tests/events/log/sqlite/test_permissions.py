@@ -1,4 +1,4 @@
-"""A SQLite log that this process may not use is refused with what is to blame; tried as another user."""
+"""A SQLite log that this process may not use is refused with the reason; tested as another user."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ def set_mode(file: Path, mode: int) -> None:
 
 
 async def tried(path: Path, how: str = "writes") -> str:
-    """The words that another user is told; without root their own user, who goes by the modes, too."""
+    """The messages that another user gets; without root the current user, to whom the modes apply, too."""
     trying = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", TRY, str(path), how, str(NOBODY)],
         capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[4],
@@ -75,7 +75,7 @@ async def tried(path: Path, how: str = "writes") -> str:
 
 
 def read_only_folders() -> list[Path]:
-    """The read-only file systems that are mounted where anybody may go."""
+    """The read-only file systems that are mounted where any user may look."""
     mounts = (Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
     return [
         each
@@ -97,7 +97,7 @@ def refused(path: Path, done: str, culprits: str) -> str:
 
 
 async def test_a_file_that_cannot_be_written_is_refused_with_whose_it_is(path: Path) -> None:
-    """With each file beside it of which that is so too; who only reads needs no such right."""
+    """With each file beside it that has the same problem; a reader needs no such right."""
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", ".lock")]
     for file in (path, *beside):
         set_mode(file, 0o444)
@@ -108,7 +108,7 @@ async def test_a_file_that_cannot_be_written_is_refused_with_whose_it_is(path: P
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", ".lock"])
 async def test_a_file_beside_it_that_cannot_be_written_is_refused_by_its_name(path: Path, suffix: str) -> None:
-    """As one that was left by a process of another user, which was killed."""
+    """For example one left by a killed process of another user."""
     for each in path.parent.iterdir():
         set_mode(each, 0o666)
     beside = path.with_name(path.name + suffix)
@@ -123,14 +123,14 @@ async def test_a_folder_that_cannot_be_written_is_refused_where_a_file_has_to_be
 
 
 async def test_a_folder_that_cannot_be_entered_is_named(path: Path) -> None:
-    """Whether it is the file's own or one above."""
+    """The file's own folder, or one above."""
     set_mode(path.parent.parent, 0o600)
     for how in ("writes", "reads"):
         assert await tried(path, how) == refused(path, "reached", whose(path.parent.parent, "drw-------"))
 
 
 async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(path: Path) -> None:
-    """SQLite would say that it cannot open it, and not why."""
+    """SQLite would report that it cannot open it, and not why."""
     set_mode(path, 0o200)
     culprit = whose(path, "--w-------").replace(f"{path} is", "it is")
     assert await tried(path, "reads") == refused(path, "read", culprit)
@@ -138,7 +138,7 @@ async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(path: Path
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 async def test_a_file_beside_it_that_cannot_be_read_is_refused_by_its_name(path: Path, suffix: str) -> None:
-    """It was said not to have been closed cleanly, whoever has it open."""
+    """It used to be reported as not closed cleanly, whoever had it open."""
     set_mode(path, 0o444)
     beside = path.with_name(path.name + suffix)
     set_mode(beside, 0o600 if os.geteuid() == 0 else 0o200)
@@ -197,7 +197,7 @@ async def test_links_that_lead_to_themselves_are_told(path: Path) -> None:
 
 
 async def test_what_is_no_file_is_refused_by_its_name_and_kind(path: Path) -> None:
-    """SQLite would say that the disk fails, or wait for somebody to write into a pipe."""
+    """SQLite would report a disk error, or wait for a writer to the pipe."""
     pipe, other = path.parent / "pipe", path.with_name("other.db")
     os.mkfifo(pipe)
     assert await tried(pipe) == f"the event log {pipe} cannot be opened: it is a named pipe, not a file"

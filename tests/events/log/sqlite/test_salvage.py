@@ -1,4 +1,4 @@
-"""Reading around damage: whatever can be read on its own is read, and what is not there any more is told."""
+"""Reading around damage: everything readable is read, and what is missing is reported."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ async def test_all_records_but_those_that_are_damaged_are_read_in_order(damaged:
 
 
 async def test_a_long_damage_is_passed_in_ever_longer_steps() -> None:
-    """After as many single ones as a few pages have records; from each record that is read on, anew."""
+    """After as many single steps as a few pages have records; each readable record starts over."""
     tried: list[int] = []
     damaged = {*range(1_000), *range(1_500, 2_500)}
 
@@ -78,7 +78,7 @@ async def read(path: Path, *, wanted: bool) -> tuple[list[int], list[str]]:
 
 @pytest.mark.parametrize("wanted", [False, True])
 async def test_records_that_a_file_lacks_are_told_and_the_others_are_read(path: Path, wanted: bool) -> None:
-    """A page may be gone without a sign of it: offsets are counted without gaps. An owner takes the file as it is."""
+    """A page may be gone without a trace: offsets are counted without gaps. An owner uses the file as it is."""
     await (await made(path)).close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM records WHERE offset BETWEEN 40 AND 49")
@@ -105,7 +105,7 @@ async def test_what_was_trimmed_is_not_lacking(path: Path, wanted: bool) -> None
 
 
 async def test_all_records_from_some_offset_on_are_lacking_where_nothing_is_between(path: Path) -> None:
-    """A reader that is told an end reads up to it, and nothing is there."""
+    """A reader with a given end reads up to it, and finds nothing."""
     await (await made(path)).close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM records WHERE offset BETWEEN 500 AND 998")
@@ -126,7 +126,7 @@ def swap_two_pages(path: Path) -> None:
 
 
 async def test_pages_in_each_others_place_are_damage(path: Path) -> None:
-    """SQLite reads them as they stand: records would be told in a wrong order. An owner does not begin on them."""
+    """SQLite reads them as they are: records would appear in a wrong order. An owner refuses to start."""
     await (await made(path)).close()
     swap_two_pages(path)
     offsets, (warning,) = await read(path, wanted=False)

@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 
 
 class LosingConnection:
-    """A connection whose next commit succeeds and says that it failed, as when a disk reports an error late."""
+    """A connection whose next commit succeeds and reports failure, as when a disk reports an error late."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -87,7 +87,7 @@ class TestGroupCommit:
         return [number for (number,) in rows]
 
     async def test_writes_that_wait_share_a_transaction(self, file: SqliteFile) -> None:
-        """The first goes alone; the nine that came meanwhile go together."""
+        """The first is written alone; the nine that arrive meanwhile together."""
         statements: list[str] = []
         await file.write(lambda connection: connection.set_trace_callback(statements.append))
         statements.clear()
@@ -99,7 +99,7 @@ class TestGroupCommit:
         assert await self.numbers(file) == list(range(10))
 
     async def test_a_write_that_is_refused_is_undone_alone(self, file: SqliteFile) -> None:
-        """Its neighbours in the same transaction are there, and only its caller is told."""
+        """The others in the same transaction are stored, and only its caller gets the error."""
 
         def refuse(connection: sqlite3.Connection) -> None:
             self.insert(99, connection)
@@ -118,7 +118,7 @@ class TestGroupCommit:
         assert await self.numbers(file) == [0, 1, 2]
 
     async def test_a_write_with_a_bug_undoes_its_whole_transaction(self, file: SqliteFile) -> None:
-        """All that were in it are told; the file is well afterwards."""
+        """All callers in it get the error; the file works afterwards."""
 
         def broken(connection: sqlite3.Connection) -> None:
             self.insert(99, connection)
@@ -137,7 +137,7 @@ class TestGroupCommit:
         assert await self.numbers(file) == [0, 3]
 
     async def test_a_statement_that_fails_is_told_as_unavailable(self, file: SqliteFile) -> None:
-        """Whatever SQLite says, its words are in the message."""
+        """SQLite's own message is included."""
         with pytest.raises(LogUnavailable, match="no such table: letters"):
             await file.write(lambda connection: connection.execute("INSERT INTO letters VALUES (1)"))
         with pytest.raises(LogUnavailable, match="no such table: letters"):
@@ -155,7 +155,7 @@ class TestGroupCommit:
         assert await self.numbers(file) == [0, 1, 2]
 
     async def test_closing_waits_for_what_is_to_be_written(self, path: Path) -> None:
-        """A stop cleanly loses nothing."""
+        """A clean stop loses nothing."""
         file = SqliteFile(path)
         await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
         writes = [asyncio.create_task(file.write(partial(self.insert, number))) for number in range(10)]
@@ -198,7 +198,9 @@ async def test_large_records_are_read_a_few_megabytes_at_a_time(tmp_path: Path) 
 
 
 async def test_a_large_transition_leaves_no_large_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write-ahead log has grown with it, and shrinks with one of the next; to no more than what may come again."""
+    """The write-ahead log has grown with it, and shrinks with one of the next writes; to no more than may be needed
+    again.
+    """
     assert schema.WAL_BYTES_KEPT <= limits.BATCH_BYTES_MAX
     monkeypatch.setattr(schema, "WAL_BYTES_KEPT", MIB)
     log = SqliteEventLog(tmp_path / "muster.db")
@@ -227,7 +229,7 @@ class TestWhatAFileTellsOfItself:
         await log.close()
 
     async def test_a_level_that_is_raised_stays(self, path: Path) -> None:
-        """That of an older file is the third at least, which all that read the first two can read."""
+        """An older file's level is raised to at least the third, which all readers of the first two can read."""
         await _made(path)
         _change(path, "UPDATE meta SET value = 1 WHERE name = 'format_level'")
         for expected in (3, FORMAT_LEVEL):
@@ -239,7 +241,7 @@ class TestWhatAFileTellsOfItself:
             await log.close()
 
     async def test_records_are_restored_where_they_stood(self, path: Path) -> None:
-        """With their times; what is appended then stands behind them."""
+        """With their times; later appends follow them."""
         log = SqliteEventLog(path, partitions=2, wall_ms=lambda: 99)
         await log.open()
         records = [

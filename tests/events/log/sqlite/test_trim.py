@@ -58,7 +58,7 @@ async def test_inside_the_window_the_whole_history_stays(log: SqliteEventLog, cl
 
 
 async def test_behind_the_window_the_last_value_of_each_key_stays(log: SqliteEventLog, clock: Clock) -> None:
-    """Offsets stay as they were, and the next append goes on behind them."""
+    """Offsets stay the same, and the next append continues after them."""
     writer = await log.claim(0)
     await writer.append([(record("a", "1"), record("b", "1"), record("a", "2"), record("c", "1"), record("z"))])
 
@@ -71,7 +71,7 @@ async def test_behind_the_window_the_last_value_of_each_key_stays(log: SqliteEve
 
 
 async def test_a_tombstone_goes_with_what_it_removed(log: SqliteEventLog, clock: Clock) -> None:
-    """Nothing stays of a key whose deletion is behind the window; one deleted and made anew stays."""
+    """Nothing stays of a key whose deletion is older than the window; one deleted and created again stays."""
     writer = await log.claim(0)
     await writer.append([(record("a", "1"), record("b", "1"), record("a", None), record("b", None))])
     await writer.append([(record("b", "2"), record("never", None), record("z"))])
@@ -101,7 +101,7 @@ async def test_what_the_window_begins_with_stays(log: SqliteEventLog, clock: Clo
 async def test_records_that_were_appended_while_the_clock_was_ahead_stop_no_trimming(
     log: SqliteEventLog, clock: Clock, ahead: int
 ) -> None:
-    """They have passed out of the window with the first record behind them, and not before."""
+    """They leave the window with the first record after them, and not before."""
     writer = await log.claim(0)
     await writer.append([(record("a", "1"),)])
     clock.now_ms += 1_000 * WINDOW_MS
@@ -235,8 +235,8 @@ appends = st.lists(
 async def test_any_history_is_compacted_legally(
     appends: list[tuple[int, list[tuple[str, bool]]]], trim_after: set[int]
 ) -> None:
-    """Whenever it is trimmed: what is gone has a later record of its key or is a tombstone, and is behind the window;
-    what is left is what one trimming at the end leaves.
+    """Whenever it is trimmed: a removed record has a later record of its key or is a tombstone, and is older than the
+    window; the result equals that of one trim at the end.
     """
     clock = Clock()
     full: list[StoredRecord] = []

@@ -45,7 +45,7 @@ class HangingDisk:
 
 
 class Timers:
-    """The timers of this test's loop, but for those that end an `asyncio.timeout`."""
+    """The timers of this test's loop, except those that end an `asyncio.timeout`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[asyncio.TimerHandle] = []
@@ -77,7 +77,7 @@ def numbers(connection: sqlite3.Connection) -> list[int]:
 
 @pytest.mark.slow
 async def test_a_file_that_another_program_has_locked_is_waited_for(path: Path) -> None:
-    """The disk is well, and not blamed. It goes on when the lock is gone, also at the opening."""
+    """The disk is fine, and not blamed. It continues when the lock is gone, also while opening."""
     log = SqliteEventLog(path)
     await log.open()
     writer = await log.claim(0)
@@ -100,7 +100,7 @@ async def test_a_file_that_another_program_has_locked_is_waited_for(path: Path) 
 
 
 async def test_a_disk_that_is_full_at_the_start_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lock file is named, nothing of it stays locked, and it goes on when there is room."""
+    """The lock file is named, no lock is left, and it continues when there is room."""
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -299,7 +299,7 @@ def cut_off(path: Path) -> None:
 
 class TestADamagedFile:
     async def test_an_owner_goes_no_further(self, path: Path) -> None:
-        """It is told once what is damaged and what can be done; nothing is written after that."""
+        """The damage and the remedy are reported once; nothing is written after that."""
         await made(path)
         damage(path, 0)
         log = SqliteEventLog(path)
@@ -313,7 +313,7 @@ class TestADamagedFile:
         assert f"the event log {path} is damaged (database disk image is malformed)" in message
         assert f"sqlite3 {path} .recover" in message
         assert "restore a backup" in message
-        assert "muster replay" not in message  # which says this itself; `serve` names it
+        assert "muster replay" not in message  # it reports this itself; `serve` names it
         assert _with_replay(damaged.value) == f"{message}; `muster replay` shows what can still be read"
         assert "\n" not in message
         with pytest.raises(LogDamaged):
@@ -321,7 +321,7 @@ class TestADamagedFile:
         await log.close()
 
     async def test_a_write_that_meets_the_damage_says_the_same(self, path: Path) -> None:
-        """Whoever waits behind it is told, too."""
+        """Writes that wait behind it get the error, too."""
         await made(path)
         damage_all_but_the_first_pages(path)
         log = SqliteEventLog(path)
@@ -333,7 +333,7 @@ class TestADamagedFile:
         await log.close()
 
     async def test_after_a_write_that_met_damage_nothing_is_written(self, path: Path) -> None:
-        """Neither for those that wait behind it nor for those that come later, though their own pages may be well."""
+        """Neither those that wait behind it nor later ones, though their own pages may be intact."""
 
         def meet_damage(_: sqlite3.Connection) -> None:
             error = sqlite3.DatabaseError("database disk image is malformed")
@@ -354,7 +354,7 @@ class TestADamagedFile:
         await file.close()
 
     async def test_who_only_reads_is_given_what_can_be_read(self, path: Path) -> None:
-        """All but what stood on the damaged page, and the other partition whole; and it is told of it."""
+        """Everything except the damaged page, and the other partition whole; and the damage is reported."""
         await made(path)
         damage(path, 0)
         log = SqliteEventLog(path, read_only=True)
@@ -373,7 +373,7 @@ class TestADamagedFile:
         await log.close()
 
     async def test_who_looks_for_keys_in_it_is_given_all_that_can_be_read(self, path: Path) -> None:
-        """It is told of, as by any reader. An owner goes no further here either."""
+        """The damage is reported, as by any reader. An owner stops here, too."""
         await made(path)
         damage(path, 0)
         wanted = [prefix_of("orders")]
@@ -435,7 +435,7 @@ def lead(link: Path, to: Path) -> None:
 
 
 class TestAPathThatNamesAnotherFile:
-    """Nobody would ever find what is appended to a file that has no name any more."""
+    """Appends to a file without a name would never be found."""
 
     @pytest.fixture
     async def log(self, path: Path) -> AsyncIterator[SqliteEventLog]:
@@ -465,7 +465,7 @@ class TestAPathThatNamesAnotherFile:
         await self.assert_given_up(log, path, "is gone")
 
     async def test_a_file_that_was_replaced(self, log: SqliteEventLog, path: Path, tmp_path: Path) -> None:
-        """As a backup is restored under a running process."""
+        """For example a backup that is restored under a running process."""
         shutil.copy(path, tmp_path / "backup.db")
         move(tmp_path / "backup.db", path)
         await self.assert_given_up(log, path, "is another file now")
@@ -482,13 +482,13 @@ class TestAPathThatNamesAnotherFile:
         await log.close()
 
     async def test_a_write_ahead_log_that_was_deleted(self, log: SqliteEventLog, path: Path) -> None:
-        """The newest appends stand there alone."""
+        """Only it has the newest appends."""
         wal = path.with_name("muster.db-wal")
         remove(wal)
         await self.assert_given_up(log, wal, "is gone")
 
     async def test_closing_in_good_order_is_no_loss(self, path: Path) -> None:
-        """It ends the write-ahead log, which nobody takes for a mistake."""
+        """It ends the write-ahead log, which must not be taken for an error."""
         log = SqliteEventLog(path)
         await log.open()
         await log.close()

@@ -51,7 +51,7 @@ async def read(path: Path, *, read_only: bool = True) -> tuple[int, list[str]]:
 
 @pytest.fixture
 async def copied(path: Path) -> Path:
-    """A copy of a log that was being written, and of what stands beside it."""
+    """A copy of a log that was being written, and of the files beside it."""
     async with being_written(path):
         copy = path.with_name("copy.db")
         shutil.copy(path, copy)
@@ -67,7 +67,7 @@ async def test_a_copy_with_its_write_ahead_log_is_whole(copied: Path) -> None:
 
 
 async def test_other_programs_leave_the_write_ahead_log_of_an_owner_that_was_killed_before(copied: Path) -> None:
-    """Whoever closes the file last deletes it: the owner's locks say that it is not the last."""
+    """The last process to close the file deletes it: the owner's locks show that it is not the last."""
     log = SqliteEventLog(copied)
     await log.open()
     count = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT count(*) FROM meta'); c.close()"
@@ -79,7 +79,7 @@ async def test_other_programs_leave_the_write_ahead_log_of_an_owner_that_was_kil
 
 @pytest.mark.parametrize("size", [None, 0])
 async def test_a_missing_write_ahead_log_is_told(copied: Path, size: int | None) -> None:
-    """Whoever opens the file is told, each time, until an owner has taken it for what it is and appended to it."""
+    """Every opener gets the report, until an owner has accepted the file and appended to it."""
     beside(copied).unlink() if size is None else os.truncate(beside(copied), size)
     for _ in range(2):
         assert await _is_told(copied, "missing")
@@ -100,7 +100,7 @@ async def test_a_write_ahead_log_that_is_cut_off_is_told(copied: Path, size: int
 
 
 async def test_a_write_ahead_log_that_is_cut_off_between_two_transactions_is_told(copied: Path) -> None:
-    """SQLite takes it for the whole: the owner's note, beside the file, tells what is missing."""
+    """SQLite takes it as complete: the owner's note beside the file shows what is missing."""
     whole = beside(copied).read_bytes()
     lacks = set()
     for size in range(32, len(whole), 24 + 4096):
@@ -116,7 +116,7 @@ async def test_a_write_ahead_log_that_is_cut_off_between_two_transactions_is_tol
 
 
 async def test_what_was_appended_since_an_owner_took_a_log_as_it_was_counts(copied: Path) -> None:
-    """It is said to the owner, too; from its first append on the older end is forgotten."""
+    """The owner gets the report, too; from its first append on the older end is forgotten."""
     os.truncate(beside(copied), beside(copied).stat().st_size - 20 * (24 + 4096))
     left, warnings = await read(copied)
     assert warnings == [told_of_end(copied, f"{RECORDS - left} of partition 0")]
@@ -179,7 +179,7 @@ def test_the_note_of_as_many_partitions_as_can_be_is_read_whole(path: Path) -> N
 def test_the_records_that_a_file_lacks_are_counted_by_partition(
     path: Path, offsets: dict[int, int], found: dict[int, int], lacks: str | None
 ) -> None:
-    """The note of this log tells; another one's says nothing of it."""
+    """The note of this log shows it; another log's note says nothing about it."""
     told = describe_missing_records(
         path, PartitionEnds(log_id="a", offsets=offsets), PartitionEnds(log_id="a", offsets=found)
     )

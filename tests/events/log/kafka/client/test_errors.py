@@ -38,7 +38,7 @@ def test_a_missing_right_is_named_as_it_has_to_be_given(error: ErrorCode, of: st
 
 
 def test_what_no_right_would_help_against_is_not_denied() -> None:
-    """Nobody is to look for an ACL that is missing; the error has Kafka's name."""
+    """It must not lead to the search for a missing ACL; the error has Kafka's name."""
     refusal = refusal_error("this", ErrorCode.invalid_required_acks, "WRITE", "ev", who="user alice (sasl.username)")
     assert not isinstance(refusal, LogDenied)
     assert str(refusal) == "this: INVALID_REQUIRED_ACKS"
@@ -53,7 +53,7 @@ def test_what_no_right_would_help_against_is_not_denied() -> None:
     ],
 )
 def test_what_may_pass_is_tried_again_with_what_it_means(code: int, told: str) -> None:
-    """An error of a newer broker, too: nobody knows what became of the request."""
+    """Including an error of a newer broker: the outcome of the request is unknown."""
     with pytest.raises(TryAgain) as again:
         final_error(ErrorCode(code), "this")
     assert str(again.value) == told

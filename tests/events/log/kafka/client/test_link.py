@@ -20,7 +20,7 @@ from tests.events.log.kafka.client.test_metadata import answer, topic
 
 @asynccontextmanager
 async def listening(context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """The address of a server that shakes hands, and hangs up on whoever asks anything."""
+    """The address of a server that completes handshakes, and closes the connection after any request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -32,7 +32,7 @@ async def listening(context: ssl.SSLContext | None = None) -> AsyncIterator[str]
 
 
 async def reason(address: str, security: KafkaSecurity, *, kind: type[LogError] = LogUnavailable) -> str:
-    """`kind` is LogUnavailable for what may be waited for, LogMismatch for what nobody needs to wait for."""
+    """`kind` is LogUnavailable if waiting can help, LogMismatch if it cannot."""
     link = KafkaLink([address], security, Timeouts(connect_timeout_ms=5_000))
     with pytest.raises(kind) as unavailable:
         await link.open()
@@ -44,7 +44,7 @@ async def reason(address: str, security: KafkaSecurity, *, kind: type[LogError] 
 
 
 class HearsOnce(KafkaLink):
-    """It is told of two topics, whatever it asks for."""
+    """Its Metadata response has two topics, whatever it requests."""
 
     async def refresh(self) -> None:
         self._apply_metadata(answer(topic((2, 0)), topic((1, 0), name="other")))
@@ -77,7 +77,7 @@ async def test_a_certificate_that_does_not_fit_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_broker_that_hangs_up_is_said() -> None:
-    """As a broker that expects TLS does. The property is named, the address once."""
+    """Like a broker that expects TLS. The property is named, the address once."""
     async with listening() as address:
         told = await reason(address, NOT_SECURED)
     wanted = "does it want credentials or TLS (--kafka-config security.protocol=...)?"
@@ -85,7 +85,7 @@ async def test_a_broker_that_hangs_up_is_said() -> None:
 
 
 async def test_a_broker_that_hangs_up_after_it_has_told_its_versions_wants_something() -> None:
-    """As one with SASL does on who has not authenticated."""
+    """Like a broker with SASL for a client that has not authenticated."""
     async with fake_broker() as fake:
         fake.hangs_up_at = 3
         told = await reason(fake.address, NOT_SECURED)
@@ -102,7 +102,7 @@ async def test_what_is_followed_is_looked_up() -> None:
 
 
 async def test_a_broker_of_another_cluster_is_said() -> None:
-    """The fault and the way out, as the connection says it: the address stands there already."""
+    """The error and the remedy, in the connection's words, which already have the address."""
     link = KafkaLink([], NOT_SECURED, Timeouts())
     foreign = OtherCluster("h:1 is a broker of cluster b, where one of a was expected")
     assert str(link._explained(BrokerAddress("h", 1), foreign)) == str(foreign)

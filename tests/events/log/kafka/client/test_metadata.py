@@ -91,7 +91,7 @@ def test_a_leader_that_moved_is_told_with_its_old_address() -> None:
 
 
 def test_a_broker_that_lags_behind_is_not_believed() -> None:
-    """Its leader epoch is older: what it says is from before the move."""
+    """Its leader epoch is older, so its response is from before the move."""
     view = following(answer(topic((2, 5))))
     assert view.learn(answer(topic((1, 4))), 1.0) == []
     assert view.leader("t", 0) == 2
@@ -116,7 +116,7 @@ def test_a_partition_without_a_leader_has_none_and_nothing_moves_from_there() ->
 
 
 def test_an_answer_without_brokers_says_nothing() -> None:
-    """A broker that has just started knows nobody yet."""
+    """A broker that has just started knows no others yet."""
     view = following(answer(topic((1, 0))))
     assert view.learn(answer(MISSING, nodes=(), cluster_id="another"), 1.0) == []
     view.learn(answer(MISSING, nodes=()), 1.0 + MISSING_FOR_S)
@@ -177,7 +177,7 @@ def test_a_topic_that_is_another_one_is_refused_and_not_followed(said: Any, why:
 
 
 def test_an_id_that_is_told_later_on_is_taken_as_the_first() -> None:
-    """Brokers from before Kafka 2.8 tell none; a cluster that is upgraded does from then on."""
+    """Brokers before Kafka 2.8 have none; a cluster has one after its upgrade."""
     view = following(answer(topic((1, 0), topic_id=None)), answer(topic((1, 0))), answer(topic((1, 0), topic_id=None)))
     assert view.refusals == {}
     view.learn(answer(topic((1, 0), topic_id=OTHER_ID)), 3.0)

@@ -1,4 +1,4 @@
-"""A broker that is too old, on a socket: opening a log says so in one line, and asks it for nothing that it lacks."""
+"""A broker that is too old, on a socket: opening a log reports it in one line, without a request that it lacks."""
 
 import asyncio
 import struct
@@ -14,7 +14,7 @@ from muster.events.log.kafka.log import KafkaEventLog
 
 METADATA, API_VERSIONS = 3, 18
 OFFERED = [(0, 0, 2), (1, 0, 3), (2, 0, 1), (METADATA, 0, 1), (10, 0, 0), (API_VERSIONS, 0, 0)]
-"""As Kafka 0.10 does: the API key, the first version, the last."""
+"""Like Kafka 0.10: the API key, the first version, the last."""
 
 
 class OldBroker:
@@ -54,7 +54,7 @@ async def old_broker() -> AsyncIterator[OldBroker]:
 
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_broker_that_is_too_old_is_refused(read_only: bool) -> None:
-    """The error names the API and the missing version, at once, and without a request that it would not understand."""
+    """The error names the API and the missing version, immediately, without a request that the broker cannot read."""
     async with old_broker() as broker:
         log = KafkaEventLog([f"127.0.0.1:{broker.port}"], "events", read_only=read_only)
         with pytest.raises(

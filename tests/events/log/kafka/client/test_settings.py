@@ -57,7 +57,7 @@ def test_the_way_out_of_a_contradiction_is_a_command() -> None:
 
 
 def test_of_an_empty_topic_both_ways_out_are_told() -> None:
-    """It may have been made for the events, then one command makes it right; or for somebody else's records."""
+    """If it was created for events, one command fixes it; else it is for another application's records."""
     with pytest.raises(LogMismatch) as mismatch:
         promised({"cleanup.policy": "delete"}, is_ours=False)
     assert str(mismatch.value) == (
@@ -115,7 +115,7 @@ def test_a_topic_that_nothing_can_be_appended_to_is_refused() -> None:
 
 @pytest.mark.parametrize(("replicas", "advised"), [(1, "1"), (2, "1"), (3, "2"), (5, "4")])
 def test_one_replica_fewer_than_there_are_is_advised(replicas: int, advised: str) -> None:
-    """One may be away; of a single one none may."""
+    """One may be down; of a single one none may."""
     with pytest.raises(LogMismatch, match=f"--add-config min.insync.replicas={advised}`$"):
         promised({"min.insync.replicas": str(replicas + 1)}, replication=replicas)
 
@@ -126,7 +126,7 @@ def test_a_single_in_sync_replica_of_two_is_warned_of() -> None:
 
 
 def test_configs_that_may_not_be_read_are_named_with_the_right() -> None:
-    """Those of the topic, and of one of the brokers; what is known of the others counts."""
+    """Those of the topic, and of one of the brokers; the known configs of the others count."""
     facts = TopicFacts(partitions=8, replication=3)
     found = guarantees(PLAN, facts, {}, [BROKER, {}], bootstrap="kafka:9092", is_ours=True, who="us")
     assert found == Guarantees(
@@ -156,7 +156,7 @@ def test_the_room_for_a_request_around_its_batch_is_4_kib() -> None:
 
 
 def test_the_audit_window_is_a_week() -> None:
-    """Unless the settings say otherwise: so long a topic keeps what was written again since."""
+    """Unless configured: a topic keeps overwritten records for so long."""
     week_ms = 7 * 24 * 3_600_000
     assert week_ms == AUDIT_WINDOW_MS
     plan = msgspec.structs.replace(PLAN, audit_window_ms=week_ms)
@@ -178,7 +178,7 @@ def test_the_audit_window_is_a_week() -> None:
     ],
 )
 def test_what_a_start_refuses_or_warns_of_is_a_flaw_later(changed: Configs, replication: int, said: str) -> None:
-    """Each is said; nothing is raised, since a process that serves goes on."""
+    """Each is reported; nothing is raised, since a serving process continues."""
     configs = {"min.insync.replicas": "2", **PLAN.configs(), **changed}
     facts = TopicFacts(partitions=8, replication=replication)
     (flaw,) = flaws(PLAN, facts, configs, [BROKER], bootstrap="kafka:9092", who="us")
@@ -186,7 +186,7 @@ def test_what_a_start_refuses_or_warns_of_is_a_flaw_later(changed: Configs, repl
 
 
 def test_of_brokers_that_forget_fences_all_is_said() -> None:
-    """Also what is wrong with them alone, and where a partition was added."""
+    """Also what is wrong with each alone, and a partition that was added."""
     plan = msgspec.structs.replace(PLAN, partitions=8)
     facts = TopicFacts(partitions=9, replication=3)
     configs = {"min.insync.replicas": "2", **PLAN.configs()}

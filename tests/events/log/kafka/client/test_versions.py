@@ -72,7 +72,7 @@ def test_a_reader_needs_less_than_an_owner() -> None:
 
 
 def test_a_broker_that_is_too_new_is_named() -> None:
-    """When it has dropped what is spoken here."""
+    """When it no longer supports the versions that Muster uses."""
     with pytest.raises(
         LogMismatch, match=r"broker 1 at k:9092 is too new .* it offers Produce from v8 on, and v7 is the last"
     ):
