@@ -373,4 +373,4 @@ async def _trim(event_log: SqliteEventLog, clock: RetentionClock) -> None:
                 log.debug("trimmed", looked_at=trimmed.looked_at, deleted=trimmed.deleted)
                 await asyncio.sleep(TRIM_PAUSE_S)
         except LogUnavailable as error:
-            log.warning("could not trim the event log, trying again later", error=str(error))
+            log.warning("could not trim the event log, retrying later", error=str(error))

@@ -48,8 +48,8 @@ class ForeignRecordsSeen:
                     log=location,
                     partition=partition,
                     offset=offset,
-                    way_out="find out who produces to the topic, or mirrors into it: Muster's own principal alone needs"
-                    " the ACL Allow WRITE on it",
+                    way_out="find out which client produces to the topic or mirrors into it: only Muster's own "
+                    "principal needs the ACL Allow WRITE on it",
                 )
             self._counted_to[partition] = foreign_records.next_offset
         FOREIGN_RECORDS.inc(foreign_records.records)

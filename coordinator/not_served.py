@@ -30,9 +30,9 @@ def way_out(broken: BrokenRecord, log_url: str = "URL") -> str:
     """The way out if a record stops its partition. Clients cannot remove a batch from the middle of a topic."""
     if isinstance(broken, BrokenBatch):
         return (
-            "another replica of the topic's partition, if that one has the batch whole: let it lead"
-            " (kafka-leader-election.sh, or stop the broker that leads now). Else restore the topic, or start with"
-            " another --log"
+            "another replica of the topic's partition, if its copy of the batch is complete: make it the leader "
+            "(kafka-leader-election.sh, or stop the current leader's broker). Otherwise restore the topic, or "
+            "start with another --log"
         )
     repair = f"muster log repair --log {shlex.quote(log_url)} --yes"
-    return f"a newer version of Muster, if that wrote it; else stop this process, then: {repair}"
+    return f"a newer version of Muster, if it wrote the record; otherwise stop this process, then run {repair}"

@@ -83,7 +83,7 @@ class NotMuster(AdminError):
 
     def __init__(self, asked_at: str, *, perhaps_not_for: str | None = None) -> None:
         perhaps = (
-            "" if perhaps_not_for is None else f", or a sidecar that is not for group {perhaps_not_for} (--groups)"
+            "" if perhaps_not_for is None else f", or a sidecar that does not handle group {perhaps_not_for} (--groups)"
         )
         super().__init__(f"{asked_at} is a Kafka broker, not Muster{perhaps}: name the sidecar")
 
@@ -113,7 +113,7 @@ class NotBroker(AdminError):
 
     def __init__(self, asked_at: str) -> None:
         super().__init__(
-            f"{asked_at} is Muster, which does not show its own shadows: name a broker of the cluster (of --upstream)"
+            f"{asked_at} is Muster, which does not list its own shadows: name a broker of the cluster (of --upstream)"
         )
 
 
@@ -121,12 +121,15 @@ class NotCoordinatedHere(Refused):
     """The group has its members upstream, where Muster does not list them. `is_newer`: the group is not classic."""
 
     def __init__(self, group_id: str, protocol_type: str, *, is_newer: bool = False) -> None:
-        way_out = f"ask the brokers, or take it over with muster adopt {shlex.quote(group_id)}"
-        whose = f"is not Muster's: it has its members upstream (type {protocol_type}); {way_out}"
+        way_out = f"ask the brokers, or adopt the group with muster adopt {shlex.quote(group_id)}"
+        whose = f"is not coordinated by Muster: it has members upstream (type {protocol_type}); {way_out}"
         if is_newer:
-            whose = f"is no classic group, but upstream's, of the newer type {protocol_type}: ask the brokers"
+            whose = (
+                f"is not a classic group, but one of the newer type {protocol_type}, coordinated upstream: ask "
+                "the brokers"
+            )
         elif protocol_type == SHADOW_PROTOCOL_TYPE:
-            whose = "is not this Muster's: another one coordinates it; ask that one"
+            whose = "is coordinated by another Muster: ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
         self.may_be_adopted = not is_newer and protocol_type != SHADOW_PROTOCOL_TYPE
@@ -136,7 +139,7 @@ class UpstreamAlready(Refused):
     """A group that was to be released has its members upstream already."""
 
     def __init__(self, group_id: str) -> None:
-        AdminError.__init__(self, f"group {group_id} has its members upstream already: there is nothing to release")
+        AdminError.__init__(self, f"the members of group {group_id} are upstream already: there is nothing to release")
         self.error = ErrorCode.group_id_not_found
 
 
@@ -214,7 +217,7 @@ class CoordinatorLink:
         if asked.answer is None:
             if asked.all_failed_as(LinkRefused):
                 raise type(asked.failed[0])(asked.reasons) from asked.failed[0]
-            raise NoCoordinator(f"nobody answers at {self.asked_at} ({asked.reasons})") from asked.failed[0]
+            raise NoCoordinator(f"no process answers at {self.asked_at} ({asked.reasons})") from asked.failed[0]
         found: dict[str, str] = {}
         for broker in asked.answer[1].brokers:
             address = BrokerAddress(broker.host, broker.port)
@@ -222,7 +225,7 @@ class CoordinatorLink:
             try:
                 listed = await self._ask_at(address, exchange)
             except TryAgain as error:
-                raise NoCoordinator(f"{address} cannot be asked for its groups: {error}") from error
+                raise NoCoordinator(f"cannot list the groups of {address}: {error}") from error
             if listed.error_code is not ErrorCode.none:
                 raise NoCoordinator(f"{address} does not list its groups: {error_text(listed.error_code, None)}")
             found |= {group.group_id: group.group_type for group in listed.groups}
@@ -239,20 +242,20 @@ class CoordinatorLink:
             why = str(error)
             if not isinstance(error.__cause__, TimeoutError | UnreadableAnswer):
                 why = (
-                    f"the connection to its coordinator at {address} was lost before it answered: it may have ended"
-                    " while it was asked (see its log)"
+                    f"lost the connection to its coordinator at {address} before a response: the process may have "
+                    "ended (see its log)"
                 )
             raise OutcomeUnknown(
-                f"group {group_id}: {why}; "
-                "whether it made the change is not known: look (muster members list), then ask again"
+                f"group {group_id}: {why}; it is unknown whether the change was made: check with muster members "
+                "list, then try again"
             ) from error
         except TryAgain as error:
             self._coordinators.pop(group_id, None)
-            raise TryAgain(f"brokers name {address}, which does not answer: {error}") from error.__cause__
+            raise TryAgain(f"the brokers name {address}, which does not answer: {error}") from error.__cause__
         error_code, message = error_of(response)
         if error_code in COORDINATOR_MOVED:
             self._coordinators.pop(group_id, None)
-            raise _NotReadyYet(f"{address} says {error_text(error_code, message)}")
+            raise _NotReadyYet(f"{address} returned {error_text(error_code, message)}")
         if error_code is ErrorCode.group_authorization_failed:
             raise self._denied(group_id, exchange.API_KEY, message)
         return response

@@ -72,7 +72,7 @@ class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.done:
             return None
         if self.error is ErrorCode.none:
-            return "not done, since others of the batch were refused; alone it could be done"
+            return "not done because others of the batch were refused; it could be done alone"
         return error_text(self.error, self.message)
 
 
@@ -276,7 +276,7 @@ def _with_what_is_there(result: MemberResult, listed: Sequence[ListedMember]) ->
     if result.error is not ErrorCode.unknown_member_id:
         return result
     if any(each.standing is Standing.EXPECTED and each.group_instance_id == result.member for each in listed):
-        message = "it is no member: it is expected, and has not joined (muster members withdraw)"
+        message = "it is not a member: it is expected, and has not joined (muster members withdraw)"
     else:
         names = [each.group_instance_id or each.member_id for each in listed]
         message = f"{result.message}{did_you_mean(result.member, names)}"

@@ -103,7 +103,7 @@ async def _known_coordinator(admin: GroupAdmin, group_id: str) -> GroupCoordinat
             return None
         near = await admin.groups_like(group_id)
         return GroupCoordinator(
-            coordinator=None, text=f"not there yet: its first member makes it, with these configs{near}"
+            coordinator=None, text=f"not created yet: its first member creates it, with these configs{near}"
         )
 
 
@@ -198,7 +198,7 @@ async def move_group(
             again = await described_move(admin, group_id)
         except NoCoordinator as error:
             how_far = f"muster members list {shlex.quote(group_id)}"
-            raise AdminError(f"{error}; the move goes on, unless the sidecar has ended: {how_far}") from error
+            raise AdminError(f"{error}; the move continues, unless the sidecar has ended: {how_far}") from error
         if again is None:
             raise AdminError(f"group {group_id}: the move has ended with the process that made it; ask again")
         move = again

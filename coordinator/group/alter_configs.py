@@ -133,7 +133,7 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
         definition = GROUP_CONFIGS[change.name]
         if turn.now.format_level < definition.format_level:
             text = (
-                f"{change.name}: the event log has format level {turn.now.format_level}, which cannot keep it; stop"
+                f"{change.name}: the event log has format level {turn.now.format_level}, which cannot store it; stop"
                 f" serving and run `muster log upgrade`, which raises it to {FORMAT_LEVEL}"
             )
             raise ChangeRefused(ErrorCode.invalid_config, text)
@@ -154,8 +154,8 @@ def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChan
             kind = f"protocol type {group.image.protocol_type!r}"
             raise ChangeRefused(
                 ErrorCode.inconsistent_group_protocol,
-                f"{name}: members without partitions can be held in groups of protocol type 'consumer' alone, and not "
-                f"in those of Kafka Streams; group {group.group_id!r} has {kind}",
+                f"{name}: only groups of protocol type 'consumer' can have members without partitions, and not "
+                f"those of Kafka Streams; group {group.group_id!r} has {kind}",
             )
     return membership_change
 

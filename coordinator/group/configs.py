@@ -48,7 +48,7 @@ MEMBERS = "members"
 
 MUSTER, UPSTREAM = "muster", "upstream"
 """The values of COORDINATOR; only UPSTREAM is ever stored."""
-NOT_FOR_GROUP = "this Muster is not for groups of that name (--groups)"
+NOT_FOR_GROUP = "this Muster does not handle groups of that name (--groups)"
 """The message of a sidecar that may not own the group."""
 
 
@@ -92,8 +92,8 @@ _ALL = (
         default="0",
         field="expansion_delay_ms",
         maximum=DAY_MS,
-        documentation="How long joins of new members to a stable group are gathered, then there is one rebalance. "
-        "0: not at all.",
+        documentation="How long joins of new members to a stable group are gathered before one rebalance, ms. 0: "
+        "not at all.",
     ),
     GroupConfigDef(
         name=LEARNER_TIMEOUT,
@@ -102,21 +102,21 @@ _ALL = (
         field="learner_timeout_ms",
         minimum=1,
         maximum=DAY_MS,
-        documentation="New members of a stable group are learners, without partitions, for so long; then all of them "
-        "are promoted in one rebalance.",
+        documentation="How long new members of a stable group are learners, without partitions, ms; then all of "
+        "them are promoted in one rebalance.",
     ),
     GroupConfigDef(
         name=LEARNERS,
         type=ConfigType.LIST,
         default="",
-        documentation="The learners. Subtract an instance id or member id to promote it at once.",
+        documentation="The learners, by instance id or member id. Subtract one to promote it now.",
     ),
     GroupConfigDef(
         name=REGISTERED,
         type=ConfigType.LIST,
         default="",
-        documentation="Instance ids that will join (KIP-469): once the last one has, one rebalance. Subtract "
-        "one to withdraw it.",
+        documentation="Instance ids that will join (KIP-469): one rebalance after the last one has joined. "
+        "Subtract one to withdraw it.",
     ),
     GroupConfigDef(
         name=REGISTRATION_TIMEOUT,
@@ -125,14 +125,15 @@ _ALL = (
         field="registration_timeout_ms",
         minimum=1,
         maximum=DAY_MS,
-        documentation="How long the group waits for registered instances; then one rebalance with those that joined.",
+        documentation="How long the group waits for registered instances, ms; then one rebalance with those that "
+        "joined.",
     ),
     GroupConfigDef(
         name=RETIRED,
         type=ConfigType.LIST,
         default="",
-        documentation="Members that will leave, by instance id or member id: once the last one has, one rebalance. "
-        "Subtract one to keep it.",
+        documentation="Members that will leave, by instance id or member id: one rebalance after the last one has "
+        "left. Subtract one to keep it.",
     ),
     GroupConfigDef(
         name=RETIREMENT_TIMEOUT,
@@ -141,22 +142,23 @@ _ALL = (
         field="retirement_timeout_ms",
         minimum=1,
         maximum=DAY_MS,
-        documentation="How long the group waits for retired members to leave; then they are removed, in one rebalance.",
+        documentation="How long the group waits for retired members to leave, ms; then they are removed, in one "
+        "rebalance.",
     ),
     GroupConfigDef(
         name=REBALANCE,
         type=ConfigType.STRING,
         default="",
-        documentation="Set to `static` to have a stable group of static members rebalance now, to `force` if it has "
-        "dynamic ones. Never kept.",
+        documentation="Set to `static` to rebalance a stable group of static members now, to `force` if it has "
+        "dynamic ones. Never stored.",
     ),
     GroupConfigDef(
         name=COORDINATOR,
         type=ConfigType.STRING,
         default=MUSTER,
         field="coordinator",
-        documentation="In a sidecar: `upstream` releases the group to the cluster upstream, for good; `muster` adopts "
-        "a group whose members are there, and are connected here.",
+        documentation="In a sidecar: `upstream` releases the group to the upstream cluster, for good; `muster` "
+        "adopts a group from it whose members are connected here.",
     ),
     GroupConfigDef(
         name=UNASSIGNED_DELAY,
@@ -165,8 +167,8 @@ _ALL = (
         field="unassigned_rebalance_delay_ms",
         maximum=DAY_MS,
         format_level=7,
-        documentation="How long partitions of subscribed topics may be assigned to nobody in a stable group; then it "
-        "is asked to rebalance, once. 0: never.",
+        documentation="How long partitions of subscribed topics may stay unassigned in a stable group, ms; then "
+        "Muster asks it to rebalance, once. 0: never.",
     ),
 )
 

@@ -9,10 +9,10 @@ if TYPE_CHECKING:  # the commands import this file for their help, too
 
 _SHOWN = 5
 LATE_MAY = (
-    "one that still runs may process its partitions, and its commits are refused, until it joins again: restart those "
-    "that hang"
+    "a process that still runs may go on consuming its partitions, with its commits refused, until it rejoins: "
+    "restart those that hang"
 )
-DROPPED_MAY = "one that still runs may process its partitions, and its commits are refused: restart it"
+DROPPED_MAY = "a process that still runs may go on consuming its partitions, with its commits refused: restart it"
 
 
 class Named(Protocol):
@@ -89,7 +89,7 @@ def waiting(move: "GroupMove") -> str:
     silent = [each for each in move.waits_for if not each.is_notified]
     parts = [
         f"for {names(members)}{what}{_at_most(members)}"
-        for members, what in ((working, " to rejoin"), (silent, ", not heard of yet"))
+        for members, what in ((working, " to rejoin"), (silent, ", not heard from yet"))
         if members
     ]
     return f"waits {'; '.join(parts)}" if parts else ""

@@ -50,7 +50,7 @@ def is_repair(changes: Sequence[ConfigChange]) -> bool:
 def repair_refusal(changes: Sequence[ConfigChange]) -> AlterGroupConfigOutcome | None:
     """Return the error that refuses a repair; None if it is valid."""
     if len(changes) > 1:
-        message = f"{REPAIR} has to be asked for alone: no setting of a quarantined group can be changed"
+        message = f"{REPAIR} must be the only change: no config of a quarantined group can be changed"
         return AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message=message)
     (change,) = changes
     if change.operation is not ConfigOperation.SET or change.value != ANEW:

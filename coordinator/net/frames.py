@@ -33,7 +33,7 @@ def oversized_frame(length: int, bytes_max: int) -> ProtocolError:
     spoken = _other_protocol(length)
     if spoken is not None:
         return ProtocolError(Fault.OTHER_PROTOCOL, spoken)
-    return ProtocolError(Fault.OVERSIZED_FRAME, f"a request announces {length} bytes, {bytes_max} are allowed")
+    return ProtocolError(Fault.OVERSIZED_FRAME, f"a request announces {length} bytes; the limit is {bytes_max}")
 
 
 def _other_protocol(length: int) -> str | None:
@@ -80,7 +80,7 @@ def check_bound(api_key: int, api_version: int, length: int, bytes_max: int) -> 
     if length > bytes_max:
         raise ProtocolError(
             Fault.OVERSIZED_FRAME,
-            f"a request of API key {api_key} v{api_version} announces {length} bytes, {bytes_max} are allowed",
+            f"a request of API key {api_key} v{api_version} announces {length} bytes; the limit is {bytes_max}",
         )
 
 

@@ -43,7 +43,7 @@ _MEANINGS = {
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the certificate of --tls-certificate (its ssl.ca.location)",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _REFUSED,  # Java sends this in both cases
     "SSLV3_ALERT_BAD_CERTIFICATE": _REFUSED,
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it presented no certificate, which --tls-client-ca requires",
 }
 """Explanations of OpenSSL's less helpful reasons."""
 
@@ -117,7 +117,7 @@ class Handshake:
         self._gate.open()
 
     def _has_taken_too_long(self) -> None:
-        self._failed(self.client_host, f"it has not finished the handshake within {HANDSHAKE_TIMEOUT_S:g} s")
+        self._failed(self.client_host, f"it did not finish the handshake within {HANDSHAKE_TIMEOUT_S:g} s")
         self.abort()
 
 
@@ -265,7 +265,10 @@ def _reason(error: OSError) -> str | None:
         name = error.reason or str(error)
         return _MEANINGS.get(name, name.lower().replace("_", " "))
     if isinstance(error, ConnectionAbortedError):
-        return f"its handshake was not over within {HANDSHAKE_AND_TURNS_TIMEOUT_S:g} s, waits of ours included"
+        return (
+            f"its handshake did not finish within {HANDSHAKE_AND_TURNS_TIMEOUT_S:g} s, including the time that it "
+            "waited for its turn"
+        )
     return None
 
 

@@ -93,24 +93,36 @@ class GroupMetrics(Collector):
         figures = self._figures()
         labels = ("state", "coordinator")
         for name, text, counts in (
-            ("muster_groups", "Groups with a record in the event log, by who coordinates them", figures.groups),
-            ("muster_members", "Members of these groups, absent static ones too", figures.members),
+            (
+                "muster_groups",
+                "Groups with a record in the event log, by state and coordinator (muster or upstream)",
+                figures.groups,
+            ),
+            ("muster_members", "Members of all groups, including absent static members", figures.members),
         ):
             by_state = GaugeMetricFamily(name, text, labels=labels)
             for (state, coordinator), count in sorted(counts.items()):
                 by_state.add_metric((state, coordinator), count)
             yield by_state
         parked = GaugeMetricFamily(
-            "muster_parked_requests", "Joins and syncs that wait in a rebalance", labels=("api",)
+            "muster_parked_requests", "Joins and syncs that are waiting in a rebalance", labels=("api",)
         )
         for api, count in figures.parked.items():
             parked.add_metric((api,), count)
         yield parked
         for name, text, value in (
-            ("muster_parked_oldest_seconds", "The age of the oldest of them", figures.oldest_parked_ms / 1000),
-            ("muster_quarantined_groups", "Groups not served, since a record cannot be read", figures.quarantined),
+            (
+                "muster_parked_oldest_seconds",
+                "How long the longest-waiting join or sync has waited",
+                figures.oldest_parked_ms / 1000,
+            ),
+            (
+                "muster_quarantined_groups",
+                "Groups that are not served because a record cannot be read",
+                figures.quarantined,
+            ),
             ("muster_partitions", "Partitions of the event log that this process serves", figures.partitions),
-            ("muster_log_partitions", "Partitions that the event log has", figures.log_partitions),
+            ("muster_log_partitions", "Partitions of the event log", figures.log_partitions),
         ):
             yield GaugeMetricFamily(name, text, value=value)
         yield from _of_named(figures.named)
@@ -118,10 +130,10 @@ class GroupMetrics(Collector):
 
 def _of_named(named: Iterable[NamedGroup]) -> Iterator[Metric]:
     members = GaugeMetricFamily(
-        "muster_group_members", "Members of one group, of those that --metrics-groups names", labels=("group", "state")
+        "muster_group_members", "Members, of the groups that --metrics-groups names", labels=("group", "state")
     )
     generations = GaugeMetricFamily(
-        "muster_group_generation", "The generation of one group, of the same", labels=("group",)
+        "muster_group_generation", "Generation, of the groups that --metrics-groups names", labels=("group",)
     )
     for group in named:
         members.add_metric((group.group_id, group.state), group.members)

@@ -49,7 +49,7 @@ class LogLines(io.RawIOBase, Collector):
     def collect(self) -> Iterable[Metric]:
         yield CounterMetricFamily(
             "muster_log_lines_dropped",
-            "Lines of the log that could not be written: standard error was not read, or could not take them",
+            "Log lines dropped because standard error was blocked or failed",
             value=self._dropped,
         )
 

@@ -41,7 +41,7 @@ UNWELL_AFTER_S = 5.0
 _FRAMES_LOGGED = 8
 _AT_REST = frozenset({"Runner.run", "BaseEventLoop.run_forever", "BaseEventLoop._run_once", "EpollSelector.select"})
 """Innermost calls of a loop that waits for events, or for a processor."""
-_DID_NOT_RUN = "the process did not run: it or its machine was stopped, or had no processor"
+_DID_NOT_RUN = "the process did not run: it or its machine was suspended, or got no CPU time"
 
 
 class Instant(msgspec.Struct, frozen=True):
@@ -116,12 +116,14 @@ class LoopWatch(Collector):
         held_s = self._turns.held_s
         if held_s < self._unwell_after_s or self._is_at_rest():
             return None
-        return f"the event loop has not turned for {held_s:.1f} s: {_describe(self._work())}"
+        return f"the event loop has been blocked for {held_s:.1f} s: {_describe(self._work())}"
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metric that is not `muster_loop_late_seconds`."""
         yield GaugeMetricFamily(
-            "muster_loop_held_seconds", "For how long the event loop has not turned now", value=self._turns.held_s
+            "muster_loop_held_seconds",
+            "How long the event loop has been blocked now; 0 if it runs",
+            value=self._turns.held_s,
         )
 
     def _tick(self) -> None:

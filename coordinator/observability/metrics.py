@@ -27,13 +27,13 @@ _TAKEOVER_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60
 
 APPEND_SECONDS = Histogram(
     "muster_append_seconds",
-    "From handing events to the event log until they are durable",
+    "Time from handing events to the event log until they are durable",
     buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5, 30),
     registry=REGISTRY,
 )
 APPEND_FAILURES = PrometheusCounter(
     "muster_append_failures",
-    "Appends of events that failed, and transitions that were refused",
+    "Failed appends of events, and refused transitions",
     ["kind"],
     registry=REGISTRY,
 )
@@ -41,123 +41,136 @@ TRANSITIONS_APPENDED = PrometheusCounter("muster_transitions_appended", "Transit
 REBALANCES = PrometheusCounter("muster_rebalances", "Rebalances started", ["cause"], registry=REGISTRY)
 REBALANCE_SECONDS = Histogram(
     "muster_rebalance_seconds",
-    "From the beginning of a rebalance until the group is Stable or Empty, or another rebalance begins",
+    "Time from the start of a rebalance until the group is Stable or Empty, or another rebalance starts",
     ["ended"],
     buckets=_REBALANCE_BUCKETS,
     registry=REGISTRY,
 )
 REBALANCE_PHASE_SECONDS = Histogram(
     "muster_rebalance_phase_seconds",
-    "The phases of a rebalance: until all have joined, and until the leader's assignment is there",
+    "Duration of each phase of a rebalance: join (until all have joined) and sync (until the leader's assignment "
+    "arrives)",
     ["phase"],
     buckets=_REBALANCE_BUCKETS,
     registry=REGISTRY,
 )
 GROUP_REBALANCES = PrometheusCounter(
     "muster_group_rebalances",
-    "Rebalances started of one group, of those that --metrics-groups names",
+    "Rebalances started, of the groups that --metrics-groups names",
     ["group", "cause"],
     registry=REGISTRY,
 )
 TAKEOVER_SECONDS = Histogram(
     "muster_takeover_seconds",
-    "From the claim of a partition until its groups are served, at a start and when it is taken over later",
+    "Time from the claim of a partition until its groups are served, at a start and at a takeover",
     buckets=_TAKEOVER_BUCKETS,
     registry=REGISTRY,
 )
 TAKEOVER_PHASE_SECONDS = Histogram(
     "muster_takeover_phase_seconds",
-    "The phases of the same: claim (and fence), read, offsets, ready (the record that says so), resume (the groups)",
+    "Duration of each phase of a takeover: claim (and fence), read, offsets, ready (the record of it), resume (the "
+    "groups)",
     ["phase"],
     buckets=_TAKEOVER_BUCKETS,
     registry=REGISTRY,
 )
 PARTITIONS_LOST = PrometheusCounter(
     "muster_partitions_lost",
-    "Partitions that were served and are not any more, other than in good order",
+    "Partitions that this process stopped serving, other than by a clean stop or hand-over",
     ["reason"],
     registry=REGISTRY,
 )
 PAUSES = PrometheusCounter(
     "muster_pauses",
-    "Timers of a partition that came over a second late, so that its sessions were made longer",
+    "Timers of a partition that fired a second or more late, so that its sessions were extended",
     registry=REGISTRY,
 )
 UPSTREAM_ERRORS = PrometheusCounter(
     "muster_upstream_errors",
-    "Requests of Muster's own to brokers that failed, and connections to them",
+    "Failed requests of Muster's own to brokers, and failed connections to them",
     ["kind"],
     registry=REGISTRY,
 )
 GROUPS_NOT_TAKEN = PrometheusCounter(
     "muster_groups_not_taken",
-    "Joins that found their group upstream's: with members there, another Muster's shadow, or no right to look",
+    "Joins to a group that Muster could not take: it has members upstream, another Muster's shadow, or Muster may "
+    "not look",
     ["reason"],
     registry=REGISTRY,
 )
 GROUPS_LOST_UPSTREAM = PrometheusCounter(
     "muster_groups_lost_upstream",
-    "Groups that somebody got into past the sidecar, so that their members join upstream again",
+    "Groups that a member joined past the sidecar, so that all members rejoin upstream",
     registry=REGISTRY,
 )
 STATIC_RESTARTS = PrometheusCounter(
-    "muster_static_restarts", "Static members that came back under a new member id", registry=REGISTRY
+    "muster_static_restarts", "Static members that rejoined under a new member id", registry=REGISTRY
 )
 INSTANCE_FENCES = PrometheusCounter(
-    "muster_instance_fences", "Requests of a process that had lost its instance id to another one", registry=REGISTRY
+    "muster_instance_fences",
+    "Requests of a process that had lost its instance id to another process",
+    registry=REGISTRY,
 )
 INSTANCE_DUELS = PrometheusCounter(
-    "muster_instance_duels", "Times an instance id went back and forth between two live processes", registry=REGISTRY
+    "muster_instance_duels",
+    "Times that two live processes took one instance id from each other in turn",
+    registry=REGISTRY,
 )
 JOINS_REFUSED = PrometheusCounter(
     "muster_joins_refused",
-    "Joins that were refused for good: their clients stop, or try the same again for ever",
+    "Joins that were refused with a fatal error: their clients stop, or retry in vain",
     ["reason"],
     registry=REGISTRY,
 )
 SUBSCRIPTIONS_NOT_ASSIGNED = PrometheusCounter(
     "muster_subscriptions_not_assigned",
-    "Static members that came back with another subscription and kept their assignments: nobody rebalances",
+    "Static members that rejoined with another subscription and kept their assignments without a rebalance",
     registry=REGISTRY,
 )
 UNASSIGNED_PARTITIONS = Gauge(
     "muster_unassigned_partitions",
-    "Partitions of subscribed topics that are assigned to nobody for six minutes in stable groups: see muster status",
+    "Partitions of subscribed topics that have been unassigned for six minutes in stable groups: see muster status",
     registry=REGISTRY,
 )
 TOPICS_NOT_DECLARED = PrometheusCounter(
     "muster_topics_not_declared",
-    "Times that a client asked a standalone server for a topic that is not declared (--topic)",
+    "Requests to a standalone server for a topic that is not declared (--topic)",
     registry=REGISTRY,
 )
 FOREIGN_RECORDS = PrometheusCounter(
     "muster_strangers_records",
-    "Records in the event log that Muster did not write: they are skipped",
+    "Records in the event log that Muster did not write, and skips",
     registry=REGISTRY,
 )
 LOG_FLAWS = Gauge(
     "muster_event_log_flaws",
-    "What has become wrong with the event topic while it is served: muster status and the log say what",
+    "Problems of the event topic that appeared while it was served: muster status and the log name them",
     registry=REGISTRY,
 )
 ENTITIES_REWRITTEN = PrometheusCounter(
     "muster_entities_rewritten",
-    "Entities and offsets written again, as a record that Muster did not write stood in their place",
+    "Entities and offsets written again because a record that Muster did not write had replaced them",
     registry=REGISTRY,
 )
-OFFSETS_EXPIRED = PrometheusCounter("muster_offsets_expired", "Offsets deleted by their age", registry=REGISTRY)
-GROUPS_EXPIRED = PrometheusCounter("muster_groups_expired", "Empty groups deleted by the sweep", registry=REGISTRY)
+OFFSETS_EXPIRED = PrometheusCounter(
+    "muster_offsets_expired", "Committed offsets deleted because they expired", registry=REGISTRY
+)
+GROUPS_EXPIRED = PrometheusCounter(
+    "muster_groups_expired", "Empty groups deleted because they expired", registry=REGISTRY
+)
 SIGNS_OF_LIFE_FAILED = PrometheusCounter(
-    "muster_signs_of_life_failed", "Signs of life that could not be left, or read at a takeover", registry=REGISTRY
+    "muster_signs_of_life_failed",
+    "Liveness records that could not be written, or read at a takeover",
+    registry=REGISTRY,
 )
 LOOP_LATE_SECONDS = Histogram(
     "muster_loop_late_seconds",
-    "How late the event loop came to a timer, asked ten times a second",
+    "How late the event loop runs a timer, measured ten times a second",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30),
     registry=REGISTRY,
 )
 LOOP_HOLDS = PrometheusCounter(
-    "muster_loop_holds", "Times the event loop was held for a second or longer", registry=REGISTRY
+    "muster_loop_holds", "Times that the event loop was blocked for a second or longer", registry=REGISTRY
 )
 
 
@@ -265,49 +278,59 @@ class ServerMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the counters as metrics."""
-        requests = CounterMetricFamily("muster_requests", "Requests that were decoded", labels=("api", "version"))
+        requests = CounterMetricFamily("muster_requests", "Requests decoded", labels=("api", "version"))
         for (key, version), count in list(self.requests.items()):  # collected in another thread
             requests.add_metric((self._apis[key].name, str(version)), count)
         yield requests
         errors = CounterMetricFamily(
-            "muster_protocol_errors", "Connections closed for a request or an answer", labels=("fault",)
+            "muster_protocol_errors", "Connections closed because of an invalid request or response", labels=("fault",)
         )
         for fault in Fault:
             errors.add_metric((fault.value,), self.protocol_errors[fault])
         yield errors
         refused = CounterMetricFamily(
-            "muster_connections_refused", "Client connections closed at once, as one over a limit", labels=("limit",)
+            "muster_connections_refused",
+            "Client connections closed immediately because a limit was reached",
+            labels=("limit",),
         )
         for limit in RefusedConnection:
             refused.add_metric((limit.value,), self.connections_refused[limit])
         yield refused
         yield GaugeMetricFamily(
             "muster_held_bytes",
-            "Bytes that requests and answers hold, of connections that hold over 16 KiB",
+            "Bytes of memory of requests and responses, on connections that use over 16 KiB",
             value=self.held_bytes,
         )
-        yield GaugeMetricFamily("muster_connections", "Client connections that are open", value=self.connections)
+        yield GaugeMetricFamily("muster_connections", "Open client connections", value=self.connections)
         for name, text, count in (
-            ("muster_fast_heartbeats", "Heartbeats answered without being decoded", self.fast_heartbeats),
-            ("muster_decoded_heartbeats", "Heartbeats beside that fast path", self._decoded_heartbeats()),
+            (
+                "muster_fast_heartbeats",
+                "Heartbeats answered without being decoded (the fast path)",
+                self.fast_heartbeats,
+            ),
+            ("muster_decoded_heartbeats", "Heartbeats that were decoded", self._decoded_heartbeats()),
             ("muster_received_bytes", "Bytes read from clients", self.bytes_received),
             ("muster_sent_bytes", "Bytes sent to clients", self.bytes_sent),
-            ("muster_rejected_bytes", "Bytes thrown away with closed connections", self.bytes_rejected),
+            ("muster_rejected_bytes", "Bytes discarded with closed connections", self.bytes_rejected),
             ("muster_connections_accepted", "Client connections accepted", self.connections_accepted),
             (
                 "muster_connections_closed_for_memory",
-                "Client connections closed as requests and answers held more than queued.max.request.bytes",
+                "Client connections closed because requests and responses exceeded queued.max.request.bytes",
                 self.connections_closed_for_memory,
             ),
             (
                 "muster_waiting_refused",
-                "Joins and syncs told to try again: too many of one principal or group wait",
+                "Joins and syncs refused with a retriable error: too many of one principal or group are waiting",
                 self.waiting_refused,
             ),
-            ("muster_connections_idle_closed", "Client connections closed as idle", self.connections_idle_closed),
+            (
+                "muster_connections_idle_closed",
+                "Client connections closed because they were idle",
+                self.connections_idle_closed,
+            ),
             (
                 "muster_connections_unread_closed",
-                "Client connections closed as answers were not read",
+                "Client connections closed because the client did not read its responses",
                 self.connections_unread_closed,
             ),
         ):

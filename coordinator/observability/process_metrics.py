@@ -20,10 +20,14 @@ class BuildInfo(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the info series, whose value is 1, and the readiness, 1 or 0."""
-        info = GaugeMetricFamily("muster_build_info", "What runs, as labels", labels=("version", "python", "mode"))
+        info = GaugeMetricFamily(
+            "muster_build_info",
+            "Version, Python and mode of the process, as labels",
+            labels=("version", "python", "mode"),
+        )
         info.add_metric((version(DISTRIBUTION), sys.version.partition(" ")[0], self._mode), 1)
         yield info
-        yield GaugeMetricFamily("muster_ready", "Whether /readyz says ready: 1, else 0", value=int(self._is_ready()))
+        yield GaugeMetricFamily("muster_ready", "1 if /readyz reports ready, else 0", value=int(self._is_ready()))
 
 
 def process_collectors(mode: str, is_ready: Callable[[], bool]) -> tuple[Collector, ...]:

@@ -31,20 +31,24 @@ class StandbyMetrics(Collector):
         if figures is None:
             return
         for name, text, value in (
-            ("muster_standby_partitions", "Partitions of other processes that are followed", figures.followed),
+            (
+                "muster_standby_partitions",
+                "Partitions of other processes that this process follows as a standby",
+                figures.followed,
+            ),
             (
                 "muster_standby_partitions_ready",
-                "Partitions of other processes of which a takeover would read what is new alone",
+                "Followed partitions that are up to date: a takeover would read only newer records",
                 figures.ready,
             ),
             (
                 "muster_standby_lag_records",
-                "Offsets that the followed partition furthest behind its end is behind",
+                "Offset lag of the followed partition with the largest lag",
                 figures.behind_max,
             ),
             (
                 "muster_standby_lag_seconds",
-                "Time since the followed partition that is furthest behind was known to be at its end",
+                "Time since the followed partition with the longest lag was last known to be at its end",
                 figures.oldest_ms / 1000,
             ),
         ):

@@ -24,10 +24,9 @@ def refuse_if_event_topic_deleted(
     offsets = store.own_log
     if offsets is not None and offsets_were_owned and not writer.was_owned:
         raise LogMismatch(
-            f"partition {writer.partition} of topic {events.location} has no record of Muster's, and that of"
-            f" {offsets.location} has: the topic of the events was deleted, or made anew, and the offsets"
-            " that were committed are still there."
-            f" Restore {events.location}, or start with another --log, without these offsets"
+            f"partition {writer.partition} of topic {events.location} has no record of Muster, but that of "
+            f"{offsets.location} has: the event topic was deleted or recreated, and the committed offsets are still "
+            f"there. Restore {events.location}, or start with another --log, without these offsets"
         )
 
 
@@ -36,8 +35,8 @@ async def refuse_if_offsets_topic_deleted(events: EventLog, store: OffsetStore, 
     offsets = store.own_log
     if offsets is not None and not await offsets.has_owners_record(partition):
         raise LogMismatch(
-            f"partition {partition} of topic {events.location} has groups, and that of {offsets.location} no record of"
-            " Muster's: the topic of their committed offsets was deleted, or made anew, or is not there as the log"
-            " was a sidecar's."
-            f" Restore {offsets.location}, or start with another --log, without offsets"
+            f"partition {partition} of topic {events.location} has groups, but that of {offsets.location} has no "
+            "record of Muster: the topic of their committed offsets was deleted or recreated, or is missing "
+            f"because the log was a sidecar's. Restore {offsets.location}, or start with another --log, without "
+            "offsets"
         )

@@ -140,7 +140,7 @@ class OwnershipGroup:
         """Leave the group immediately, so that the others need not wait for the session to expire."""
         if not self.member_id:
             return
-        request = leave(self._who, self.member_id, reason="the process stops, and has let its partitions go")
+        request = leave(self._who, self.member_id, reason="the process is stopping and has released its partitions")
         with suppress(LinkError, TimeoutError):  # otherwise the session expires by itself
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._ask(request, lane="leave")
@@ -186,8 +186,8 @@ class OwnershipGroup:
                 raise
             # The leader stays the same until it leaves, so wait for its next decision.
             self._failed(
-                f"member {joined.leader} leads consumer group {self._who.group_id}: {error}; while it does, nobody"
-                f" takes over from a process that ends. What helps: {_way_out(error)}"
+                f"member {joined.leader} leads consumer group {self._who.group_id}: {error}; until it is replaced, "
+                f"no process takes over from one that ends. What helps: {_way_out(error)}"
             )
             await self._heartbeats(generation_id, is_in=False)
             return
@@ -291,18 +291,19 @@ class OwnershipGroup:
                 return False
             case ErrorCode.fenced_instance_id:
                 raise NodeIdTaken(
-                    f"another process with the node id of this one has joined consumer group {self._who.group_id}"
-                    " (FENCED_INSTANCE_ID): give each process of a log a --node-id of its own"
+                    f"another process with the node id of this one has joined consumer group {self._who.group_id} "
+                    "(FENCED_INSTANCE_ID): give each process of a log its own --node-id"
                 )
             case ErrorCode.inconsistent_group_protocol:
                 raise LogMismatch(
-                    f"somebody else is in consumer group {self._who.group_id}, which is for the processes of this"
-                    f" log alone; {WHO_IS_IN_IT}"
+                    f"a foreign client is in consumer group {self._who.group_id}, which is only for the processes "
+                    f"of this log; {WHO_IS_IN_IT}"
                 )
             case ErrorCode.invalid_session_timeout:
                 raise LogMismatch(
-                    f"the brokers allow no session of {self._session_timeout_ms} ms (group.min.session.timeout.ms,"
-                    " group.max.session.timeout.ms): see --owner-session-timeout-ms"
+                    f"the brokers do not allow a session of {self._session_timeout_ms} ms "
+                    "(group.min.session.timeout.ms, group.max.session.timeout.ms): change "
+                    "--owner-session-timeout-ms"
                 )
         if error.retriable:
             raise TryAgain(f"{what}: {error.name.upper()}")
@@ -337,8 +338,8 @@ def _way_out(error: NotUnderstood) -> str:
     if isinstance(error, AnotherLevel):
         return "end the deployment that was left half done: processes of a log need versions that know each other"
     if isinstance(error, AnotherUpstream):
-        return f"see to the --upstream and --log of both; {WHO_IS_IN_IT}"
-    return f"it is no process of this log: stop it, or give it a group.id of its own; {WHO_IS_IN_IT}"
+        return f"check the --upstream and --log of both; {WHO_IS_IN_IT}"
+    return f"it is not a process of this log: stop it, or give it another group.id; {WHO_IS_IN_IT}"
 
 
 def _what_then(removal: ErrorCode) -> str:
@@ -346,9 +347,7 @@ def _what_then(removal: ErrorCode) -> str:
         case ErrorCode.none:
             return "removed from the ownership group"
         case ErrorCode.unknown_member_id:
-            return "it was not in the ownership group any more"
+            return "it was no longer in the ownership group"
         case ErrorCode.fenced_instance_id:
-            return (
-                "it has been started again, or another process has its node id: that one stays in the ownership group"
-            )
+            return "it was restarted, or another process has its node id: that one stays in the ownership group"
     return f"missed when its session ends: {removal.name.upper()}"

@@ -19,7 +19,7 @@ class PeerMetrics(Collector):
         connected = [is_connected for _, is_connected in self._states()]
         peers = GaugeMetricFamily(
             "muster_peers",
-            "Other processes of the event log, by whether the connection to each stands",
+            "Other processes of the event log, by the state of the connection to each",
             labels=("state",),
         )
         peers.add_metric(("connected",), connected.count(True))
@@ -46,6 +46,6 @@ class LinkMetrics(Collector):
         yield links
         yield GaugeMetricFamily(
             "muster_owners_not_reached_seconds",
-            "For how long this process has reached no owner of any partition; 0 while it reaches one",
+            "How long this process has reached no owner of any partition; 0 while it reaches one",
             value=self._lost_ms() / 1000,
         )

@@ -179,8 +179,8 @@ def refuse_another_upstream(message: Candidate | Sharing, upstream: str) -> None
     """Raise AnotherUpstream if the sender is in front of another cluster, as far as both clusters are known."""
     if message.upstream and upstream and message.upstream != upstream:
         raise AnotherUpstream(
-            f"another process of this event log is in front of cluster {message.upstream}, and this one of {upstream}:"
-            " give them the same cluster as --upstream, or each a --log of its own"
+            f"another process of this event log is in front of cluster {message.upstream}, this one in front of "
+            f"{upstream}: give both the same --upstream, or each its own --log"
         )
 
 
@@ -193,7 +193,7 @@ def candidate_of(metadata: bytes, group_instance_id: str | None) -> Candidate:
     """Decode a member's metadata. Raises NotUnderstood, also if it claims another node id than its own."""
     candidate = _decoded(metadata, Candidate)
     if (group_instance_id or "").rpartition("-")[2] != str(candidate.node.node_id):
-        raise NotUnderstood(f"it says that it is node {candidate.node.node_id}, and has not its group.instance.id")
+        raise NotUnderstood(f"it claims to be node {candidate.node.node_id}, but has another group.instance.id")
     return candidate
 
 
@@ -208,8 +208,8 @@ def _decoded(encoded: bytes, as_: type[M]) -> M:
         if level == LEVEL:
             return msgspec.json.decode(encoded, type=as_)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise NotUnderstood(f"no message of Muster's: {error}") from error
-    raise AnotherLevel(f"a message of level {level}, and this version of Muster knows level {LEVEL}")
+        raise NotUnderstood(f"not a message of Muster: {error}") from error
+    raise AnotherLevel(f"a message of level {level}; this version of Muster knows level {LEVEL}")
 
 
 class _OfALevel(msgspec.Struct, frozen=True):

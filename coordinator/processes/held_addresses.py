@@ -28,7 +28,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 FREE_WITHIN_S: Final = 20.0
 """How long processes whose supervisor was killed take to stop, at most."""
 CHECK_INTERVAL_S: Final = 0.2
-TAKEN: Final = "an address is taken, waiting: the processes of a supervisor that was killed may be stopping"
+TAKEN: Final = "an address is in use, waiting: processes of a supervisor that was killed may be stopping"
 CAN_HOLD: Final = sys.platform == "linux"
 """On other systems a socket that does not listen may be given connections, which are then refused."""
 

@@ -75,7 +75,7 @@ class RunningProcess:
             if pause_s:
                 self.sockets.give_up()
             log.warning(
-                "process ended, starting it again",
+                "process ended, restarting it",
                 process=self.child.name,
                 ended=how,
                 ran_s=round(ran_s, 1),

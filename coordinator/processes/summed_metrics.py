@@ -69,7 +69,7 @@ def counted(families: Iterable[Metric]) -> list[Metric]:
 
 def _not_ready() -> Metric:
     """Return the metric in place of a process that does not answer."""
-    return GaugeMetricFamily(READY, "Whether /readyz says ready: 1, else 0", value=0)
+    return GaugeMetricFamily(READY, "1 if /readyz reports ready, else 0", value=0)
 
 
 def summed(of_each: Iterable[Iterable[Metric]]) -> Iterator[Metric]:

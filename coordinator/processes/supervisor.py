@@ -81,7 +81,7 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
         for error in filter(None, ended):  # stopped by an internal error
             raise error
         if any(each.is_unusable for each in running):
-            raise CannotServe("a process could not use what it was given: its line says what")
+            raise CannotServe("a process could not start with its settings: see its last log line")
 
 
 @contextmanager

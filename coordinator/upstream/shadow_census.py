@@ -71,7 +71,9 @@ class ShadowMetrics(Collector):
         """Yield the counts."""
         census = self._census()
         shadows = GaugeMetricFamily(
-            "muster_shadows", "Shadows that are upstream, and groups that miss theirs", labels=("state",)
+            "muster_shadows",
+            "Shadows present in the upstream cluster, and groups whose shadow is missing",
+            labels=("state",),
         )
         shadows.add_metric(("present",), census.present)
         shadows.add_metric(("missing",), len(census.missing))

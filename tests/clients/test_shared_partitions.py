@@ -112,7 +112,7 @@ def test_a_second_process_of_one_node_id_ends_the_first(log: str) -> None:
     """Which says why, and is not to be started again, or each would end the other; the second one goes on."""
     with node(log, 1) as first, node(log, 1) as second:
         assert first.wait() == 2
-        assert "give each process of a log a --node-id of its own" in first.output
+        assert "give each process of a log its own --node-id" in first.output
         until_shared(second)
         assert coordinator_of(second.bootstrap, "g") == second.bootstrap
 

@@ -137,7 +137,7 @@ async def test_offsets_whose_event_topic_is_gone_are_not_taken_for_those_of_dele
     was, stored = cluster.topics[TOPIC], [len(each.batches) for each in cluster.topics[OFFSETS].partitions]
     cluster.delete(TOPIC) if in_what == "deleted" else cluster.recreate(TOPIC)
     for _ in range(2):
-        await refused(cluster, rf"{TOPIC} has no record of Muster's, and that of {OFFSETS} has: .* Restore {TOPIC}, or")
+        await refused(cluster, rf"{TOPIC} has no record of Muster, but that of {OFFSETS} has: .* Restore {TOPIC}, or")
     assert [len(each.batches) for each in cluster.topics[OFFSETS].partitions] == stored, "nothing was claimed"
     cluster.topics[TOPIC] = was
     process = await with_offsets(cluster)
@@ -156,7 +156,9 @@ async def test_groups_whose_topic_of_offsets_is_gone_are_not_served_without_them
     was = cluster.topics[OFFSETS]
     cluster.delete(OFFSETS) if in_what == "deleted" else cluster.recreate(OFFSETS)
     for _ in range(2):
-        await refused(cluster, rf"topic {TOPIC} has groups, and that of {OFFSETS} no record .* Restore {OFFSETS}, or")
+        await refused(
+            cluster, rf"topic {TOPIC} has groups, but that of {OFFSETS} has no record .* Restore {OFFSETS}, or"
+        )
     cluster.topics[OFFSETS] = was
     process = await with_offsets(cluster)
     assert [each.offset for each in process.offsets.committed(process.group_id).values()] == [777]

@@ -126,7 +126,7 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew
     await process.offsets.close()
     for _ in range(2):
         process = process_on(cluster)
-        with pytest.raises(LogMismatch, match=rf"topic {TOPIC} has groups, and that of {OFFSETS} .* Restore {OFFSETS}"):
+        with pytest.raises(LogMismatch, match=rf"topic {TOPIC} has groups, but that of {OFFSETS} .* Restore {OFFSETS}"):
             await process.start()
         await process.stop()
         foreign_producer_writes(cluster, OFFSETS)

@@ -144,7 +144,7 @@ class _Reading:
         except UndecodableKey as broken:
             if record.value is not None:
                 event = _decoded(record.value)
-                lost = "its value, which is unreadable, too" if event is None else _named(event)
+                lost = "its value, which cannot be read either" if event is None else _named(event)
                 self._note(record, broken.reason, lost)
             return
         if is_of_group or record.value is None:
@@ -152,7 +152,9 @@ class _Reading:
         try:
             event = decode(record.value)
         except BrokenRecord as broken:
-            self._note(record, broken.reason, f"what {entity_of(record).entity_id!r} said of the partition's owner")
+            self._note(
+                record, broken.reason, f"the record of {entity_of(record).entity_id!r} about the partition's owner"
+            )
             self.owner = UNKNOWN_OWNER
             return
         if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:

@@ -60,13 +60,15 @@ def ask(address: str, timeout_s: float) -> ProcessStatus | Unanswered:
     except ConnectionRefusedError:
         return Unanswered(reason="nothing listens there", way_out=_START_IT)
     except TimeoutError:
-        hung = "its machine, or the network to it, may be gone; or it is stopped (SIGSTOP): see whether it runs there"
+        hung = (
+            "its machine or the network may be down, or the process is stopped (SIGSTOP): check whether it runs there"
+        )
         return Unanswered(reason=f"no answer within {timeout_s:g} s", way_out=hung)
     except socket.gaierror as error:
-        return Unanswered(reason=f"the host is not known: {error.strerror}", way_out="check the name")
+        return Unanswered(reason=f"unknown host: {error.strerror}", way_out="check the name")
     except (OSError, http.client.HTTPException) as error:
         said = str(error) or type(error).__name__
-        return Unanswered(reason=f"the connection fails: {said}", way_out=_START_IT)
+        return Unanswered(reason=f"cannot connect: {said}", way_out=_START_IT)
     finally:
         connection.close()
     return _understood(response.status, body)
@@ -74,10 +76,10 @@ def ask(address: str, timeout_s: float) -> ProcessStatus | Unanswered:
 
 def _understood(status: int, body: bytes) -> ProcessStatus | Unanswered:
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Unanswered(reason=f"it failed to answer, with HTTP {status}", way_out="its log says why: report it")
+        return Unanswered(reason=f"it failed to respond, with HTTP {status}", way_out="its log says why: report it")
     if status != http.HTTPStatus.OK:
         return Unanswered(
-            reason=f"something answers there, with HTTP {status}, and has no /status",
+            reason=f"the server there returns HTTP {status} and has no /status",
             way_out="name the --metrics address of a muster serve of this version",
         )
     try:
@@ -85,8 +87,10 @@ def _understood(status: int, body: bytes) -> ProcessStatus | Unanswered:
         if level == LEVEL:
             return msgspec.json.decode(body, type=ProcessStatus)
     except msgspec.MsgspecError:
-        return Unanswered(reason="what answers there is no Muster", way_out="name the --metrics address of one")
+        return Unanswered(
+            reason="the server there is not Muster", way_out="give the --metrics address of a Muster process"
+        )
     return Unanswered(
-        reason=f"it answers in another form (level {level}, this command knows {LEVEL})",
-        way_out="ask it with the muster of its own version",
+        reason=f"its /status has another form (level {level}; this command knows {LEVEL})",
+        way_out="use the muster command of its version",
     )

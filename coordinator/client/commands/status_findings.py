@@ -64,34 +64,42 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
     problem, note = Severity.PROBLEM, Severity.NOTE
     ownership = status.ownership
     if status.not_well is not None:
-        yield _finding(problem, address, status.not_well, "its log names what holds it; restart it if that lasts")
+        yield _finding(problem, address, status.not_well, "its log names what blocks it; restart it if that lasts")
     if status.not_ready is not None:
-        way_out = "docs/runbook.md#musternotready says what to do about it; its log has more"
+        way_out = "docs/runbook.md#musternotready describes what to do; the process's log has details"
         yield _finding(problem, address, f"not ready: {status.not_ready}", way_out)
     over = [each.partition for each in ownership.owned if each.lease_left_ms == 0]
     if over:
-        said = f"its lease is over for {_partitions(over)}: it answers nothing of theirs"
-        yield _finding(problem, address, said, "see to the event log's brokers, and its way to them")
+        said = f"its lease has expired for {_partitions(over)}: it answers no requests for their groups"
+        yield _finding(problem, address, said, "check the event log's brokers, and the network to them")
     for each in ownership.owned:
         if each.append_waits_ms > APPEND_WAITS_MS:
-            said = f"an append of partition {each.partition} is not answered for {each.append_waits_ms / 1000:.0f} s"
-            yield _finding(problem, address, said, "see to the event log's brokers, or its disk")
+            said = (
+                f"an append of partition {each.partition} has had no response for {each.append_waits_ms / 1000:.0f} s"
+            )
+            yield _finding(problem, address, said, "check the event log's brokers, or its disk")
     if off := [each.partition for each in ownership.owned if each.read_only]:
-        said = f"{_partitions(off)}: taken over from a process that did not stop in good order"
-        yield _finding(note, address, f"{said}; nothing changes until its lease is over", "wait: it takes seconds")
+        said = f"{_partitions(off)}: taken over from a process that did not stop cleanly"
+        yield _finding(
+            note, address, f"{said}; nothing changes until that process's lease expires", "wait: it takes seconds"
+        )
     if ownership.oldest_parked_ms > JOIN_WAITS_MS:
         group_id = ownership.oldest_parked_group
         said = f"a member of group {group_id} has waited {ownership.oldest_parked_ms / 1000:.0f} s for the others"
-        yield _finding(problem, address, said, f"muster replay why {shlex.quote(group_id)} says for whom it waits")
+        yield _finding(
+            problem, address, said, f"muster replay why {shlex.quote(group_id)} names the members that it waits for"
+        )
     for group in ownership.quarantined:
         said = f"group {group.group_id} is not served, a record cannot be read: {group.reason}"
         yield _finding(problem, address, said, group.way_out)
     if (more := ownership.quarantined_count - len(ownership.quarantined)) > 0:
-        yield _finding(problem, address, f"so are {more} groups more", "their names are in its log")
+        yield _finding(problem, address, f"{more} more groups are not served", "its log names them")
     for peer in status.peers:
         if not peer.connected:
             said = f"it has no connection to node {peer.node_id} at {peer.address}"
-            yield _finding(note, address, said, "without one that node's end is noticed only when its session is over")
+            yield _finding(
+                note, address, said, "without it, the end of that node is noticed only when its session expires"
+            )
     yield from _of_log(address, status)
     yield from _of_groups(address, status)
     yield from _of_links(address, status)
@@ -100,7 +108,7 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
 
 def _of_log(address: str, status: ProcessStatus) -> Iterator[Finding]:
     for flaw in status.log_flaws:
-        way_out = "docs/runbook.md#mustereventlogflaws says what comes of it"
+        way_out = "docs/runbook.md#mustereventlogflaws describes the consequences"
         yield _finding(Severity.PROBLEM, address, flaw, way_out)
 
 
@@ -109,27 +117,31 @@ def _of_groups(address: str, status: ProcessStatus) -> Iterator[Finding]:
     for each in status.unassigned:
         what = "partition" if each.partitions == 1 else "partitions"
         minutes = each.unassigned_ms // 60_000
-        said = f"group {each.group_id}: {what} {each.numbers} of {each.topic} are assigned to nobody, for {minutes} min"
+        said = f"group {each.group_id}: {what} {each.numbers} of {each.topic} have been unassigned for {minutes} min"
         yield _finding(Severity.PROBLEM, address, said, each.way_out)
     if (more := status.unassigned_count - len(status.unassigned)) > 0:
-        yield _finding(Severity.PROBLEM, address, f"so are partitions of {more} topics more", "its log names some")
+        yield _finding(
+            Severity.PROBLEM, address, f"{more} more topics have unassigned partitions", "its log names some"
+        )
     for group in status.not_taken:
-        yield _finding(Severity.NOTE, address, f"group {group.group_id} is not Muster's: {group.reason}", group.way_out)
+        yield _finding(
+            Severity.NOTE, address, f"Muster does not coordinate group {group.group_id}: {group.reason}", group.way_out
+        )
 
 
 def _of_links(address: str, status: ProcessStatus) -> Iterator[Finding]:
     """Find owners that requests cannot be forwarded to, unless /readyz reports it already."""
     links = status.links
     if links.no_owner_reached_ms and status.not_ready is None:
-        said = f"it reaches no owner of any partition, for {links.no_owner_reached_ms / 1000:.0f} s"
-        way_out = "a takeover takes seconds; else see what is wrong with the owners, or with the way to them"
+        said = f"it has reached no owner of any partition for {links.no_owner_reached_ms / 1000:.0f} s"
+        way_out = "a takeover takes seconds; if it lasts, check the owners and the network to them"
         yield _finding(Severity.PROBLEM, address, said, way_out)
     for each in links.to:
         if not each.reached and each.error:
-            said = f"it does not reach node {each.node_id} at {each.address}: {each.error}"
+            said = f"it cannot reach node {each.node_id} at {each.address}: {each.error}"
             way_out = (
-                "requests for that node's groups wait; see to --peer-secret-file, --peer-tls-... and --peer-advertise"
-                " of both, and to the network between them"
+                "requests for that node's groups wait; check --peer-secret-file, --peer-tls-... and "
+                "--peer-advertise of both, and the network between them"
             )
             yield _finding(Severity.PROBLEM, address, said, way_out)
 
@@ -138,16 +150,16 @@ def _of_shadows(address: str, status: ProcessStatus) -> Iterator[Finding]:
     if status.shadows is None or not status.shadows.missing_count:
         return
     for each in status.shadows.missing:
-        why = each.error or "it is on its way"
+        why = each.error or "it is being created"
         severity = Severity.PROBLEM if each.error else Severity.NOTE
         yield _finding(
             severity,
             address,
             f"group {each.group_id} has no shadow upstream: {why}",
-            "its commits wait for it; see to the broker that coordinates the group",
+            "its commits wait for it; check the broker that coordinates the group",
         )
     if (more := status.shadows.missing_count - len(status.shadows.missing)) > 0:
-        yield _finding(Severity.PROBLEM, address, f"{more} groups more have none", "as above")
+        yield _finding(Severity.PROBLEM, address, f"{more} more groups have none", "as above")
 
 
 def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> Iterator[Finding]:
@@ -161,7 +173,7 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
     twice = {number: by for number, by in owners.items() if len(by) > 1}
     for number, by in sorted(twice.items()):
         said = f"partition {number} is served by {' and '.join(by)}, by their own account"
-        way_out = "the log lets one of them append; the other one answers no more when its lease is over: stop it"
+        way_out = "the log accepts appends of only one; the other stops answering when its lease expires: stop it"
         yield _finding(Severity.PROBLEM, None, said, way_out)
     nobodys = [number for number in range(partitions) if number not in owners]
     if all_answered:
@@ -169,7 +181,7 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
         asked_too_few = [number for number in nobodys if number in elsewhere]
         if asked_too_few:
             others = {each.address for status in of_log.values() for each in status.elsewhere}
-            said = f"{_partitions(asked_too_few)}: another process has them, which was not asked"
+            said = f"{_partitions(asked_too_few)}: owned by a process that was not asked"
             yield _finding(
                 Severity.NOTE,
                 None,
@@ -180,11 +192,11 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
         lost = nobodys
     if lost:
         said = f"{_partitions(lost)}: served by none of those that answer; their groups wait"
-        yield _finding(Severity.PROBLEM, None, said, "start the process that is missing, or see why none takes them")
+        yield _finding(Severity.PROBLEM, None, said, "start the missing process, or find out why no process takes them")
     versions = {status.version for status in of_log.values()}
     if len(versions) > 1:
         said = f"the processes run different versions: {', '.join(sorted(versions))}"
-        yield _finding(Severity.NOTE, None, said, "end the deployment that was left half done")
+        yield _finding(Severity.NOTE, None, said, "finish the deployment that was left half done")
 
 
 def _partitions(numbers: Iterable[int]) -> str:

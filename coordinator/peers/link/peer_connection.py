@@ -265,16 +265,16 @@ class PeerConnection(asyncio.Protocol):
                 message = whole
             self._handle(message)
         except BadMessage as error:
-            self.close(f"it has sent what is no message: {error}")
+            self.close(f"it sent an unreadable message: {error}")
         except Exception as error:
-            log.exception("a message of another process could not be handled", peer=self.peer)
-            self.close(f"a message of it could not be handled: {error!r}")
+            log.exception("could not handle a message of another process", peer=self.peer)
+            self.close(f"could not handle a message of it: {error!r}")
 
     def _handle(self, message: AnyMessage) -> None:
         if isinstance(message, Handshake):
             self._proving(self, message)
         elif self.handle is None:
-            self.close("it has sent a message without a proof")
+            self.close("it sent a message before its proof")
         elif isinstance(message, Ping):
             self.send(Pong())
         elif not isinstance(message, Pong):
@@ -296,7 +296,7 @@ class PeerConnection(asyncio.Protocol):
             return None, at
         (length,) = LENGTH.unpack_from(self._received, at)
         if length > (UNPROVEN_BYTES_MAX if self.handle is None else self._message_bytes_max):
-            self.close(f"it has sent a message of {length} bytes")
+            self.close(f"it sent a message of {length} bytes")
             return None, at
         end = at + LENGTH.size + length
         if len(self._received) < end:
@@ -304,7 +304,7 @@ class PeerConnection(asyncio.Protocol):
         try:
             return decode(bytes(memoryview(self._received)[at + LENGTH.size : end])), end
         except BadMessage as error:
-            self.close(f"it has sent what is no message: {error}")
+            self.close(f"it sent an unreadable message: {error}")
             return None, at
 
     def _read(self, *, on: bool) -> None:
@@ -321,7 +321,7 @@ class PeerConnection(asyncio.Protocol):
         self._silent_ticks = 0 if self._is_heard else self._silent_ticks + 1
         self._is_heard = False
         if self._silent_ticks >= ticks_max:
-            self.abort(f"nothing has come from it for {ticks_max * TICK_S:.0f} s")
+            self.abort(f"it has sent nothing for {ticks_max * TICK_S:.0f} s")
             return
         if asks:
             self.send(Ping())

@@ -118,7 +118,7 @@ class PeerLinks:
             finally:
                 if self._ready.pop(node, None) is not None:
                     self._changed(node)
-                opened.connection.abort("it is not needed any more")
+                opened.connection.abort("it is no longer needed")
             if is_first:
                 is_first = False
                 self._changed(node)
@@ -134,7 +134,7 @@ class PeerLinks:
                 await loop.create_connection(opened.protocol, node.host, node.port, ssl=self._context)
                 return await opened.proven
         except (OSError, ValueError, OverflowError, TimeoutError) as error:  # the advertised address may be invalid
-            return str(error) or f"it has not answered within {CONNECT_TIMEOUT_S:.0f} s"
+            return str(error) or f"it did not respond within {CONNECT_TIMEOUT_S:.0f} s"
 
     def _reached(self, node: Node, connection: PeerConnection) -> None:
         self._ready[node] = connection
@@ -149,7 +149,7 @@ class PeerLinks:
         suppressed = self._throttle.lost(node)
         if suppressed is not None:
             log.warning(
-                "peer unreachable, trying again: requests for its groups wait",
+                "peer unreachable, retrying: requests for its groups wait",
                 node_id=node.node_id,
                 address=f"{node.host}:{node.port}",
                 error=reason,
@@ -207,11 +207,11 @@ class _Opening:
                     connection.handle = _too_early
                     self.proven.set_result(None)
                 else:
-                    connection.close("it has another peer secret")
+                    connection.close("it has a different peer secret")
             case Denied(reason=reason):
                 connection.close(f"it refuses this process: {reason}")
             case _:
-                connection.close("it has sent a message that was not its turn")
+                connection.close("it sent a message out of turn")
 
     def _ended(self, _connection: PeerConnection, reason: str) -> None:
         if not self.proven.done():

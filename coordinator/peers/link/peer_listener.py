@@ -114,7 +114,7 @@ class PeerListener:
     def _proving(self, connection: PeerConnection, message: Handshake) -> None:
         challenge = self._challenges.get(connection)
         if challenge is None or not isinstance(message, Proof):
-            connection.close("it has sent a message that was not its turn")
+            connection.close("it sent a message out of turn")
             return
         secret = self._read_secret()
         refusal = secret if isinstance(secret, str) else self._refusal(secret, message, challenge)
@@ -145,7 +145,7 @@ class PeerListener:
     def _refusal(self, secret: bytes, proof: Proof, challenge: Challenge) -> str | None:
         refusal = refusal_of(secret, proof, challenge, log=self.log_identity or "", node_id=self._node_id)
         if refusal is None and len(self._links) >= LINKS_MAX and proof.node_id not in self._links:
-            return f"{LINKS_MAX} processes are connected already"
+            return f"{LINKS_MAX} processes are already connected"
         return refusal
 
     def _replace(self, node_id: int, connection: PeerConnection) -> None:
@@ -154,7 +154,7 @@ class PeerListener:
         self._links[node_id] = connection
         if before is not None:
             self._lost_one(before)
-            before.abort("it has connected again")
+            before.abort("it has reconnected")
 
     def _log_refused(self, connection: PeerConnection, proof: Proof, refusal: str) -> None:
         suppressed = self._throttle.due(refusal)

@@ -48,15 +48,15 @@ def refusal_of(secret: bytes, proof: Proof, challenge: Challenge, *, log: str, n
     """
     claim = Claim(log=proof.log, node_id=proof.node_id, wanted_node_id=proof.wanted_node_id)
     if not hmac.compare_digest(proof.mac, _mac(secret, "connects", claim, challenge.nonce, proof.nonce)):
-        return "another peer secret: --peer-secret-file must have the same contents for all processes of a log"
+        return "different peer secrets: --peer-secret-file must have the same contents for all processes of a log"
     if proof.level != LEVEL:
-        return f"messages of level {proof.level}, and this version of Muster knows level {LEVEL}"
+        return f"messages of level {proof.level}; this version of Muster knows level {LEVEL}"
     if proof.log != log:
-        return f"another event log: {proof.log}, and this process has {log}"
+        return f"different event logs: {proof.log} there, {log} here"
     if proof.wanted_node_id != node_id:
-        return f"node {proof.wanted_node_id} was looked for, and here is node {node_id}"
+        return f"wanted node {proof.wanted_node_id}, but this is node {node_id}"
     if proof.node_id == node_id:
-        return f"both processes have the node id {node_id}: give each a --node-id of its own"
+        return f"both processes have node id {node_id}: give each its own --node-id"
     return None
 
 

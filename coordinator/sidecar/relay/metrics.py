@@ -49,34 +49,56 @@ class RelayMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield all metrics for Prometheus."""
         for name, text, count in (
-            ("muster_relayed_bytes_to_brokers", "Bytes sent to brokers for clients", self.bytes_to_brokers),
-            ("muster_relayed_bytes_from_brokers", "Bytes read from brokers for clients", self.bytes_from_brokers),
-            ("muster_brokers_not_reached", "Connections whose broker could not be reached", self.brokers_not_reached),
-            ("muster_commits_relayed", "Commits relayed for groups of Muster", self.commits_relayed),
+            ("muster_relayed_bytes_to_brokers", "Bytes sent to brokers on behalf of clients", self.bytes_to_brokers),
+            (
+                "muster_relayed_bytes_from_brokers",
+                "Bytes read from brokers on behalf of clients",
+                self.bytes_from_brokers,
+            ),
+            (
+                "muster_brokers_not_reached",
+                "Client connections whose broker could not be reached",
+                self.brokers_not_reached,
+            ),
+            (
+                "muster_commits_relayed",
+                "Offset commits relayed for groups that Muster coordinates",
+                self.commits_relayed,
+            ),
             (
                 "muster_consumer_group_heartbeats_deferred",
-                "ConsumerGroupHeartbeats told to try again, as the group has classic members here",
+                "ConsumerGroupHeartbeats refused with a retriable error because the group has classic members here",
                 self.consumer_group_heartbeats_deferred,
             ),
             (
                 "muster_authentications_refused",
-                "Times that a broker did not let a client in",
+                "Clients refused by a broker",
                 self.authentications_refused,
             ),
-            ("muster_authorizations_asked", "Times a broker was asked what a client may do", self.authorizations_asked),
+            (
+                "muster_authorizations_asked",
+                "Requests to brokers for the authorization of a client",
+                self.authorizations_asked,
+            ),
         ):
             yield CounterMetricFamily(name, text, value=count)
         groups, members = self.upstream_members()
         yield GaugeMetricFamily(
-            "muster_upstream_groups", "Groups of upstream's with a member heard here in the last minute", value=groups
+            "muster_upstream_groups",
+            "Groups coordinated upstream with a member that was heard from here in the last minute",
+            value=groups,
         )
-        yield GaugeMetricFamily("muster_upstream_members", "The members of these that were heard", value=members)
+        yield GaugeMetricFamily(
+            "muster_upstream_members",
+            "Members of these upstream groups that were heard from here in the last minute",
+            value=members,
+        )
         yield self._relay_seconds()
 
     def _relay_seconds(self) -> Metric:
         latency = HistogramMetricFamily(
             "muster_relay_seconds",
-            "From the relay of a request until the broker begins to answer; one of each reading of the socket",
+            "Time from relaying a request until the broker begins to respond; sampled once per reading of the socket",
             labels=("api",),
         )
         for api, latencies in self._latencies.items():

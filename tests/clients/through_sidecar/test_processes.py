@@ -86,7 +86,7 @@ def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_b
             assert len(before) == 1 + EDGES
             edge = next(pid for name, pid in before.items() if name.startswith("edge"))
             os.kill(edge, signal.SIGKILL)
-            muster.wait_for_event("process ended, starting it again")
+            muster.wait_for_event("process ended, restarting it")
             until_so(lambda: len(roles(muster.pid)) == 1 + EDGES and is_ready(metrics), lambda: muster.output[-2_000:])
             group.until_shared()
             assert (group.generation, group.assignments) == (generation, assignments)
@@ -106,7 +106,7 @@ def test_who_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) ->
             await asyncio.gather(*(brokers_told(address) for address in addresses * CONNECTIONS))
 
         asyncio.run(scene())
-        assert len(muster.events("process ended, starting it again")) == 1
+        assert len(muster.events("process ended, restarting it")) == 1
 
 
 async def brokers_told(bootstrap: str) -> list[Fields]:
@@ -139,7 +139,7 @@ def test_two_hosts_with_one_node_id_do_not_end_each_other_in_turn(kafka_broker: 
         until_so(lambda: is_ready(metrics), lambda: first.output[-2_000:])
         with several(kafka_broker, name, *shared, peers[1]) as (second, metrics_of_second):
             assert first.wait() == 2
-            assert "give each process of a log a --node-id of its own" in first.output
+            assert "give each process of a log its own --node-id" in first.output
             until_so(lambda: is_ready(metrics_of_second), lambda: second.output[-2_000:])
             assert second.stop() == 0
 

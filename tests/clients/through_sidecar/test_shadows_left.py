@@ -36,7 +36,7 @@ def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) 
         assert_is_owned(bootstrap, owned)
         hidden = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])
         assert (hidden.exit_code, hidden.stdout) == (2, "")
-        assert f"{sidecar.bootstrap} is Muster, which does not show its own shadows: name a broker" in hidden.stderr
+        assert f"{sidecar.bootstrap} is Muster, which does not list its own shadows: name a broker" in hidden.stderr
         sidecar.kill()
         consumer.end()
     listed = asked(kafka_broker)

@@ -218,7 +218,7 @@ def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecar
             except HTTPError as error:
                 return error.read().decode()
 
-        until_so(lambda: not_ready().count("another peer secret") == len(NODE_IDS), not_ready)
+        until_so(lambda: not_ready().count("different peer secrets") == len(NODE_IDS), not_ready)
         assert "this process has reached no owner of a partition; node 1 at " in not_ready()
         metrics = edge.asked("/metrics")
         assert 'muster_peer_links{state="not-reached"} 2.0' in metrics
@@ -227,7 +227,7 @@ def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecar
         address = edge.wait_for_event("metrics")["listen"]
         told = CliRunner().invoke(app, ["status", address, "--format", "json"])
         assert told.exit_code == 1
-        assert told.stdout.count('"it does not reach node') == len(NODE_IDS)
+        assert told.stdout.count('"it cannot reach node') == len(NODE_IDS)
         secret.write_text(sidecars.secret.read_text())
         until_so(lambda: not_ready() == "ready\n", not_ready)
         assert 'muster_peer_links{state="reached"} 2.0' in edge.asked("/metrics")

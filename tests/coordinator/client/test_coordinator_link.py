@@ -328,7 +328,7 @@ async def test_a_change_whose_answer_is_lost_is_not_made_twice(
         cut = asyncio.create_task(hang_up(server))
         with pytest.raises(
             OutcomeUnknown,
-            match=r"group orders: .* lost .* may have ended while it was asked \(see its log\); .* not known: look",
+            match=r"group orders: lost .* may have ended \(see its log\); it is unknown .*: check",
         ) as raised:
             await change(admin)
         await cut

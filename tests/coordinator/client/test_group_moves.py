@@ -70,7 +70,7 @@ async def test_a_sidecar_that_answers_no_more_is_told_with_the_way_to_the_move()
             return await super().describe_group_config(group_id, names)
 
     async with Silent(report(told=1)) as admin:
-        goes_on = "nobody answers; the move goes on, unless the sidecar has ended: muster members list orders"
+        goes_on = "nobody answers; the move continues, unless the sidecar has ended: muster members list orders"
         with pytest.raises(AdminError, match=goes_on):
             await move_group(admin, "orders", UPSTREAM)
 
@@ -85,10 +85,15 @@ async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
 @pytest.mark.parametrize(
     ("to", "protocol_type", "is_newer", "told"),
     [
-        (UPSTREAM, "consumer", False, "has its members upstream already: there is nothing to release"),
-        (MUSTER, "consumer", False, "take it over with muster adopt orders"),
-        (UPSTREAM, "muster", False, "another one coordinates it; ask that one"),
-        (UPSTREAM, "consumer", True, "is no classic group, but upstream's, of the newer type consumer"),
+        (UPSTREAM, "consumer", False, "are upstream already: there is nothing to release"),
+        (MUSTER, "consumer", False, "adopt the group with muster adopt orders"),
+        (UPSTREAM, "muster", False, "is coordinated by another Muster: ask that one"),
+        (
+            UPSTREAM,
+            "consumer",
+            True,
+            "is not a classic group, but one of the newer type consumer, coordinated upstream",
+        ),
     ],
 )
 async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(

@@ -72,7 +72,7 @@ async def test_muster_is_known_by_its_configs() -> None:
         (
             ErrorCode.group_authorization_failed,
             NotMuster,
-            r"is a Kafka broker, not Muster, or a sidecar that is not for group orders \(--groups\): name",
+            r"is a Kafka broker, not Muster, or a sidecar that does not handle group orders \(--groups\): name",
         ),
         (ErrorCode.none, NotForGroup, "group orders: INVALID_REQUEST: "),
     ],

@@ -66,7 +66,7 @@ def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> 
         ),
         (
             move(A, member("b", is_notified=False, wait_ms=7_000), members=2),
-            "waits for a at 10.0.0.1 to rejoin; for b at 10.0.0.1, not heard of yet, for 7 s at most",
+            "waits for a at 10.0.0.1 to rejoin; for b at 10.0.0.1, not heard from yet, for 7 s at most",
         ),
     ],
 )

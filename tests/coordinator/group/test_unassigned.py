@@ -217,7 +217,7 @@ def test_a_log_that_cannot_keep_the_config_refuses_it() -> None:
     assert isinstance(reply.outcome, AlterGroupConfigOutcome)
     assert reply.outcome.error is ErrorCode.invalid_config
     assert reply.outcome.message is not None
-    assert "the event log has format level 6, which cannot keep it" in reply.outcome.message
+    assert "the event log has format level 6, which cannot store it" in reply.outcome.message
     assert "`muster log upgrade`" in reply.outcome.message
 
 

@@ -320,7 +320,7 @@ async def test_a_loop_at_rest_that_has_no_processor_is_not_said_to_be_held(monke
 
         assert await asyncio.to_thread(held) == (200, "ok\n")
     assert [line["event"] for line in told] == [
-        "the process did not run: it or its machine was stopped, or had no processor"
+        "the process did not run: it or its machine was suspended, or got no CPU time"
     ]
     assert REGISTRY.get_sample_value("muster_loop_holds_total") == holds
 

@@ -296,7 +296,7 @@ async def test_who_was_started_again_is_not_removed(bootstrap: str) -> None:
     with capture_logs() as logged:
         await second.sharer.group.remove(Peer(node=node, member=former))
     assert removals(logged) == [
-        (1, "it has been started again, or another process has its node id: that one stays in the ownership group")
+        (1, "it was restarted, or another process has its node id: that one stays in the ownership group")
     ]
     await shared(again, second)
     await until(lambda: seats(second) == {1: again.sharer.group.member_id, 2: second.sharer.group.member_id})
@@ -428,7 +428,7 @@ async def test_a_second_process_of_one_node_id_ends_the_first(bootstrap: str) ->
     first = Process(log, bootstrap, 1)
     await shared(first)
     second = Process(log, bootstrap, 1)
-    with pytest.raises(LogMismatch, match="give each process of a log a --node-id of its own"):
+    with pytest.raises(LogMismatch, match="give each process of a log its own --node-id"):
         await first.member
     await shared(second)
     await first.die()
@@ -441,7 +441,7 @@ async def test_who_is_not_of_this_log_is_kept_out(bootstrap: str) -> None:
     first = Process(log, bootstrap, 1)
     await shared(first)
     other = Process(Log(), bootstrap, 2, protocol="log-2")
-    with pytest.raises(LogMismatch, match="somebody else is in consumer group owners"):
+    with pytest.raises(LogMismatch, match="a foreign client is in consumer group owners"):
         await other.member
     assert first.owns == ALL
     await other.die()
@@ -543,7 +543,7 @@ async def test_a_member_that_is_not_understood_gets_nothing(
     if metadata == OF_ANOTHER_LEVEL:
         way_out = "end the deployment that was left half done: processes of a log need versions that know each other"
     else:
-        way_out = f"it is no process of this log: stop it, or give it a group.id of its own; {WHO_IS_IN_IT}"
+        way_out = f"it is not a process of this log: stop it, or give it another group.id; {WHO_IS_IN_IT}"
     assert warned == [(stranger.member_id, way_out)]
     staying = asyncio.create_task(stranger.take_part())
     second = Process(log, bootstrap, 2)
@@ -560,7 +560,7 @@ async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) 
     await newer.join()
     leading = asyncio.create_task(newer.take_part())
     only = Process(Log(), bootstrap, 1)
-    with pytest.raises(LogMismatch, match="a message of level 2, and this version of Muster knows level 1"):
+    with pytest.raises(LogMismatch, match="a message of level 2; this version of Muster knows level 1"):
         await only.member
     await _ended(leading)
     await newer.leave()
@@ -575,12 +575,14 @@ async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(boots
     await shared(first)
     with capture_logs() as logged:
         other = Process(log, bootstrap, 2, upstream="two", is_edge=is_edge)
-        with pytest.raises(LogMismatch, match="is in front of cluster one, and this one of two: give them the same"):
+        with pytest.raises(
+            LogMismatch, match="is in front of cluster one, this one in front of two: give both the same"
+        ):
             await other.member
     assert other.owned == {}
     warned = [each["error"] for each in logged if each["log_level"] == "warning"]
     assert [error.partition(": ")[0] for error in warned] == [
-        "another process of this event log is in front of cluster two, and this one of one"
+        "another process of this event log is in front of cluster two, this one in front of one"
     ]
     await other.sharer.group.leave()
     await other.die()
@@ -597,7 +599,7 @@ async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
     leading = asyncio.create_task(stranger.take_part(b""))
     only = Process(Log(), bootstrap, 1)
     await until(lambda: f"member {stranger.member_id} leads consumer group owners" in str(only.why_not_ready()))
-    assert f"What helps: it is no process of this log: stop it, or give it a group.id of its own; {WHO_IS_IN_IT}" in (
+    assert f"What helps: it is not a process of this log: stop it, or give it another group.id; {WHO_IS_IN_IT}" in (
         str(only.why_not_ready())
     )
     assert only.owned == {}
@@ -610,7 +612,7 @@ async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "trouble"),
-    [("log-1", "a message of level 2"), ("log-2", "somebody else is in consumer group owners")],
+    [("log-1", "a message of level 2"), ("log-2", "a foreign client is in consumer group owners")],
 )
 async def test_who_has_taken_part_serves_on_while_others_have_the_group(
     coordinator: MusterProcess, monkeypatch: pytest.MonkeyPatch, protocol: str, trouble: str
@@ -643,6 +645,6 @@ async def test_who_has_taken_part_serves_on_while_others_have_the_group(
 async def test_a_session_that_the_brokers_do_not_allow_is_named(bootstrap: str) -> None:
     """With the setting to change."""
     only = Process(Log(), bootstrap, 1, session_timeout_ms=20_000)
-    with pytest.raises(LogMismatch, match="see --owner-session-timeout-ms"):
+    with pytest.raises(LogMismatch, match="change --owner-session-timeout-ms"):
         await only.member
     await only.die()

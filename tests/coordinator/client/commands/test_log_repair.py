@@ -111,7 +111,7 @@ def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
         if not is_replaced:
             (found,) = await survey(stopped.log)
             assert found.owner is None, "whoever came last was never ready"
-            assert [each.lost for each in found.records] == [f"what '{entity}' said of the partition's owner"]
+            assert [each.lost for each in found.records] == [f"the record of '{entity}' about the partition's owner"]
             await write_tombstones(stopped.log, found, who="me", wall_ms=1)
         assert await survey(stopped.log) == []
         process = await SimulatedProcess(storage).start()
@@ -144,7 +144,7 @@ def test_a_committed_offset_that_cannot_be_read_is_passed_over() -> None:
         stopped = await started()
         assert not stopped.runtime.ready
         assert str(stopped.runtime.not_ready).endswith(
-            "else stop this process, then: muster log repair --log URL --yes"
+            "otherwise stop this process, then run muster log repair --log URL --yes"
         )
         await stopped.runtime.stop()
 
@@ -169,7 +169,7 @@ def test_where_nothing_can_be_repaired_it_is_said_what_helps() -> None:
     """A batch has no key to write a tombstone under."""
     assert "another replica of the topic's partition" in way_out(BrokenBatch("the checksum of the batch is wrong"))
     assert way_out(BrokenRecord("anything else"), "sqlite:///my log.db").endswith(
-        "else stop this process, then: muster log repair --log 'sqlite:///my log.db' --yes"
+        "otherwise stop this process, then run muster log repair --log 'sqlite:///my log.db' --yes"
     )
 
 

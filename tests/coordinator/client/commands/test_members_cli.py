@@ -135,7 +135,7 @@ def test_a_refused_batch_has_a_line_for_each_instance(group: Group) -> None:
     result = group.run("add", "web-3", "web-1", "no good", "--timeout", "10m")
     assert (result.exit_code, result.stdout) == (1, "")
     alone, member, bad = result.stderr.splitlines()
-    assert alone == "muster members: web-3: not done, since others of the batch were refused; alone it could be done"
+    assert alone == "muster members: web-3: not done because others of the batch were refused; it could be done alone"
     assert member.startswith("muster members: web-1: DUPLICATE_RESOURCE: ")
     assert group.member_ids[0] in member
     assert bad.startswith("muster members: no good: INVALID_CONFIG: ")
@@ -174,7 +174,9 @@ def test_members_are_removed_each_for_itself(muster: MusterProcess) -> None:
     )
     assert set(group.standings()) == {"web-2"}
     group.run("add", "web-9")
-    expected = "web-9: UNKNOWN_MEMBER_ID: it is no member: it is expected, and has not joined (muster members withdraw)"
+    expected = (
+        "web-9: UNKNOWN_MEMBER_ID: it is not a member: it is expected, and has not joined (muster members withdraw)"
+    )
     assert_fails(group.run("remove", "web-9"), 1, expected)
 
 
@@ -210,7 +212,7 @@ def test_settings_are_shown_changed_and_deleted(group: Group) -> None:
 def test_the_configs_of_a_group_that_nobody_joined_say_so(muster: MusterProcess) -> None:
     """A typo looks like a group with the defaults otherwise."""
     printed = run("config", "orrders", "--bootstrap", muster.bootstrap).stdout
-    assert printed.splitlines()[-1].startswith("Group orrders is not there yet: ")
+    assert printed.splitlines()[-1].startswith("Group orrders is not created yet: ")
 
 
 def test_learners_are_promoted(group: Group) -> None:

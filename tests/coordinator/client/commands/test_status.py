@@ -117,7 +117,7 @@ def test_a_partition_that_nobody_serves_is_a_problem() -> None:
 def test_a_partition_of_a_process_that_was_not_asked_is_a_note_with_its_address() -> None:
     elsewhere = [ElsewhereStatus(partition=1, node_id=2, address="10.0.0.2:9092")]
     (note,) = found(process(ownership=ownership_of(0), elsewhere=elsewhere))
-    assert (note.severity, "another process has them" in note.what) == (Severity.NOTE, True)
+    assert (note.severity, "owned by a process that was not asked" in note.what) == (Severity.NOTE, True)
     assert "10.0.0.2:9092" in note.way_out
 
 
@@ -141,11 +141,11 @@ UNASSIGNED = UnassignedStatus(
     ("changed", "severity", "what"),
     [
         ({"not_ready": "the event log is away"}, "problem", "not ready: the event log is away"),
-        ({"not_well": "the event loop has not turned for 9 s"}, "problem", "the event loop has not turned for 9 s"),
+        ({"not_well": "the event loop has been blocked for 9 s"}, "problem", "the event loop has been blocked for 9 s"),
         (
             {"ownership": ownership_of(0, 1, lease_left_ms=0)},
             "problem",
-            "its lease is over for partitions 0 to 1: it answers nothing of theirs",
+            "its lease has expired for partitions 0 to 1: it answers no requests for their groups",
         ),
         (
             {"peers": [PeerStatus(node_id=2, address="b:9092", connected=False)]},
@@ -155,12 +155,12 @@ UNASSIGNED = UnassignedStatus(
         (
             {"links": LinksStatus(to=[LinkStatus(node_id=2, address="b:9500", reached=False, error="no secret")])},
             "problem",
-            "it does not reach node 2 at b:9500: no secret",
+            "it cannot reach node 2 at b:9500: no secret",
         ),
         (
             {"links": LinksStatus(no_owner_reached_ms=12_000)},
             "problem",
-            "it reaches no owner of any partition, for 12 s",
+            "it has reached no owner of any partition for 12 s",
         ),
         (
             {"shadows": ShadowStatus(present=1, missing_count=1, missing=MISSING)},
@@ -170,12 +170,12 @@ UNASSIGNED = UnassignedStatus(
         (
             {"unassigned": [UNASSIGNED], "unassigned_count": 1},
             "problem",
-            "group orders: partitions 6 to 7 of orders are assigned to no member, for 7 min",
+            "group orders: partitions 6 to 7 of orders have been unassigned for 7 min",
         ),
         (
             {"not_taken": [NotTakenStatus(group_id="bills", reason="upstream it has 1 member", way_out="adopt it")]},
             "note",
-            "group bills is not Muster's: upstream it has 1 member",
+            "Muster does not coordinate group bills: upstream it has 1 member",
         ),
         (
             {"ownership": waited_for(ownership_of(0, 1), 400_000, "orders")},
@@ -195,7 +195,7 @@ def test_a_quarantined_group_is_told_with_the_command_that_repairs_it() -> None:
     ownership = msgspec.structs.replace(ownership_of(0, 1), quarantined=[group], quarantined_count=3)
     first, second = found(process(ownership=ownership))
     assert ("orders" in first.what, first.way_out) == (True, way_out)
-    assert second.what == "so are 2 groups more"
+    assert second.what == "2 more groups are not served"
 
 
 def test_different_versions_are_a_note() -> None:
@@ -285,9 +285,9 @@ def test_a_process_that_does_not_answer_is_exit_code_2_with_what_to_do() -> None
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"{}", "what answers there is no Muster"),
-        (b"\xff", "what answers there is no Muster"),
-        (b'{"level": 9}', "it answers in another form (level 9, this command knows 1)"),
+        (b"{}", "the server there is not Muster"),
+        (b"\xff", "the server there is not Muster"),
+        (b'{"level": 9}', "its /status has another form (level 9; this command knows 1)"),
     ],
 )
 def test_an_answer_that_is_not_understood_says_so(answer: bytes, reason: str) -> None:

@@ -197,8 +197,8 @@ async def test_a_process_that_is_not_followed_any_more_is_left() -> None:
 @pytest.mark.parametrize(
     ("claimed", "reason"),
     [
-        ({"secret": b"t" * 32}, "another peer secret"),
-        ({"log": "another"}, "another event log: another, and this process has log"),
+        ({"secret": b"t" * 32}, "different peer secrets"),
+        ({"log": "another"}, "different event logs: another there, log here"),
     ],
     ids=["secret", "log"],
 )
@@ -236,7 +236,7 @@ async def test_who_accepts_without_the_secret_is_asked_nothing() -> None:
         with capture_logs() as log_lines:
             edge.links.follow([node])
             await until(lambda: len(nonces) > 1 and log_lines)
-        assert log_lines[0]["error"] == "it has another peer secret"
+        assert log_lines[0]["error"] == "it has a different peer secret"
         assert edge.changes == [2], "the first attempt alone: it may have ended"
         assert len(set(nonces)) == len(nonces)
 
@@ -390,7 +390,7 @@ async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.
             assert edge.changes == [2]
             await until(lambda: edge.changes[:2] == [2, 2])
             await until(lambda: log_lines)
-        assert log_lines[0]["error"] == "nothing has come from it for 0 s"
+        assert log_lines[0]["error"] == "it has sent nothing for 0 s"
         hangs.set()
 
 
@@ -439,7 +439,7 @@ async def test_a_message_that_cannot_be_handled_ends_its_connection_alone() -> N
             await until(lambda: edge.changes == [2, 2, 2])
         assert len(owner.asked) == 4_999
         assert owner.lost == owner.edges[:1]
-        assert "a message of another process could not be handled" in [each["event"] for each in log_lines]
+        assert "could not handle a message of another process" in [each["event"] for each in log_lines]
 
 
 async def test_a_long_message_holds_up_no_others() -> None:

@@ -25,15 +25,15 @@ def test_who_has_another_secret_learns_nothing_else() -> None:
     claim = msgspec.structs.replace(CLAIM, log="another", wanted_node_id=9)
     refusal = refused(proof_of(OTHER_SECRET, claim, CHALLENGE, NONCE))
     assert refusal is not None
-    assert refusal.startswith("another peer secret: --peer-secret-file")
+    assert refusal.startswith("different peer secrets: --peer-secret-file")
 
 
 @pytest.mark.parametrize(
     ("claim", "refusal"),
     [
-        ({"log": "log-2"}, "another event log: log-2, and this process has log-1"),
-        ({"wanted_node_id": 3}, "node 3 was looked for, and here is node 2"),
-        ({"node_id": 2}, "both processes have the node id 2: give each a --node-id of its own"),
+        ({"log": "log-2"}, "different event logs: log-2 there, log-1 here"),
+        ({"wanted_node_id": 3}, "wanted node 3, but this is node 2"),
+        ({"node_id": 2}, "both processes have node id 2: give each its own --node-id"),
     ],
 )
 def test_who_means_another_process_is_told(claim: dict[str, object], refusal: str) -> None:
@@ -46,7 +46,7 @@ def test_nothing_of_a_proof_can_be_changed_on_the_way(changed: dict[str, object]
     proof = msgspec.structs.replace(proof_of(SECRET, CLAIM, CHALLENGE, NONCE), **changed)
     refusal = refused(proof)
     assert refusal is not None
-    assert refusal.startswith("another peer secret")
+    assert refusal.startswith("different peer secrets")
 
 
 def test_a_proof_is_good_for_one_challenge() -> None:
@@ -58,7 +58,7 @@ def test_a_proof_is_good_for_one_challenge() -> None:
 def test_another_level_is_told() -> None:
     """It is told to who has the secret alone, and its level is not part of what was proven."""
     proof = msgspec.structs.replace(proof_of(SECRET, CLAIM, CHALLENGE, NONCE), level=LEVEL + 1)
-    assert refused(proof) == f"messages of level {LEVEL + 1}, and this version of Muster knows level {LEVEL}"
+    assert refused(proof) == f"messages of level {LEVEL + 1}; this version of Muster knows level {LEVEL}"
 
 
 def test_who_accepts_proves_itself_too() -> None:

@@ -81,9 +81,9 @@ def test_a_group_whose_members_are_upstream_is_not_called_unknown(
     done = run(arguments, front.muster.bootstrap, upstreams)
     assert (done.exit_code, done.stdout) == (1, "")
     if arguments[0] == "release":
-        assert f"group {upstreams} has its members upstream already: there is nothing to release" in done.stderr
+        assert f"the members of group {upstreams} are upstream already: there is nothing to release" in done.stderr
         return
-    assert f"group {upstreams} is not Muster's: it has its members upstream (type consumer)" in done.stderr
+    assert f"group {upstreams} is not coordinated by Muster: it has members upstream (type consumer)" in done.stderr
     assert f"muster adopt {upstreams}" in done.stderr
 
 
@@ -96,7 +96,9 @@ def test_a_group_of_a_newer_type_is_not_called_unknown(front: Front) -> None:
         for arguments in [*CHANGES, ["members", "list", "GROUP"], ["groups", "repair", "GROUP"]]:
             done = run(arguments, front.muster.bootstrap, consumer.group_id)
             assert (done.exit_code, done.stdout) == (1, ""), arguments
-            said = f"{consumer.group_id} is no classic group, but upstream's, of the newer type consumer"
+            said = (
+                f"{consumer.group_id} is not a classic group, but one of the newer type consumer, coordinated upstream"
+            )
             assert said in done.stderr, arguments
     finally:
         consumer.end()
@@ -109,7 +111,7 @@ def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str
         for arguments in [*CHANGES, *OTHERS]:
             done = run(arguments, muster.bootstrap, upstreams)
             assert (done.exit_code, done.stdout) == (1, ""), arguments
-            assert "this Muster is not for groups of that name (--groups)" in done.stderr
+            assert "this Muster does not handle groups of that name (--groups)" in done.stderr
         done = run(["release", "--all"], muster.bootstrap)
         assert (done.exit_code, "nothing to release" in done.stderr) == (0, True)
 

@@ -191,7 +191,7 @@ async def test_a_client_that_does_not_match_is_closed_alone(
         case "plain":
             context, reason = None, "it does not speak TLS"
         case "without":
-            context, reason = trusting(ours), "it shows no certificate, which --tls-client-ca demands"
+            context, reason = trusting(ours), "it presented no certificate, which --tls-client-ca requires"
         case "of another":
             context = trusting(ours, ours.issue("stranger"))
             reason = "its certificate: self-signed certificate in certificate chain"
