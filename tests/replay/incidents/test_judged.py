@@ -38,11 +38,11 @@ def test_of_an_older_log_nothing_false_is_told() -> None:
     """An older log recorded less: the holder of an unused id is missed, and durations if the clock jumped.
 
     The grade is unknown for whether members that fell silent together, or often, had died, and for identities if all
-    share a client id. Without connections, stopped static members are reported as crashed or cut off, as before, and an
-    unsubscribe as a restart or an unsubscribe.
+    share a client id. Without connections, stopped static members and members killed together are reported as
+    crashed or cut off, as before, and an unsubscribe as a restart or an unsubscribe.
     """
     judged = all_judged(OLDER, None, SEEDS, 1)
-    unknowable = ("static-scale-down", "shutdown-of-both", "unsubscribe-soon")
+    unknowable = ("static-scale-down", "shutdown-of-both", "killed-together", "unsubscribe-soon")
     older = [each for each in judged if each.scenario not in unknowable]
     assert [described(each) for each in older if each.is_false] == []
     wrong = [each for each in older if each.counts and not each.is_right]
