@@ -168,7 +168,7 @@ def new_owner(
         clock=clock,
         retention_clock=RetentionClock(clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
         refused_joins=RefusedJoins(group_settings, clock.monotonic_ms),
-        answer_lease_ms=settings.answer_lease_ms if event_log.can_be_taken_over else None,
+        answer_lease_ms=settings.answer_lease_ms if event_log.supports_takeover else None,
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         on_generation=on_generation,

@@ -46,7 +46,7 @@ from muster.coordinator.offsets.open import offset_store_for
 from muster.coordinator.open_files import within_open_files
 from muster.coordinator.partition_sharing import PartitionSharing
 from muster.coordinator.peers.ownership_group import NodeIdTaken
-from muster.coordinator.runtime.ownership.takeover.ownership_end import nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import end_unknown
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
@@ -170,7 +170,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         owner,
         give_up=lost,
         deposed=None if sharing is None else sharing.deposed,
-        end_of=nobody_knows if sharing is None else sharing.end_of,
+        end_of=end_unknown if sharing is None else sharing.end_of,
         stands_by=settings.stands_by,
         snapshots=snapshot_folder(settings),
     )

@@ -128,7 +128,7 @@ class Slices:
 
     def _enqueue(self, work: _Work) -> None:
         self._queue.append(work)
-        self._come_again()
+        self._schedule()
 
     def _park(self, work: _Work) -> None:
         """Queue the work behind other waiting work; in front of it if it has waited before."""
@@ -150,7 +150,7 @@ class Slices:
         work.steps.close()
         self._unpark_first()
 
-    def _come_again(self) -> None:
+    def _schedule(self) -> None:
         if self._queue and not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -168,7 +168,7 @@ class Slices:
                     self._slice_or_fail(work)
                 break
         finally:  # whatever happens to one work item, the others get their turns
-            self._come_again()
+            self._schedule()
 
     def _slice_or_fail(self, work: _Work) -> None:
         try:

@@ -91,7 +91,7 @@ UPSTREAM_ERRORS = PrometheusCounter(
     ["kind"],
     registry=REGISTRY,
 )
-GROUPS_NOT_TAKEN = PrometheusCounter(
+GROUPS_LEFT_UPSTREAM = PrometheusCounter(
     "muster_groups_not_taken",
     "Joins to a group that Muster could not take: it has members upstream, another Muster's shadow, or Muster may "
     "not look",

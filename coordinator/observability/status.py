@@ -16,7 +16,7 @@ import msgspec
 LEVEL: Final = 1
 NAMED_MAX: Final = 100
 """Limit of groups named in each list; their total number is beside it."""
-MADE_ANEW_AFTER_S: Final = 0.25
+CACHED_S: Final = 0.25
 """More frequent requests get the same report again."""
 
 
@@ -115,7 +115,7 @@ class UnassignedStatus(msgspec.Struct, frozen=True, kw_only=True):
     way_out: str
 
 
-class NotTakenStatus(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamGroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A group that clients joined in the last minutes, but that upstream has, so Muster does not coordinate it."""
 
     group_id: str
@@ -173,7 +173,7 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     unassigned: Sequence[UnassignedStatus] = ()
     """Some of them; `unassigned_count` counts all topics of all groups."""
     unassigned_count: int = 0
-    not_taken: Sequence[NotTakenStatus] = ()
+    upstream_groups: Sequence[UpstreamGroupStatus] = msgspec.field(default=(), name="not_taken")
     """Some of them."""
     ownership: OwnershipStatus = OwnershipStatus()
     elsewhere: Sequence[ElsewhereStatus] = ()
@@ -200,7 +200,7 @@ class StatusParts:
         self.ownership: Callable[[], OwnershipStatus] = OwnershipStatus
         self.log_flaws: Callable[[], Sequence[str]] = tuple
         self.unassigned: Callable[[], Sequence[UnassignedStatus]] = tuple
-        self.not_taken: Callable[[], Sequence[NotTakenStatus]] = tuple
+        self.upstream_groups: Callable[[], Sequence[UpstreamGroupStatus]] = tuple
         self.elsewhere: Callable[[], Sequence[ElsewhereStatus]] = tuple
         self.peers: Callable[[], Sequence[PeerStatus]] = tuple
         self.links: Callable[[], LinksStatus] = LinksStatus
@@ -208,7 +208,7 @@ class StatusParts:
 
 
 class StatusReport:
-    """The report, recomputed on request if it is older than `MADE_ANEW_AFTER_S`. Thread-safe."""
+    """The report, recomputed on request if it is older than `CACHED_S`. Thread-safe."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class StatusReport:
         """Return the report."""
         with self._lock:  # concurrent callers get the report that is being computed
             now_s = time.monotonic()
-            if now_s - self._made_s >= MADE_ANEW_AFTER_S:
+            if now_s - self._made_s >= CACHED_S:
                 self._made = msgspec.json.encode(self._report(now_s))
                 self._made_s = time.monotonic()
             return self._made
@@ -251,7 +251,7 @@ class StatusReport:
             log_flaws=self._parts.log_flaws(),
             unassigned=unassigned[:NAMED_MAX],
             unassigned_count=len(unassigned),
-            not_taken=self._parts.not_taken(),
+            upstream_groups=self._parts.upstream_groups(),
             ownership=self._parts.ownership(),
             elsewhere=self._parts.elsewhere(),
             peers=self._parts.peers(),

@@ -22,7 +22,7 @@ from muster.coordinator.offsets.offsets_reading import ClaimedOffsets, OffsetsRe
 from muster.coordinator.partition_reading import Standby, read_to_fence
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, EventLog, LogError, LogUnavailable, LogWriter
-from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.log.succession import check_no_other_writer
 from muster.events.partitioner import partition_for
 from muster.events.records import Transition
 
@@ -160,7 +160,7 @@ class _Owned:
         """Switch to a newer writer; its fence record must directly follow the former writer's last record."""
         async with self._appending:
             await writer.append([(fence(writer.partition),)])
-            await check_nobody_else_wrote(self._log, self._writer, writer)
+            await check_no_other_writer(self._log, self._writer, writer)
             self._notice(gap_between(self._writer.next_offset, writer.next_offset, 1))
             self._writer = writer
 

@@ -34,7 +34,7 @@ from muster.coordinator.runtime.ownership.partition_state import Assigned, Servi
 from muster.coordinator.runtime.ownership.signs_of_life import SignsOfLife
 from muster.coordinator.runtime.ownership.slow_appends import SlowAppends
 from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder, Snapshots
-from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, end_unknown
 from muster.coordinator.runtime.partition.group_context import Ticket
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
@@ -62,7 +62,7 @@ class Runtime:
         *,
         give_up: Callable[[Exception], None],
         deposed: Callable[[int], None] | None = None,
-        end_of: EndOf = nobody_knows,
+        end_of: EndOf = end_unknown,
         stands_by: bool = False,
         snapshots: SnapshotFolder | None = None,
     ) -> None:

@@ -20,19 +20,19 @@ from muster.coordinator.observability.standby_metrics import StandbyMetrics
 from muster.coordinator.observability.status import StatusParts
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.partition_sharing import PartitionSharing
-from muster.coordinator.runtime.ownership.takeover.ownership_end import nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import end_unknown
 from muster.coordinator.runtime.partition.owner import ignore_partition
 from muster.coordinator.runtime.partition.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.sidecar.forwarding.shared_ownership import let_go_of
+from muster.coordinator.sidecar.forwarding.shared_ownership import release_callback
 from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.groups.movable_groups import MovableGroups
 from muster.coordinator.sidecar.groups.move_log import log_lost
 from muster.coordinator.sidecar.groups.moves import Moves
-from muster.coordinator.sidecar.groups.not_taken import NotTaken
 from muster.coordinator.sidecar.groups.shadow_fence import ShadowFence
+from muster.coordinator.sidecar.groups.upstream_groups import UpstreamGroups
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadow_census import ShadowMetrics, shadows_status
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
@@ -63,7 +63,7 @@ class GroupParts:
         self._clock = clock
         self._stack = stack
         self._lost = lost
-        self._let_go: Callable[[int], None] = ignore_partition
+        self._release_partition: Callable[[int], None] = ignore_partition
         self.shadows = Shadows(link, lost=self._release, give_up=lost)
         stack.push_async_callback(self.shadows.close)
         self.owner = new_owner(
@@ -79,14 +79,14 @@ class GroupParts:
             self.owner,
             give_up=lost,
             deposed=None if sharing is None else sharing.deposed,
-            end_of=nobody_knows if sharing is None else sharing.end_of,
+            end_of=end_unknown if sharing is None else sharing.end_of,
             stands_by=settings.stands_by,
             snapshots=snapshot_folder(settings),
         )
         self.moves = self._moves()
-        self._let_go = let_go_of(self.shadows, self.moves, event_log)
+        self._release_partition = release_callback(self.shadows, self.moves, event_log)
         self.in_flight = InFlightCommits()
-        self.not_taken = NotTaken(clock.monotonic_ms)
+        self.upstream_groups = UpstreamGroups(clock.monotonic_ms)
         self.service = self._service(new_waiting_quota(settings, metrics))
 
     def observe(self, parts: StatusParts) -> None:
@@ -98,7 +98,7 @@ class GroupParts:
             ShadowMetrics(shadows.census),
         ):
             collect(collector, self._stack)
-        parts.not_taken = self.not_taken.status
+        parts.upstream_groups = self.upstream_groups.status
         parts.ownership, parts.shadows = runtime.status, lambda: shadows_status(shadows.census())
 
     async def remove_stray_shadows(self) -> None:
@@ -114,7 +114,7 @@ class GroupParts:
             log.warning("shadows of empty groups may stay upstream for up to 30 minutes", error=str(error))
 
     def _given_up(self, number: int) -> None:
-        self._let_go(number)
+        self._release_partition(number)
 
     def _reachability(self) -> Reachability:
         reachability = Reachability(self._link, give_up=self._lost, monotonic_ms=self._clock.monotonic_ms)

@@ -174,7 +174,7 @@ class _Sidecar:
                 in_flight=parts.in_flight,
                 list_owned=list_owned,
                 would_refuse=parts.runtime.would_refuse,
-                not_taken=parts.not_taken,
+                upstream_groups=parts.upstream_groups,
             )
 
         return handled_by

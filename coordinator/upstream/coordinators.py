@@ -46,8 +46,8 @@ class GroupCoordinators:
         self._monotonic_ms = monotonic_ms
         self.heard = HeardFrom(Heard)
         self._nodes: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
-        self._away: LRUCache[str, Unheard] = LRUCache(GROUPS_KEPT)
-        self._broker_away: dict[int, Unheard] = {}
+        self._group_outages: LRUCache[str, Unheard] = LRUCache(GROUPS_KEPT)
+        self._broker_outages: dict[int, Unheard] = {}
         """Keyed by node id, for brokers that have a listener."""
 
     def known(self, group_id: str) -> int | None:
@@ -65,33 +65,33 @@ class GroupCoordinators:
         """Note that the group's coordinator was unreachable, unless Muster itself was short of ports or files."""
         if not isinstance(error, OwnShortage):
             node_id = self._nodes.get(group_id)
-            self._was_away(group_id, 0 if node_id is None else self.heard[node_id].until_ms)
+            self._note_outage(group_id, 0 if node_id is None else self.heard[node_id].until_ms)
         self.forget(group_id)
 
     def moved(self, group_id: str, error: ErrorCode) -> None:
         """Note that the broker is not the group's coordinator, or is loading the group; since when is unknown."""
         if error is not ErrorCode.not_coordinator:
-            self._was_away(group_id, 0)
+            self._note_outage(group_id, 0)
         self.forget(group_id)
 
-    def _was_away(self, group_id: str, heard_until_ms: int) -> None:
+    def _note_outage(self, group_id: str, heard_until_ms: int) -> None:
         if is_remembered(group_id):
-            self._away[group_id] = self._now_away(self._away.get(group_id), heard_until_ms)
+            self._group_outages[group_id] = self._outage_until_now(self._group_outages.get(group_id), heard_until_ms)
 
-    def broker_was_away(self, node_id: int) -> None:
+    def note_broker_outage(self, node_id: int) -> None:
         """Note that no connection could be opened to this broker."""
-        before = self._broker_away.get(node_id)
-        self._broker_away[node_id] = self._now_away(before, self.heard[node_id].until_ms)
+        before = self._broker_outages.get(node_id)
+        self._broker_outages[node_id] = self._outage_until_now(before, self.heard[node_id].until_ms)
 
-    def _now_away(self, before: Unheard | None, heard_until_ms: int) -> Unheard:
+    def _outage_until_now(self, before: Unheard | None, heard_until_ms: int) -> Unheard:
         """Return the outage up to now. It continues the previous one if the broker has not been heard in between."""
-        goes_on = before is not None and heard_until_ms <= before.until_ms
-        since_ms = before.since_ms if before is not None and goes_on else heard_until_ms
+        continues = before is not None and heard_until_ms <= before.until_ms
+        since_ms = before.since_ms if before is not None and continues else heard_until_ms
         return Unheard(since_ms, self._monotonic_ms())
 
-    def last_away(self, group_id: str) -> Unheard | None:
+    def last_outage(self, group_id: str) -> Unheard | None:
         """Return when the group's coordinator was last unreachable; None: never."""
         node_id = self._nodes.get(group_id)
-        of_broker = None if node_id is None else self._broker_away.get(node_id)
-        seen = [each for each in (of_broker, self._away.get(group_id)) if each is not None]
+        of_broker = None if node_id is None else self._broker_outages.get(node_id)
+        seen = [each for each in (of_broker, self._group_outages.get(group_id)) if each is not None]
         return max(seen, key=attrgetter("until_ms"), default=None)

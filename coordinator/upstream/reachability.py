@@ -50,7 +50,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ANSWER_TIMEOUT_MS: Final = 2_000
 """A slower broker has not read the members' requests either. Counts only time in which our loop ran (`_TurnedTime`)."""
-ASKED_ANEW_MS: Final = 500
+RETRY_MS: Final = 500
 """The pause after a closed connection, or a stall of our event loop, before the question is sent again."""
 KEPT_OPEN_MS: Final = 5_000
 """How often each broker gets a request about no groups, so that a connection is open when there is a question."""
@@ -74,20 +74,20 @@ class _Elsewhere(msgspec.Struct, frozen=True):
     node_id: int | None
 
 
-class _Away(msgspec.Struct, frozen=True):
+class _Unreachable(msgspec.Struct, frozen=True):
     """The broker is unreachable, for this reason: no request of the members arrives."""
 
     reason: str
 
 
-_Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Away]
+_Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Unreachable]
 
 
 class _Waiting(msgspec.Struct):
     """A group whose members have fallen silent, and the callback that gets the explanation."""
 
     explain: Callable[[Unheard | None], None]
-    away_since_ms: int = 0
+    unreachable_since_ms: int = 0
     """The earliest time since which no request of the members can have arrived."""
     outage: "_Outage | None" = None
     """The outage of its coordinator, if any."""
@@ -98,7 +98,7 @@ class _Outage(msgspec.Struct, eq=False):
     """An outage of one broker; `node_id` None: no broker says which one is the coordinator."""
 
     node_id: int | None
-    away: int = 0
+    unreachable: int = 0
     """The number of groups that wait for this broker."""
     back: int = 0
     """The number of groups whose members are reachable again."""
@@ -179,12 +179,12 @@ class Reachability:
                     case _Elsewhere():
                         elsewhere = True
                         self._place(group_id, waiting, verdict.node_id)
-                    case _Away():
-                        self._found_away(node_id, waiting)
+                    case _Unreachable():
+                        self._note_unreachable(node_id, waiting)
                         groups[group_id] = waiting
-            away = [verdict.reason for verdict in verdicts.values() if isinstance(verdict, _Away)]
-            if away and not elsewhere:
-                self._log_waiting(node_id, groups, away[0])
+            unreachable = [verdict.reason for verdict in verdicts.values() if isinstance(verdict, _Unreachable)]
+            if unreachable and not elsewhere:
+                self._log_waiting(node_id, groups, unreachable[0])
                 await asyncio.sleep(AGAIN_AFTER_MS / 1000)
         del self._by_broker[node_id]
 
@@ -192,36 +192,38 @@ class Reachability:
         del self._waiting[group_id]
         outage = waiting.outage
         if outage is None:
-            waiting.explain(self._link.coordinator_last_away(group_id))
+            waiting.explain(self._link.last_coordinator_outage(group_id))
             return
         outage.back += 1
         self._end_wait(outage)
-        waiting.explain(Unheard(waiting.away_since_ms, self._monotonic_ms()))
+        waiting.explain(Unheard(waiting.unreachable_since_ms, self._monotonic_ms()))
 
-    def _found_away(self, node_id: int | None, waiting: _Waiting, since_ms: int = 0) -> None:
+    def _note_unreachable(self, node_id: int | None, waiting: _Waiting, since_ms: int = 0) -> None:
         """Note that a group's broker is unreachable. `since_ms`: when it was last heard; 0: unknown."""
         before = waiting.outage
         if before is not None and before.node_id == node_id:
             return
         if before is None:
-            waiting.away_since_ms = since_ms
+            waiting.unreachable_since_ms = since_ms
         waiting.outage = self._outages.setdefault(node_id, _Outage(node_id))
-        waiting.outage.away += 1
+        waiting.outage.unreachable += 1
         if before is not None:
             self._end_wait(before)  # its groups now wait for another broker
 
     def _end_wait(self, outage: _Outage) -> None:
-        outage.away -= 1
-        if outage.away == 0:
+        outage.unreachable -= 1
+        if outage.unreachable == 0:
             del self._outages[outage.node_id]
             past = self._throttle.end(outage.node_id)
             if past and outage.back:
                 log.info(BACK, groups=outage.back, seconds=past.seconds)
 
     def _log_waiting(self, node_id: int | None, groups: _Groups, reason: str) -> None:
-        unsaid = self._throttle.due(node_id)
-        if unsaid is not None:
-            log.warning(WAIT, group_id=next(reversed(groups)), groups=len(groups), reason=reason, others_since=unsaid)
+        suppressed = self._throttle.due(node_id)
+        if suppressed is not None:
+            log.warning(
+                WAIT, group_id=next(reversed(groups)), groups=len(groups), reason=reason, others_since=suppressed
+            )
 
     async def _find(self, asked: list[GroupId]) -> _Verdicts:
         """Look up the coordinator of each group."""
@@ -246,15 +248,15 @@ class Reachability:
                 may_hear = _timed_out(failed) or _hung_up(failed)
                 if not may_hear or heard.until_ms > began_ms or passed.is_over():
                     break
-                await asyncio.sleep(ASKED_ANEW_MS / 1000)
+                await asyncio.sleep(RETRY_MS / 1000)
         finally:
             passed.end()
-        silent = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
+        silent = _Unreachable(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
         verdict = _verdict(failed) if isinstance(failed, LinkError) else silent
         if isinstance(verdict, _Answers) or heard.until_ms > began_ms:
             return dict.fromkeys(asked, _Answers())
         for waiting in groups.values():  # if it does not answer for some groups, it does not for the others
-            self._found_away(node_id, waiting, heard.until_ms)
+            self._note_unreachable(node_id, waiting, heard.until_ms)
         for group_id in asked:
             self._link.forget_coordinator(group_id)
         here = _Elsewhere(node_id)
@@ -275,14 +277,14 @@ class Reachability:
             group_id: self._described(node_id, group_id, errors.get(group_id, ErrorCode.none)) for group_id in asked
         }
 
-    def _described(self, node_id: int, group_id: GroupId, error: ErrorCode) -> _Answers | _Elsewhere | _Away:
+    def _described(self, node_id: int, group_id: GroupId, error: ErrorCode) -> _Answers | _Elsewhere | _Unreachable:
         if error is ErrorCode.not_coordinator:
             self._link.forget_coordinator(group_id)
             waiting = self._waiting[group_id]
             waiting.has_moved = not waiting.has_moved  # ask once after each lookup
-            return _Elsewhere(None) if waiting.has_moved else _Away(HAS_MOVED)
+            return _Elsewhere(None) if waiting.has_moved else _Unreachable(HAS_MOVED)
         if error in COORDINATOR_MOVED:
-            return _Away(f"broker {node_id} says {error.name.upper()}")
+            return _Unreachable(f"broker {node_id} says {error.name.upper()}")
         return _Answers()
 
 
@@ -320,7 +322,7 @@ def _hung_up(error: LinkError | TimeoutError) -> bool:
     return error.__cause__ is not None and hung_up(error.__cause__)
 
 
-def _verdict(error: LinkError) -> _Answers | _Away:
+def _verdict(error: LinkError) -> _Answers | _Unreachable:
     """Classify an error. Relayed clients depend on the same trust in certificates, but have ACLs of their own."""
     may_not_ask = isinstance(error, UpstreamRefused) and not isinstance(error, BrokerNotTrusted)
-    return _Answers() if may_not_ask or isinstance(error, OwnShortage) else _Away(str(error))
+    return _Answers() if may_not_ask or isinstance(error, OwnShortage) else _Unreachable(str(error))

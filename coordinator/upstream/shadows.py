@@ -121,7 +121,7 @@ class Shadows:
         """Return the groups that may have our shadow upstream."""
         return list(self._handles)
 
-    def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
+    def drop_groups(self, is_theirs: Callable[[GroupId], bool]) -> None:
         """Abandon the shadows of groups that another process owns now. They stay upstream, for that process."""
         for group_id, taking in list(self._taking.items()):
             if is_theirs(group_id):

@@ -317,12 +317,12 @@ class UpstreamLink(ClusterLink):
     def broker_not_reached(self, node_id: int | None) -> None:
         """Note that a client's connection to this broker could not be opened; None: to any bootstrap broker."""
         if node_id is not None:
-            self._coordinators.broker_was_away(node_id)
+            self._coordinators.note_broker_outage(node_id)
         self.refresh_soon()
 
-    def coordinator_last_away(self, group_id: str) -> Unheard | None:
+    def last_coordinator_outage(self, group_id: str) -> Unheard | None:
         """Return when the group's coordinator was last unreachable or loading; None: never."""
-        return self._coordinators.last_away(group_id)
+        return self._coordinators.last_outage(group_id)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
         """Send a read-only request to any broker. Raises TryAgain, or UpstreamRefused if every broker refuses."""

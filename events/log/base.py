@@ -194,7 +194,7 @@ class EventLog(Protocol):
         ...
 
     @property
-    def can_be_taken_over(self) -> bool:
+    def supports_takeover(self) -> bool:
         """True if another process can claim partitions while this one runs; if not, a lock prevents it."""
         ...
 

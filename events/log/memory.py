@@ -69,7 +69,7 @@ class MemoryEventLog:
     ) -> None:
         self.storage = MemoryStorage() if storage is None else storage
         self.claim_renewal_ms = claim_renewal_ms
-        self.can_be_taken_over = True
+        self.supports_takeover = True
         self.deletions_kept_ms: int | None = None
         self.trouble: str | None = None
         self._batch_bytes_max = batch_bytes_max

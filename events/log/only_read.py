@@ -29,7 +29,7 @@ class OnlyReadLog:
         return None
 
     @property
-    def can_be_taken_over(self) -> bool:
+    def supports_takeover(self) -> bool:
         return False
 
     @property

@@ -8,7 +8,7 @@ from muster.events.log.base import EventLog, LogUnavailable, LogWriter
 from muster.events.records import ForeignRecords
 
 
-async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogWriter) -> None:
+async def check_no_other_writer(log: EventLog, before: LogWriter, writer: LogWriter) -> None:
     """Check that no other owner wrote between the last record of `before` and the first of `writer`, its fence record.
 
     Foreign records do not matter. Raises LogUnavailable.

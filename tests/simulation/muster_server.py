@@ -21,7 +21,7 @@ from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.partition_sharing import PartitionSharing
-from muster.coordinator.runtime.ownership.takeover.ownership_end import nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import end_unknown
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
@@ -208,7 +208,7 @@ class MusterServer:
             owner,
             give_up=self.give_up,
             deposed=None if sharing is None else sharing.deposed,
-            end_of=nobody_knows if sharing is None else sharing.end_of,
+            end_of=end_unknown if sharing is None else sharing.end_of,
             stands_by=sharing is not None,
         )
 

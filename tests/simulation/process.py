@@ -34,7 +34,7 @@ from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, end_unknown
 from muster.coordinator.runtime.partition.group_context import (
     AskAboutSilence,
     GenerationListener,
@@ -76,7 +76,7 @@ class SimulatedProcess:
         on_generation: GenerationListener = ignore_generations,
         ask_about_silence: AskAboutSilence = members_reachable,
         clock: VirtualClock | None = None,
-        end_of: EndOf = nobody_knows,
+        end_of: EndOf = end_unknown,
     ) -> None:
         self.clock = VirtualClock() if clock is None else clock
         limit = {} if batch_bytes_max is None else {"batch_bytes_max": batch_bytes_max}

@@ -123,7 +123,7 @@ def _of_groups(address: str, status: ProcessStatus) -> Iterator[Finding]:
         yield _finding(
             Severity.PROBLEM, address, f"{more} more topics have unassigned partitions", "its log names some"
         )
-    for group in status.not_taken:
+    for group in status.upstream_groups:
         yield _finding(
             Severity.NOTE, address, f"Muster does not coordinate group {group.group_id}: {group.reason}", group.way_out
         )

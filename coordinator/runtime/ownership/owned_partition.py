@@ -19,7 +19,7 @@ from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import decode, records_of
 from muster.events.events import AnyRecordedEvent, CoordinatorElected, CoordinatorReady, CoordinatorStopped
 from muster.events.log.base import Deposed, EventLog, LogError, LogUnavailable, LogWriter
-from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.log.succession import check_no_other_writer
 from muster.events.projector import Projector
 from muster.events.records import EventsError, StoredRecord
 
@@ -237,7 +237,7 @@ class OwnedPartition:
 
         async def switch() -> None:
             await fence(owner, writer)
-            await check_nobody_else_wrote(owner.event_log, before, writer)
+            await check_no_other_writer(owner.event_log, before, writer)
             self._outbox.switch_to(writer)
             self._writer = writer
             self.partition.epoch = writer.epoch

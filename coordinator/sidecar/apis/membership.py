@@ -15,8 +15,8 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
 from muster.coordinator.sidecar.groups.moves import Moves
-from muster.coordinator.sidecar.groups.not_taken import NotTaken
 from muster.coordinator.sidecar.groups.routing import GroupRoute, GroupRouter
+from muster.coordinator.sidecar.groups.upstream_groups import UpstreamGroups
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.group_probe import ForeignShadow
 from muster.coordinator.upstream.shadows import ShadowUnavailable
@@ -38,14 +38,14 @@ class MembershipApi:
         would_refuse: Callable[[JoinGroup], bool],
         is_reserved: Callable[[str], bool] = lambda _: False,
         *,
-        not_taken: NotTaken | None = None,
+        upstream_groups: UpstreamGroups | None = None,
     ) -> None:
         self._service = service
         self._router = router
         self._moves = moves
         self._would_refuse = would_refuse
         self._is_reserved = is_reserved
-        self._not_taken = NotTaken(service.monotonic_ms) if not_taken is None else not_taken
+        self._upstream_groups = UpstreamGroups(service.monotonic_ms) if upstream_groups is None else upstream_groups
 
     def apis(self) -> tuple[SidecarApi, ...]:
         """Return the registrations."""
@@ -98,14 +98,14 @@ class MembershipApi:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
                     # The broker would refuse it, too. If relayed, it could leave an unused member id upstream, which
                     # the other Muster's shadow would have to wait for (P4, P7).
-                    self._not_taken.note(group_id, theirs)
+                    self._upstream_groups.note(group_id, theirs)
                     refusal = ErrorCode.inconsistent_group_protocol
                 elif theirs is not None:
-                    self._not_taken.note(group_id, theirs)
+                    self._upstream_groups.note(group_id, theirs)
                     request.relay()
                     return
                 else:
-                    self._not_taken.forget(group_id)
+                    self._upstream_groups.forget(group_id)
         self._handle(api, request, refusal)
 
     def _would_fail(self, api: Api, request: ClientRequest) -> bool:

@@ -14,9 +14,9 @@ from muster.coordinator.sidecar.apis.offset_commit import OffsetCommitApi
 from muster.coordinator.sidecar.apis.offset_delete import OffsetDeleteApi
 from muster.coordinator.sidecar.groups.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.groups.moves import Moves
-from muster.coordinator.sidecar.groups.not_taken import NotTaken
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned
 from muster.coordinator.sidecar.groups.routing import GroupRouter
+from muster.coordinator.sidecar.groups.upstream_groups import UpstreamGroups
 from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
@@ -34,14 +34,14 @@ def handled_apis(
     in_flight: InFlightCommits,
     list_owned: ListOwned,
     would_refuse: Callable[[JoinGroup], bool],
-    not_taken: NotTaken | None = None,
+    upstream_groups: UpstreamGroups | None = None,
 ) -> Mapping[int, SidecarApi]:
     """Return the registrations."""
     apis = (
         *authentication.apis(metrics),
         *produce_and_txn.apis(reserved),
         consumer_group_heartbeat.api(shadows.may_have_shadow, metrics),
-        *MembershipApi(service, router, moves, would_refuse, reserved.is_group, not_taken=not_taken).apis(),
+        *MembershipApi(service, router, moves, would_refuse, reserved.is_group, upstream_groups=upstream_groups).apis(),
         *OffsetCommitApi(
             service, router, moves, shadows, in_flight=in_flight, reserved=reserved, metrics=metrics
         ).apis(),

@@ -23,9 +23,9 @@ class Paced:
     def call(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Call them soon, after those that are already waiting."""
         self._callbacks += callbacks
-        self._come_again()
+        self._schedule()
 
-    def _come_again(self) -> None:
+    def _schedule(self) -> None:
         if self._callbacks and not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -36,7 +36,7 @@ class Paced:
             for _ in range(min(AT_ONCE, len(self._callbacks))):
                 self._callbacks.popleft()()
         finally:  # if one fails, the others still run
-            self._come_again()
+            self._schedule()
 
 
 class Changes:
@@ -51,18 +51,18 @@ class Changes:
         """Wake up everything that waits."""
         self.seen += 1
         waiting, self._waiting = self._waiting, {}
-        self._paced.call(partial(_go_on, each) for each in waiting)
+        self._paced.call(partial(_resume, each) for each in waiting)
 
     async def wait(self, seen: int, timeout_s: float) -> None:
         """Wait for a change after the first `seen` ones, or for the timeout."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         if seen != self.seen:
-            self._paced.call([partial(_go_on, future)])
+            self._paced.call([partial(_resume, future)])
             await future
             return
         self._waiting[future] = None
-        timer = loop.call_later(timeout_s, lambda: self._paced.call([partial(_go_on, future)]))
+        timer = loop.call_later(timeout_s, lambda: self._paced.call([partial(_resume, future)]))
         try:
             await future
         finally:
@@ -70,6 +70,6 @@ class Changes:
             self._waiting.pop(future, None)
 
 
-def _go_on(future: "asyncio.Future[None]") -> None:
+def _resume(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)

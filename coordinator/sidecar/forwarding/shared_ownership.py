@@ -60,26 +60,26 @@ class SharedOwnership:
         await self._runtime.release(numbers)
 
 
-def let_go_of(shadows: Shadows, moves: Moves, event_log: EventLog) -> Callable[[int], None]:
+def release_callback(shadows: Shadows, moves: Moves, event_log: EventLog) -> Callable[[int], None]:
     """Return the callback for a partition that another process now owns: it leaves the groups' shadows to that process.
 
     Partitions of one turn of the event loop are handled together, since each time all groups are checked.
     """
     theirs: set[int] = set()
 
-    def let_go() -> None:
+    def drop() -> None:
         numbers = frozenset(theirs)
         theirs.clear()
 
         def is_theirs(group_id: GroupId) -> bool:
             return partition_for(group_id, event_log.partitions) in numbers
 
-        moves.let_go(is_theirs)
-        shadows.let_go(is_theirs)
+        moves.drop_groups(is_theirs)
+        shadows.drop_groups(is_theirs)
 
     def given_up(number: int) -> None:
         if not theirs:
-            asyncio.get_running_loop().call_soon(let_go)
+            asyncio.get_running_loop().call_soon(drop)
         theirs.add(number)
 
     return given_up

@@ -97,7 +97,7 @@ class Moves:
         """Remove shadows that a former process left in released groups; call it when the groups are loaded."""
         self._tasks.start(self._remove_stray_shadows(), "stray-shadows")
 
-    def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
+    def drop_groups(self, is_theirs: Callable[[GroupId], bool]) -> None:
         """Drop the moves of groups that another process owns now.
 
         A release is in the log, and continues there; an adoption is aborted, and its members join upstream again.

@@ -4,7 +4,7 @@ A response is
 
     relayed                  as its bytes arrive, never buffered whole
     rewritten                buffered whole; a long one in steps, which the caller runs
-    rewritten and delayed    kept until `let_go`, if rewriting has changed it
+    rewritten and delayed    kept until `release_delayed`, if rewriting has changed it
     our own                  buffered whole, and passed to the request's callback
 
 While a response is being rewritten or is delayed, those behind it wait, so responses leave in order. Knows nothing of
@@ -100,7 +100,7 @@ class Answers:
 
     @property
     def is_delaying(self) -> bool:
-        """True while a response is delayed, until `let_go`."""
+        """True while a response is delayed, until `release_delayed`."""
         return self._delayed is not None
 
     @property
@@ -121,7 +121,7 @@ class Answers:
     def end(self) -> None:
         """Stop delaying responses. Raises ProtocolError as `receive` does."""
         self._is_ending = True
-        self.let_go()
+        self.release_delayed()
 
     def forget(self) -> None:
         """Drop all bytes."""
@@ -167,7 +167,7 @@ class Answers:
             elif expected.rewrite is not None:
                 self._rewrite(expected, payload, expected.rewrite(payload))
 
-    def let_go(self) -> None:
+    def release_delayed(self) -> None:
         """Send the delayed response, if any, and those that wait behind it. Raises as `receive` does."""
         if self._delayed is not None:
             delayed, self._delayed = self._delayed, None
@@ -248,7 +248,7 @@ class AnswerScheduler:
         self._delay: asyncio.TimerHandle | None = None
         self._cancel_rewriting: Cancel | None = None
 
-    def go_on(self, step: Callable[[], None]) -> None:
+    def resume(self, step: Callable[[], None]) -> None:
         """Run a step; schedule the rest of a rewrite in slices, and the timer of a delayed response."""
         try:
             step()
@@ -259,12 +259,12 @@ class AnswerScheduler:
             self._failed(error)
             return
         if self._answers.is_delaying and self._delay is None:
-            self._delay = asyncio.get_running_loop().call_later(self._delay_s, self._let_go)
+            self._delay = asyncio.get_running_loop().call_later(self._delay_s, self._release_delayed)
         self._went_on()
 
-    def _let_go(self) -> None:
+    def _release_delayed(self) -> None:
         self._delay = None
-        self.go_on(self._answers.let_go)
+        self.resume(self._answers.release_delayed)
 
     def stop(self) -> None:
         """Cancel the rewrite and the timer."""

@@ -105,7 +105,7 @@ class ClientSide(ClientSocket):
     def drain(self) -> None:
         """Accept no more requests; close after the last response."""
         self._is_draining = True
-        self._answering.go_on(self._conversation.end)
+        self._answering.resume(self._conversation.end)
         self._close_if_done()
 
     def abort(self) -> None:
@@ -187,7 +187,7 @@ class ClientSide(ClientSocket):
             self.seen_ms = now_ms
         if data and (begins := self._conversation.answers.begins_next) is not None:
             self._relayed.answered(begins.api_key, now_ms - begins.sent_ms)
-        self._answering.go_on(partial(self._conversation.answers.receive, data))
+        self._answering.resume(partial(self._conversation.answers.receive, data))
 
     def _answers_went_on(self) -> None:
         if self._conversation.answers.is_served and (principal := self.sasl.proved()) is not None:
@@ -218,7 +218,7 @@ class ClientSide(ClientSocket):
             self._end()
         elif not self._transport.is_closing():
             self._log_closed(str(error or "closed"))
-            self._answering.go_on(self._conversation.end)
+            self._answering.resume(self._conversation.end)
             self._send()
             if not self._conversation.answers.is_rewriting:
                 self._transport.close()

@@ -182,7 +182,7 @@ class KafkaEventLog:
         return self._link.leader_said(self._plan.name, partition)
 
     @property
-    def can_be_taken_over(self) -> bool:
+    def supports_takeover(self) -> bool:
         return True
 
     @property

@@ -128,7 +128,7 @@ class SqliteEventLog:
         return f"the disk of {self.location}"
 
     @property
-    def can_be_taken_over(self) -> bool:
+    def supports_takeover(self) -> bool:
         return False  # the file is locked while it is open for writing
 
     @property

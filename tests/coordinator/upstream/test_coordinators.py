@@ -14,14 +14,14 @@ def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
         coordinators.learn("g", 1)
         coordinators.failed("g", error)
         assert coordinators.known("g") is None
-        assert (coordinators.last_away("g") is not None) == away
+        assert (coordinators.last_outage("g") is not None) == away
 
 
 def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
     """And no broker is remembered for that."""
     coordinators = GroupCoordinators(lambda: 7)
     coordinators.failed("g", TryAgain("kafka:9092 hung up"))
-    assert coordinators.last_away("g") == (0, 7)
+    assert coordinators.last_outage("g") == (0, 7)
     assert not coordinators.heard
 
 
@@ -31,7 +31,7 @@ def test_a_coordinator_that_was_heard_was_away_since_then_at_the_earliest() -> N
     coordinators.learn("g", 1)
     coordinators.heard[1].answered(5)
     coordinators.failed("g", TryAgain("kafka:9092 hung up"))
-    assert coordinators.last_away("g") == (5, 7)
+    assert coordinators.last_outage("g") == (5, 7)
 
 
 def test_a_group_with_a_very_long_id_is_looked_up_each_time() -> None:
@@ -40,4 +40,4 @@ def test_a_group_with_a_very_long_id_is_looked_up_each_time() -> None:
     for group_id, node_id, away in ((long, 1, (0, 7)), (long + "g", None, None)):
         coordinators.moved(group_id, ErrorCode.coordinator_load_in_progress)
         coordinators.learn(group_id, 1)
-        assert (coordinators.known(group_id), coordinators.last_away(group_id)) == (node_id, away)
+        assert (coordinators.known(group_id), coordinators.last_outage(group_id)) == (node_id, away)

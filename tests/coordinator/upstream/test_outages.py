@@ -157,7 +157,7 @@ async def test_what_we_have_run_out_of_ourselves_is_no_outage() -> None:
             assert NOBODY_ANSWERS not in str(failed.value)
             await asyncio.sleep(120)
             assert link.outage.reason is None
-            assert link.coordinator_last_away("g") is None
+            assert link.last_coordinator_outage("g") is None
     assert told == []
 
 

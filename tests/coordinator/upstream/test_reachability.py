@@ -153,11 +153,11 @@ async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_l
         for _ in range(3):
             await asyncio.sleep(2)
             link.broker_not_reached(1)
-        assert link.coordinator_last_away("g") == (heard_ms, heard_ms + 6_000)
+        assert link.last_coordinator_outage("g") == (heard_ms, heard_ms + 6_000)
         await asyncio.sleep(2)
         link.heard[1].answered(heard_ms + 7_000)
         link.broker_not_reached(1)
-        assert link.coordinator_last_away("g") == (heard_ms + 7_000, heard_ms + 8_000)
+        assert link.last_coordinator_outage("g") == (heard_ms + 7_000, heard_ms + 8_000)
 
 
 @story
@@ -462,8 +462,8 @@ async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
                 await link.ask_coordinator(
                     group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0
                 )
-        assert link.coordinator_last_away("moved") is None
-        assert link.coordinator_last_away("read") is not None
+        assert link.last_coordinator_outage("moved") is None
+        assert link.last_coordinator_outage("read") is not None
 
 
 def _with_error(error: ErrorCode, answer: bytes) -> bytes:
@@ -613,7 +613,7 @@ class RefusingLink:
     def learn_coordinator(self, group_id: str, node_id: int) -> None:
         """It is known from the start."""
 
-    def coordinator_last_away(self, _group_id: str) -> None:
+    def last_coordinator_outage(self, _group_id: str) -> None:
         """It was seen by nobody else."""
 
     async def coordinators(self, group_ids: list[str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ async def test_a_log_that_is_only_read_says_so_of_itself() -> None:
     """It has no owner, no trouble, and no signs of life."""
     log = OnlyReadLog("the export a.jsonl")
     assert (log.format_level, log.warnings, log.trouble) == (FORMAT_LEVEL, (), None)
-    assert (log.can_be_taken_over, log.claim_renewal_ms) == (False, None)
+    assert (log.supports_takeover, log.claim_renewal_ms) == (False, None)
     assert log.stored_by(3) == "the export a.jsonl"
     assert await log.last_signs_of_life(timeout_ms=1) == {}
     await log.close()

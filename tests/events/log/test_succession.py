@@ -6,7 +6,7 @@ import pytest
 
 from muster.events.log.base import LogUnavailable
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
-from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.log.succession import check_no_other_writer
 from muster.events.records import StoredRecord
 
 
@@ -32,7 +32,7 @@ async def checked(*foreign_records: bool, before: int | None = 2, after: int | N
         storage.records[0].append(StoredRecord(0, offset, 0, b"key", b"value", is_foreign=is_foreign))
     log = MemoryEventLog(storage)
     await log.open()
-    await check_nobody_else_wrote(
+    await check_no_other_writer(
         log, Writer(before), Writer(first + len(foreign_records) + 1 if after is None else after)
     )
 
@@ -43,7 +43,7 @@ async def test_right_behind_the_last_append_nobody_wrote() -> None:
 
 async def test_right_behind_the_last_append_nothing_is_read() -> None:
     """The log is not even open."""
-    await check_nobody_else_wrote(MemoryEventLog(), Writer(next_offset=2), Writer(next_offset=3))
+    await check_no_other_writer(MemoryEventLog(), Writer(next_offset=2), Writer(next_offset=3))
 
 
 @pytest.mark.parametrize("foreign_records", [(True,), (True, True, True)])

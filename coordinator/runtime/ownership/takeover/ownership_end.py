@@ -48,7 +48,7 @@ def warn_unless_stopped(owner: Owner, number: int, last_event: AnyPartitionEvent
         )
 
 
-def nobody_knows(_number: int, _owner_before: str) -> OwnershipEnd | None:
+def end_unknown(_number: int, _owner_before: str) -> OwnershipEnd | None:
     """Return None: the default where processes do not share the log."""
     return None
 

@@ -25,7 +25,6 @@ from muster.coordinator.observability.status import (
     LinksStatus,
     LinkStatus,
     MissingShadowStatus,
-    NotTakenStatus,
     OwnedStatus,
     OwnershipStatus,
     PeerStatus,
@@ -34,6 +33,7 @@ from muster.coordinator.observability.status import (
     ShadowStatus,
     StandbyStatus,
     UnassignedStatus,
+    UpstreamGroupStatus,
     WaitingPartition,
 )
 from tests.brokers.broker import HOST
@@ -173,7 +173,11 @@ UNASSIGNED = UnassignedStatus(
             "group orders: partitions 6 to 7 of orders have been unassigned for 7 min",
         ),
         (
-            {"not_taken": [NotTakenStatus(group_id="bills", reason="upstream it has 1 member", way_out="adopt it")]},
+            {
+                "upstream_groups": [
+                    UpstreamGroupStatus(group_id="bills", reason="upstream it has 1 member", way_out="adopt it")
+                ]
+            },
             "note",
             "Muster does not coordinate group bills: upstream it has 1 member",
         ),

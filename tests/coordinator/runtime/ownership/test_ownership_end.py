@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster import schemas
-from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, end_of_former_owner, nobody_knows
+from muster.coordinator.runtime.ownership.takeover.ownership_end import EndOf, end_of_former_owner, end_unknown
 from muster.coordinator.runtime.partition.former_owners import OldLeases
 from muster.events.avro.codec import HEADER_BYTES, decode, header_of
 from muster.events.events import CoordinatorElected, CoordinatorReady
@@ -33,7 +33,7 @@ def end(cause: str) -> OwnershipEnd:
     return OwnershipEnd(cause=OwnershipEndCause(cause))
 
 
-def lived(storage: MemoryStorage, *, stops: bool = False, end_of: EndOf = nobody_knows) -> None:
+def lived(storage: MemoryStorage, *, stops: bool = False, end_of: EndOf = end_unknown) -> None:
     """A process served the log for a second, and ended."""
 
     async def life() -> None:

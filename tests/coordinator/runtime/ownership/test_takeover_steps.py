@@ -3,7 +3,7 @@
 from muster.coordinator.runtime.ownership.hot_standbys import ReadBefore
 from muster.coordinator.runtime.ownership.takeover.claim_offsets import OffsetsClaim, claim_offsets
 from muster.coordinator.runtime.ownership.takeover.claim_partition import claim_partition
-from muster.coordinator.runtime.ownership.takeover.ownership_end import FormerOwner, nobody_knows, note_former_owner
+from muster.coordinator.runtime.ownership.takeover.ownership_end import FormerOwner, end_unknown, note_former_owner
 from muster.coordinator.runtime.ownership.takeover.read_groups import read_groups
 from muster.coordinator.runtime.ownership.takeover.resume_groups import resume_groups, survey_damages
 from muster.coordinator.runtime.ownership.takeover.write_ready import write_ready
@@ -51,7 +51,7 @@ def test_each_step_needs_the_results_of_former_ones_alone() -> None:
         offsets = await claim_offsets(owner, claim, read.projector, ReadBefore())
         assert offsets == OffsetsClaim(groups_recreated=0, records_read=0)
 
-        former = await note_former_owner(owner, claim, read.projector, _seen, nobody_knows)
+        former = await note_former_owner(owner, claim, read.projector, _seen, end_unknown)
         assert former == FormerOwner(seen_ms=7, end=OwnershipEnd(cause=OwnershipEndCause.STOPPED))
 
         ready = await write_ready(owner, claim, read, former, began_ms=owner.clock.monotonic_ms())

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership, let_go_of
+from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership, release_callback
 from muster.coordinator.sidecar.groups.moves import Moves
 from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId
@@ -24,7 +24,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked: list[set[GroupId]] = []
 
-    def let_go(self, is_theirs: Callable[[GroupId], bool]) -> None:
+    def drop_groups(self, is_theirs: Callable[[GroupId], bool]) -> None:
         self.asked.append({each for each in GROUPS if is_theirs(each)})
 
 
@@ -32,7 +32,7 @@ async def test_partitions_that_are_given_up_together_are_looked_for_once() -> No
     """All groups are looked at each time: with 10,000 groups and 50 partitions it would hold everybody up."""
     shadows, moves = Counted(), Counted()
     event_log: Any = type("Log", (), {"partitions": PARTITIONS})
-    given_up = let_go_of(cast("Shadows", shadows), cast("Moves", moves), cast("EventLog", event_log))
+    given_up = release_callback(cast("Shadows", shadows), cast("Moves", moves), cast("EventLog", event_log))
     for numbers in ({1, 2, 5}, {7}):
         for number in numbers:
             given_up(number)

@@ -352,7 +352,7 @@ def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None
     answers.receive(behind[-1:])
     many.append(answers.has_many_waiting)
     assert answers.for_client == []
-    answers.let_go()
+    answers.release_delayed()
     assert [*many, answers.has_many_waiting] == [False, True, False]
     assert b"".join(answers.for_client) == framed(1, b"moved ") + behind
 

@@ -223,7 +223,7 @@ class TestWhatAFileTellsOfItself:
         await writer.append([(Record(b"a", b"1"),)])
         assert await repeated(log, writer) == {1: False}
         assert (writer.partition, writer.epoch, (await log.claim(1)).epoch) == (1, 1, 2)
-        assert (log.can_be_taken_over, log.claim_renewal_ms, log.trouble) == (False, None, None)
+        assert (log.supports_takeover, log.claim_renewal_ms, log.trouble) == (False, None, None)
         assert (log.identity, log.stored_by(0)) == (log.meta.log_id, f"the disk of {path}")
         assert [await log.has_owners_record(partition) for partition in (0, 1)] == [False, True]
         await log.close()

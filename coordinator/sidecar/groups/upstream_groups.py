@@ -8,8 +8,8 @@ import structlog
 from cachetools import TTLCache
 
 from muster.coordinator.log_throttle import SILENT_FOR_MS, LogThrottle, NamesThrottle
-from muster.coordinator.observability.metrics import GROUPS_NOT_TAKEN
-from muster.coordinator.observability.status import NAMED_MAX, NotTakenStatus
+from muster.coordinator.observability.metrics import GROUPS_LEFT_UPSTREAM
+from muster.coordinator.observability.status import NAMED_MAX, UpstreamGroupStatus
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.events.ids import GroupId
 
@@ -24,23 +24,23 @@ _REASONS: Final = {ForeignShadow: "another-muster", NotPermitted: "not-permitted
 """The labels of a metric; for any other reason, upstream has members in the group."""
 
 
-class NotTaken:
+class UpstreamGroups:
     """Groups that clients join here but that upstream coordinates."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
-        self._throttle = LogThrottle(monotonic_ms)
-        self._trouble = NamesThrottle(monotonic_ms)
+        self._reason_throttle = LogThrottle(monotonic_ms)
+        self._names_throttle = NamesThrottle(monotonic_ms)
         self._troubled: dict[type[KeptUpstream], TTLCache[GroupId, None]] = {
             kind: TTLCache(GROUPS_COUNTED_MAX, SILENT_FOR_MS, timer=monotonic_ms)
             for kind in (ForeignShadow, NotPermitted)
         }
-        self._kept: dict[GroupId, tuple[int, NotTakenStatus]] = {}
+        self._kept: dict[GroupId, tuple[int, UpstreamGroupStatus]] = {}
         """The entries of the status with the time of the last join, in that order."""
 
     def note(self, group_id: GroupId, theirs: KeptUpstream) -> None:
         """Count and report a join of the group."""
-        GROUPS_NOT_TAKEN.labels(_REASONS.get(type(theirs), "members")).inc()
+        GROUPS_LEFT_UPSTREAM.labels(_REASONS.get(type(theirs), "members")).inc()
         self._kept.pop(group_id, None)
         self._kept[group_id] = self._monotonic_ms(), _status_of(group_id, theirs)
         if len(self._kept) > NAMED_MAX:
@@ -49,12 +49,12 @@ class NotTaken:
         troubled = self._troubled.get(type(theirs))
         if troubled is not None:  # usually many groups have the same problem
             troubled[group_id] = None
-            suppressed = self._trouble.due(type(theirs), group_id)
+            suppressed = self._names_throttle.due(type(theirs), group_id)
             if suppressed is not None:
                 groups = len(troubled)
                 log.warning(event, group_id=group_id, reason=theirs.reason, groups=groups, others_since=suppressed)
             return
-        suppressed = self._throttle.due((group_id, theirs.reason))
+        suppressed = self._reason_throttle.due((group_id, theirs.reason))
         if suppressed is not None:
             log.info(event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
 
@@ -62,14 +62,14 @@ class NotTaken:
         """Note that Muster coordinates the group now."""
         self._kept.pop(group_id, None)
 
-    def status(self) -> Sequence[NotTakenStatus]:
+    def status(self) -> Sequence[UpstreamGroupStatus]:
         """Return the groups of the last minutes, the newest first. Thread-safe."""
         since_ms = self._monotonic_ms() - KEPT_MS
         newest = reversed(list(self._kept.values()))  # list() of a dictionary is atomic
-        return [told for joined_ms, told in newest if joined_ms > since_ms]
+        return [status for joined_ms, status in newest if joined_ms > since_ms]
 
 
-def _status_of(group_id: GroupId, theirs: KeptUpstream) -> NotTakenStatus:
+def _status_of(group_id: GroupId, theirs: KeptUpstream) -> UpstreamGroupStatus:
     way_out = "docs/sidecar.md#what-can-go-wrong-and-what-it-says has what to do"
     if type(theirs) is KeptUpstream:
         way_out = (
@@ -77,4 +77,4 @@ def _status_of(group_id: GroupId, theirs: KeptUpstream) -> NotTakenStatus:
             f" {shlex.quote(group_id)};"
             " give clients of another kind a group.id of their own"
         )
-    return NotTakenStatus(group_id=group_id, reason=theirs.reason, way_out=way_out)
+    return UpstreamGroupStatus(group_id=group_id, reason=theirs.reason, way_out=way_out)
