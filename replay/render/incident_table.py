@@ -42,7 +42,7 @@ def print_incident(incident: Incident, console: Console, detail: Detail = Detail
 
 
 def title_of(incident: Incident) -> str:
-    """'2026-11-21 02:13:30.185 UTC, crash (recorded), took 3.2 s'."""
+    """'2026-11-21 02:13:30.185 UTC, crash (recorded), rebalance took 3.2 s'."""
     return str(_title(incident))
 
 
@@ -52,7 +52,14 @@ def _title(incident: Incident) -> Text:
     if incident.ended_at is None:
         return title.append(", ").append(text("not over", "yellow"))
     took_ms = wall_ms_of(incident.ended_at) - wall_ms_of(incident.started_at)
-    return title.append(text(f", took {duration(took_ms)}" if took_ms else "", "dim"))
+    return title.append(text(f", {_span_of(incident)} {duration(took_ms)}" if took_ms else "", "dim"))
+
+
+def _span_of(incident: Incident) -> str:
+    """Name the span: an incident with rebalances is dated by these, though its members may have ended for longer."""
+    if not incident.rebalances:
+        return "took"
+    return "rebalance took" if len(incident.rebalances) == 1 else "rebalances within"
 
 
 def rows_of(incident: Incident, detail: Detail) -> Iterator[tuple[str, RenderableType]]:

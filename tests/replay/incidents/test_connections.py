@@ -1,11 +1,13 @@
 """The end of a connection distinguishes ended processes from machines that died, and from late polls."""
 
+import re
 from functools import partial
 
 import pytest
 
 from muster.replay.fleet.simulation.world import outages
 from muster.replay.fleet.simulation.world.process import Process
+from muster.replay.render.incident_table import title_of
 from tests.replay.incidents.fleet import OLDER, Fleet, expect, of_kind, said
 from tests.replay.whole import incidents
 
@@ -59,6 +61,17 @@ def test_static_and_dynamic_members_that_are_shut_down_together_are_one_incident
     expect(fleet.only(), "stopped", "inferred", headline, "app-1", "app-2", "app-3", "app-4")
     assert "muster members retire orders app-1 app-2 before" in fleet.only().advice[0]
     assert {each.to_generation for each in fleet.only().rebalances} == {2, 3}
+
+
+def test_how_long_the_rebalance_took_is_not_how_long_it_took_them_to_end() -> None:
+    """The members end within 6 s; the rebalance begins when the first session is over."""
+    fleet = Fleet(6, static=3)
+    for number in (1, 2, 3):
+        fleet[number].close()
+        fleet.run(3 * S)
+    fleet.rest(30 * S)
+    assert "ended within 6.0 s" in fleet.only().headline
+    assert re.search(r"stopped \(inferred\), rebalance(s within| took) [0-9.]+ m?s$", title_of(fleet.only()))
 
 
 def test_a_leader_that_is_shut_down_with_all_others_is_no_slow_leader() -> None:
