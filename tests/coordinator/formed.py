@@ -1,6 +1,6 @@
-"""A stable group that stays as it is for as long as a test needs it: nobody heartbeats, and sessions are long.
+"""A stable group that does not change for as long as a test needs it: no heartbeats, and long sessions.
 
-What belongs here: making it over a socket of our own, in any process. What it must not know: what is asked of it then.
+It is made over a socket of its own, in any process.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Requests of as many entries as there can be, and a client that sends one: what both ways of serving are tried with.
+"""Requests with as many entries as possible, and a client that sends one: used to test both modes.
 
-What belongs here: what is sent, and how the answer is waited for, in a thread of its own: the time of the loop's thread
-is what is measured (longest_callback.py). What it must not know: who answers.
+The client waits for the response in a thread of its own: the time of the loop's thread is measured
+(longest_callback.py).
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""A small `Groups` that does what a test told it: keeps the commands it was given, replies at once or when told to."""
+"""A small `Groups` controlled by a test: keeps the commands it gets, and replies at once or when told to."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

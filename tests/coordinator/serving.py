@@ -1,7 +1,7 @@
 """A server on a free port with a real runtime behind it, on an event log in memory; and its clients.
 
-What belongs here: starting and stopping it, and asking it over sockets in any version. What it must not know: what a
-test expects. Its clocks are the machine's, so sessions and delays are short.
+Starts and stops it, and sends requests over sockets in any version. Its clocks are the machine's, so sessions and
+delays are short.
 
     async with serving() as muster:
         connection = await muster.connect("app")

@@ -1,4 +1,4 @@
-"""The way to a coordinator: found where it is said to be, asked again, given up with one clear line."""
+"""The link to a coordinator: found at its address, asked again, given up with one clear message."""
 
 import asyncio
 import socket

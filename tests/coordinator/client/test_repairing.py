@@ -1,4 +1,4 @@
-"""Repairing a group through the admin API: what is asked for, and groups that need no repair."""
+"""Repairing a group through the admin API: the requests, and groups that need no repair."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whether Muster answers for a group, or a Kafka broker, or a sidecar that is not for it: told before anything else."""
+"""Detects first whether Muster coordinates a group, or a Kafka broker, or a sidecar that is not for it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,7 @@
-"""A group of thousands and its rules, and nothing around them: for what a decision costs.
+"""A group of thousands with its rules, and nothing else: to measure the cost of a decision.
 
-Unlike the harness it checks nothing, since that would cost more than what is looked at. Time stalls unless it is
-moved by hand.
+Unlike the harness it checks nothing, since that would cost more than the decision. Time stands still unless a test
+moves it.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The deadlines of a group, found by looking at everybody: what the rules find sooner has to be the same."""
+"""The deadlines of a group, found by checking every member: the rules' faster way must give the same."""
 
 from muster.coordinator.group.commands import AnyDeadline
 from muster.coordinator.group.soft_state import NEVER, SoftState

@@ -6,9 +6,9 @@
     call = a.heartbeat()
     assert call.outcome == ...          # an error if the request is parked
 
-A `Client` behaves as a real one does: it remembers what it was told. After every command `invariants.py` is checked,
+A `Client` behaves like a real one: it remembers the responses it got. After every command `invariants.py` is checked,
 and that the inputs of `decide` were not changed, that `evolve` gives the decided group, and that the events, as bytes,
-project to it. A reply to a request that nobody sent, or that was answered already, is an error.
+project to it. A reply to an unknown request, or to one that was answered already, is an error.
 """
 
 import copy

@@ -1,7 +1,7 @@
-"""The promises to clients: that each answer is true, and that nobody is blamed too early.
+"""The promises to clients: that each response is true, and that no member is removed too early.
 
-Shared by the harness, where Hypothesis searches at random, and by `tests/model`, where everything is tried. All of
-it looks at values before and after one command; what holds of a state by itself stands in `invariants.py`.
+Shared by the harness, where Hypothesis searches at random, and by `tests/model`, where everything is tried. Everything
+here compares values before and after one command; invariants of a single state are in `invariants.py`.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Events say which connection a request came on, and what became of the one that a member spoke on."""
+"""Events record the connection of a request, and how the connection that a member had used ended."""
 
 from typing import Any
 

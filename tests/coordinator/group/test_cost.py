@@ -1,8 +1,8 @@
 """The cost of a decision follows its changes, not the number of members of the group.
 
 Counted is work, not time: each instruction that Python executes, each entry of a dictionary that is copied, and each
-entry of a table that is walked over. So much work is done for a member in a group of 5,000 as in one of 100, or half
-as much again; what tells everybody something touches everybody, and is not asked here.
+entry of a table that is iterated. In a group of 5,000 a member costs as much work as in one of 100, or up to half as
+much more. Decisions that answer all members have to touch all of them, and are not measured here.
 """
 
 import string

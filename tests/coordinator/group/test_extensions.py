@@ -1,4 +1,4 @@
-"""How far deadlines move when Muster was slow. `runtime/partition/test_stalls.py`: a slow log harms nobody."""
+"""How far deadlines are extended after Muster was slow. See also `runtime/partition/test_stalls.py`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Configs of a group: what is taken, what is refused and why, and what is shown."""
+"""Configs of a group: accepted values, refused ones with the reason, and how they are described."""
 
 import pytest
 from kio.schema.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""JoinGroup: its gates, who is refused, and the choice of leader and protocol (sections J, K1, JE3, JS7, S8 to S10)."""
+"""JoinGroup: its checks, refusals, and the choice of leader and protocol (sections J, K1, JE3, JS7, S8 to S10)."""
 
 import pytest
 from kio.schema.errors import ErrorCode

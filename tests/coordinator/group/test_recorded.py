@@ -1,4 +1,4 @@
-"""The facts written beside a transition for whoever asks why: ids that held a phase up, signs of life, times."""
+"""The facts recorded with a transition for later questions: ids that delayed a phase, last seen times, other times."""
 
 from collections.abc import Callable
 

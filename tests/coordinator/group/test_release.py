@@ -1,4 +1,4 @@
-"""A group goes back to the cluster upstream: everybody is out, in one step, and comes back as a new member there."""
+"""A group returns to the upstream cluster: all members are removed in one step, and join as new members there."""
 
 from collections.abc import Callable
 

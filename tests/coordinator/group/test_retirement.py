@@ -1,4 +1,4 @@
-"""Planned scale-down: members are told to go, their departures are gathered, then there is one rebalance."""
+"""Planned scale-down: members are asked to leave, departures are gathered, then there is one rebalance."""
 
 import pytest
 from kio.schema.errors import ErrorCode

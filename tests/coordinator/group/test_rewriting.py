@@ -1,4 +1,4 @@
-"""An entity whose last record in the log is a stranger's is written again as it is, and nobody is disturbed."""
+"""An entity whose last record in the log is foreign is written again unchanged, without disturbing members."""
 
 import msgspec
 from hypothesis import HealthCheck, given, settings

@@ -1,4 +1,4 @@
-"""Hot standbys (`target.group.size`): a lost member is replaced, and nobody else is disturbed."""
+"""Hot standbys (`target.group.size`): a lost member is replaced, and no other member is disturbed."""
 
 from typing import Any
 

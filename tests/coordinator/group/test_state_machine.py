@@ -1,4 +1,4 @@
-"""The states of a group, and what each change of them leaves behind (section S). Legal moves: `invariants.py`."""
+"""The states of a group, and the result of each transition (section S). Legal moves: `invariants.py`."""
 
 from muster.events.events import GroupEmptied
 from muster.events.state import GroupState

@@ -1,6 +1,6 @@
-"""Any schedule of requests, pauses and takeovers: the invariants hold after each step, and nobody waits for ever.
+"""Any schedule of requests, pauses and takeovers: the invariants hold after each step, and no request waits for ever.
 
-`pytest --hypothesis-profile=deep tests/coordinator/group/test_stateful.py` looks for longer.
+`pytest --hypothesis-profile=deep tests/coordinator/group/test_stateful.py` searches for longer.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The group's state machine is the one that its table says."""
+"""The group's state machine equals its table."""
 
 import itertools
 

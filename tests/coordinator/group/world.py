@@ -1,7 +1,7 @@
-"""A group and the processes around it, which do what two numbers tell them: for tests that search.
+"""A group and the processes around it, controlled by two numbers per step: for searching tests.
 
-Each method of `World` in `STEPS` is one step; `i` and `j` choose who does it, and how. A step that makes no sense at
-the moment does nothing. What no process may ever see is asserted here; what holds of the group, in `invariants.py`.
+Each method of `World` in `STEPS` is one step; `i` and `j` choose which process takes it, and how. A step that makes no
+sense now does nothing. What no process may ever see is asserted here; the group's invariants are in `invariants.py`.
 """
 
 from collections.abc import Callable

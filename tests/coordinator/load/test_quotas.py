@@ -1,4 +1,4 @@
-"""Quotas by key: the limit of each, and how often it is told that somebody is at it."""
+"""Quotas by key: the limit of each, and how often reaching it is logged."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Work in slices: what is short is done at once, what is long shares the loop, one slice in a turn of it."""
+"""Work in slices: short work is done at once, long work shares the loop, one slice per turn."""
 
 import asyncio
 import time

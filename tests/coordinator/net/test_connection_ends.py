@@ -1,4 +1,4 @@
-"""Sockets note how a client's connection ended, and a member's removal says it: over real sockets."""
+"""Sockets note how a client's connection ended, and a member's removal records it: over real sockets."""
 
 import socket
 import struct

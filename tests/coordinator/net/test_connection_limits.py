@@ -1,4 +1,4 @@
-"""How many connections there may be: what is over a limit is closed, and the log names the limit and who has most."""
+"""Connection limits: excess connections are closed, and the log names the limit and the largest client."""
 
 import asyncio
 

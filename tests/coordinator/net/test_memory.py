@@ -1,4 +1,4 @@
-"""How many bytes requests and answers hold: who goes at the limit, who never does, and that nothing stays counted."""
+"""The bytes held by requests and responses: which are closed at the limit, which never, and that all are released."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""Every metric that a process may have, whatever its mode: for the page of metrics, the rules and the dashboard.
+"""Every metric that a process may have, whatever its mode: for the metrics page, the rules and the dashboard.
 
 python -m tests.coordinator.observability.every_metric     writes the table of docs/metrics.md anew
 """

@@ -1,4 +1,4 @@
-"""Standard error that is not read, or has gone: nobody waits for it, nothing is lost unseen."""
+"""Standard error that is not read, or closed: nothing waits for it, and losses are counted."""
 
 import asyncio
 import json

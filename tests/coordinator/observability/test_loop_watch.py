@@ -1,4 +1,4 @@
-"""The watchdog of the event loop: what counts as held, what /healthz says meanwhile, and what the log names."""
+"""The watchdog of the event loop: what counts as a stall, /healthz meanwhile, and the log lines."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""The port of the metrics, and strangers who keep its threads busy."""
+"""The metrics port, and clients that keep its threads busy."""
 
 import errno
 import os

@@ -1,7 +1,7 @@
-"""A takeover by what was read before says what a reading of the whole offsets topic says, whatever happened meanwhile.
+"""A takeover from what was followed has the result of reading the whole offsets topic, whatever happened meanwhile.
 
-Owners come and go, commit and delete; strangers write; records cannot be read, and are repaired; the log is compacted,
-and cut; a reading breaks off, and a takeover fails.
+Owners change, commit and delete; other producers write; records are unreadable, and are repaired; the log is compacted,
+and truncated; a reading is interrupted, and a takeover fails.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One contract for all offset stores: what was written is there, visible when it is durable, and after a restart."""
+"""One contract for all offset stores: writes are visible when they are durable, and after a restart."""
 
 import asyncio
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""An address where a process seems to be: connections to it stand, and all break when it ends."""
+"""An address at which a process seems to be: connections stay open, and all break when it ends."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Why a former owner owns a partition no more: told of what processes have seen and decided, never guessed."""
+"""Why a former owner no longer owns a partition: from what processes have seen and decided, never guessed."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Processes share partitions through a group: who comes, goes, dies, and who must not take part."""
+"""Processes share partitions through a group: joining, leaving, dying, and those that must not take part."""
 
 import asyncio
 import itertools

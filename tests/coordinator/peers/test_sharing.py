@@ -1,4 +1,4 @@
-"""Partitions are shared out evenly, with few moves, and never to two at once."""
+"""Partitions are shared evenly, with few moves, and never assigned to two at once."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""A process for tests of its supervisor: it answers each connection with its process id, and ends as it is told.
+"""A process for tests of its supervisor: it answers each connection with its process id, and ends as ordered.
 
 child.py FOLDER     `ports`: where it listens, once the file is there; `exit`: the code with which it ends at once, or
                     when it is asked to

@@ -1,4 +1,4 @@
-"""The addresses of the processes: somebody else's are waited for, and nobody gets them afterwards."""
+"""The addresses of the processes: an address in use is waited for, and none is lost to another program later."""
 
 import asyncio
 import socket

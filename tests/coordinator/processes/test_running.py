@@ -1,4 +1,4 @@
-"""A process that is started again when it ends, and what becomes of those who connect meanwhile."""
+"""A process that is restarted when it ends, and the clients that connect meanwhile."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The secret of the processes of one host: each reads it whenever it needs it, and nothing of it is left behind."""
+"""The secret of the processes of one host: each reads it when needed, and nothing of it is left behind."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The status of several processes of one host, as that of one: nobody's trouble is hidden behind the owner's."""
+"""The status of several processes of one host as one: no process's trouble is hidden behind the owner's."""
 
 from pathlib import Path
 from typing import Final

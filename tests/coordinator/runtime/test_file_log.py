@@ -1,4 +1,4 @@
-"""A runtime on a log in a file, in real time: a disk that hangs or is full, a file that is damaged or moved away."""
+"""A runtime on a log in a file, in real time: a disk that hangs or is full, a file that is damaged or moved."""
 
 import asyncio
 import os

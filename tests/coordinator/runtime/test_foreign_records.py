@@ -1,4 +1,4 @@
-"""Strangers in the log of a running service, and records of owners that cannot be read, in virtual time."""
+"""Foreign records in the log of a running service, and unreadable records of owners, in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Strangers in the topics of a service on a real broker: a plain producer, of every codec, in transactions too."""
+"""Foreign records in the topics of a service on a real broker: of a plain producer, all codecs, and transactions."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

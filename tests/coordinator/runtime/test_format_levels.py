@@ -1,4 +1,4 @@
-"""A log stays at its format level: what a newer Muster writes into it, the older one that made it can go on with.
+"""A log stays at its format level: an older Muster can continue a log that a newer one has written to.
 
 `level3.db` and `level3.batches.json` were written by a Muster that knew level 3 and no higher one (the groups of one
 story, in a file and as batches of a topic); `LEVEL_3` are the schemas that it knew.

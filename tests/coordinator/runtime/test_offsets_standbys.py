@@ -1,4 +1,4 @@
-"""A process follows the committed offsets of others, and takes them over by what is new; in virtual time."""
+"""A process follows the committed offsets of others, and takes them over by reading only new ones; in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

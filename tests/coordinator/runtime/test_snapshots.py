@@ -1,4 +1,4 @@
-"""Partitions are saved in a folder, and a start goes on from there; what cannot be used costs time. In virtual time."""
+"""Partitions are saved in a folder, and a start uses them; unusable ones only cost time. In virtual time."""
 
 import asyncio
 import errno

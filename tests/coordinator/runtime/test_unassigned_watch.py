@@ -1,4 +1,4 @@
-"""The watch over partitions that are assigned to no member: since when, what is told, and when a group is asked."""
+"""The watch over unassigned partitions: since when, what is logged, and when a group is asked to rebalance."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence

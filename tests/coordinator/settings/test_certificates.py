@@ -1,4 +1,4 @@
-"""Certificates that are renewed while they are in use: who connects then gets the new one, at either end."""
+"""Certificates that are renewed while in use: new connections use the new one, at either end."""
 
 import asyncio
 import os

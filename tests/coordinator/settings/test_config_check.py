@@ -1,4 +1,6 @@
-"""Settings are looked at as a whole, before anything starts; `muster config check` says what is effective, and why."""
+"""Settings are checked as a whole before anything starts; `muster config check` prints the effective ones with
+sources.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where settings come from, which wins, and what is said of one that cannot be used."""
+"""Where settings come from, which of them wins, and the errors for unusable ones."""
 
 from pathlib import Path
 from typing import Any

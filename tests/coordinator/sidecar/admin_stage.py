@@ -1,7 +1,6 @@
-"""For what administrators ask: a sidecar in front of a real broker, and groups on both sides of it.
+"""For tests of administrators' requests: a sidecar in front of a real broker, and groups on both sides of it.
 
-What belongs here: bringing groups about, and waiting until the broker is as far. What it must not know: what is
-expected of the answers.
+It creates groups, and waits until the broker has them.
 """
 
 import asyncio

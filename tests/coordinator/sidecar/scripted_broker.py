@@ -1,8 +1,8 @@
-"""A broker that does what a test told it: an asyncio server that speaks frames, and remembers what it was asked.
+"""A broker controlled by a test: an asyncio server that speaks frames, and remembers the requests it got.
 
-What belongs here: sockets and frames. What a request means is the script's, which is called with each request in its
-turn; it answers it, holds it, or hangs up. A broker that is not told anything offers what `OFFERED` has, lets every
-client do everything with every group, and answers all else with nothing behind the correlation id.
+It only has sockets and frames. The script interprets requests: it is called with each one in turn, and answers it,
+delays it, or closes the connection. Without a script, a broker offers the versions in `OFFERED`, allows every client
+everything with every group, and answers all else with an empty body.
 
     async with scripted_broker() as broker:
         broker.script = lambda asked: asked.answer(b"...")

@@ -1,4 +1,4 @@
-"""Bugs of ours, here as errors that nobody expects: they end one client's connection, and nobody else notices."""
+"""Bugs of ours, simulated by unexpected errors: they end one client's connection, and no other is affected."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Many members that leave by one request, which is worked on in parts: there is one rebalance all the same."""
+"""Many members that leave by one request, which is processed in parts: there is only one rebalance."""
 
 import asyncio
 from typing import Any

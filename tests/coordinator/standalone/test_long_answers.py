@@ -1,4 +1,4 @@
-"""Many long answers at once: what is written of them has a bound together, and short ones do not wait."""
+"""Many long responses at once: their buffers have a common limit, and short ones do not wait."""
 
 import asyncio
 import tracemalloc

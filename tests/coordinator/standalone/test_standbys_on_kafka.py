@@ -1,4 +1,4 @@
-"""Real processes that share a log in a real Kafka: one is killed, and who takes over from it reads no history."""
+"""Real processes that share a log in a real Kafka: one is killed, and its successor reads no history."""
 
 import asyncio
 import os

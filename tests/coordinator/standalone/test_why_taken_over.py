@@ -1,4 +1,4 @@
-"""Real processes that share a log in a real Kafka: why one took over from another is in the log, and `why` says it."""
+"""Real processes that share a log in a real Kafka: the log records the reason of a takeover, and `why` shows it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A process of ours, a second one, and somebody who speaks to their broker directly."""
+"""Two Muster processes, and a client that connects to their broker directly."""
 
 import os
 from collections.abc import AsyncIterator, Iterator

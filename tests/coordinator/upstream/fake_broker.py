@@ -1,7 +1,7 @@
-"""A broker of which a test decides what it offers, and whom it does not answer.
+"""A broker whose offered versions are chosen by a test, and which requests it leaves unanswered.
 
-What belongs here: ApiVersions, Metadata, FindCoordinator, heartbeats in no group, and SCRAM as of somebody who has not
-heard what the client said. What it must not know: coordinating.
+It handles ApiVersions, Metadata, FindCoordinator, heartbeats for unknown groups, and SCRAM with a reply that ignores
+the client's message. It coordinates no groups.
 """
 
 import asyncio

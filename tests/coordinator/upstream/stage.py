@@ -1,6 +1,6 @@
-"""The parties of a test with a real broker: processes of ours, and clients that speak to the broker directly.
+"""The parties of a test with a real broker: Muster processes, and clients that connect to the broker directly.
 
-What belongs here: their requests. What it must not know: what is expected of the answers.
+It has their requests; the tests check the responses.
 """
 
 import uuid

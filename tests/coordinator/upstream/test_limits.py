@@ -1,4 +1,4 @@
-"""The limits of what is asked upstream lie inside each other; pauses double up to the longest."""
+"""The limits of upstream requests are nested; retry pauses double up to a maximum."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The connection breaks when the broker has done what a shadow asked for: nobody knows whether it has."""
+"""The connection breaks after the broker has executed a shadow's request, so that the outcome is unknown."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""One broker's certificate is not trusted, or refuses ours: the others are asked, and it is said which one it was."""
+"""One broker's certificate is not trusted, or refuses ours: the others are used, and the log names that broker."""
 
 import ssl
 from collections.abc import AsyncIterator

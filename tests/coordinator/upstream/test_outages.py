@@ -1,4 +1,4 @@
-"""The upstream cluster, or a broker of it, is away or hangs: for how long does not matter; in virtual time."""
+"""The upstream cluster, or one of its brokers, is down or hangs, for any time; in virtual time."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Whether a group's coordinator in the cluster answers, asked before its members' sessions end; in virtual time."""
+"""Detecting whether a group's upstream coordinator responds, before its members' sessions end; in virtual time."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""The order in which shadows of a former process join again: how many at once, who comes first, and when nobody."""
+"""The order in which shadows of a former process rejoin: how many at once, which first, and when none."""
 
 import asyncio
 

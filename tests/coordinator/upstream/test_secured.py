@@ -1,4 +1,4 @@
-"""A cluster that asks who is there, and what they may: Muster's own principal, its rights, and certificates."""
+"""A cluster with authentication and authorization: Muster's own principal, its rights, and certificates."""
 
 import os
 from collections.abc import AsyncIterator, Iterator

@@ -1,6 +1,7 @@
-"""Two services, which are: two event logs, meet at one broker. A group is one service's alone, whoever comes when.
+"""Two services (that is, two event logs) share one broker. A group belongs to only one of them, in any order of
+arrival.
 
-A process of an earlier version is played by one whose shadows have the name that all of them had.
+A process of an earlier version is simulated by one whose shadows have the common name used then.
 """
 
 import asyncio

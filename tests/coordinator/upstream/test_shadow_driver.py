@@ -1,4 +1,4 @@
-"""The driver of shadows: which requests may be under way at once, and when one is tried again."""
+"""The driver of shadows: which requests may be in flight at once, and when one is retried."""
 
 import asyncio
 import random

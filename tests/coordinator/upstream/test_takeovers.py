@@ -1,4 +1,4 @@
-"""Shadows that lose something: a process, an administrator or the broker takes it away."""
+"""Shadows that lose something to a process, an administrator or the broker."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A shadow that a broker does not know, or that meets somebody else; upstream is a script."""
+"""A shadow that a broker does not know, or that meets another member; upstream is a script."""
 
 import asyncio
 from collections.abc import Callable

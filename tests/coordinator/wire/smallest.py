@@ -1,7 +1,7 @@
 """Requests of the smallest entries: as many as their bytes can hold, in each array that an API has.
 
-What belongs here: bytes made by kio's schemas, and by nothing that is tested. An entry has the fewest bytes that its
-schema allows, but for strings, which have one letter. Entries are all the same, or each is another one.
+The bytes are made from kio's schemas, without any code under test. An entry has as few bytes as its schema allows,
+except for strings, which have one letter. Entries are all equal, or all different.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How much one request may be, for each API: what tools send is taken, what is beyond is refused before it is read."""
+"""The maximum size of a request, for each API: what tools send is accepted, more is refused before it is read."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and DescribeConfigs: the settings of groups, and what is asked along with them."""
+"""IncrementalAlterConfigs and DescribeConfigs: the settings of groups, and what is requested along with them."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

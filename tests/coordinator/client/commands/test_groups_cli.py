@@ -1,4 +1,4 @@
-"""The words about a quarantined group before it is made anew."""
+"""The messages about a quarantined group before it is repaired."""
 
 from muster.coordinator.client.commands.groups_cli import _damage_lines
 from muster.coordinator.group.outcomes import GroupDamage, UnreadableRecord

@@ -1,4 +1,4 @@
-"""`muster log upgrade`: what it says and refuses, and what becomes of the log."""
+"""`muster log upgrade`: its output, its refusals, and its effect on the log."""
 
 import asyncio
 import shutil

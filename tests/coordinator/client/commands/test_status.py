@@ -1,4 +1,4 @@
-"""`muster status`: what is wrong, by what processes say; the tables; and processes that do not answer."""
+"""`muster status`: problems reported by processes, the tables, and processes that do not respond."""
 
 import io
 import json

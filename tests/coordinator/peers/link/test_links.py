@@ -1,4 +1,4 @@
-"""Connections between processes, over sockets: who is let in, what is lost, what is too much."""
+"""Connections between processes, over sockets: authentication, losses, limits."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Both ends of a link prove that they have the secret, and say why they refuse."""
+"""Both ends of a link prove that they have the secret, and give the reason for a refusal."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""A log that forgets claims is claimed again in time, and nobody notices."""
+"""A log that forgets claims is claimed again in time, without disturbing any client."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

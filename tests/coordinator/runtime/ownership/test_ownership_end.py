@@ -1,4 +1,4 @@
-"""CoordinatorReady says why the former owner owned the partition no more: as the log tells, or who shares it."""
+"""CoordinatorReady records why the former owner lost the partition, from the log or from the other processes."""
 
 import asyncio
 from types import SimpleNamespace

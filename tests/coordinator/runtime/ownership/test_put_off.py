@@ -1,4 +1,4 @@
-"""A new owner answers at once, and changes nothing while the former owner may still answer from memory."""
+"""A new owner answers at once, and defers changes while the former owner may still answer from memory."""
 
 import asyncio
 

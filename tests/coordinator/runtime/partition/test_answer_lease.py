@@ -1,4 +1,4 @@
-"""The answer lease: who cannot prove that a partition is its own stops answering."""
+"""The answer lease: a process that cannot prove its ownership of a partition stops answering."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""Deadlines: nobody is expired before what had arrived by then was looked at."""
+"""Deadlines: no member expires before the requests that had arrived by then were processed."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The watch over groups: told of each new generation and of who wants a group, before anybody is answered."""
+"""The generation listener: notified of each new generation, and of requests for a group, before any response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

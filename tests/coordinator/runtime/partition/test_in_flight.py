@@ -1,7 +1,7 @@
-"""Requests wait for an append under way, so that nobody sees what may never have happened.
+"""Requests wait for an append in flight, so that no client sees a change that may never become durable.
 
-Kafka answers some of these at once, from what is not durable yet (rules CC3, CC4, DG5, OF5, SG10, SG12 of its
-coordinator): here a group has one change under way at a time, and everything behind it is decided after it.
+Kafka answers some of these at once, from state that is not durable yet (rules CC3, CC4, DG5, OF5, SG10, SG12 of its
+coordinator): here a group has one change in flight at a time, and everything behind it is decided after it.
 """
 
 import asyncio

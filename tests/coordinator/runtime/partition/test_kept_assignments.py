@@ -1,4 +1,4 @@
-"""A static member that comes back with another subscription makes nobody rebalance: a line says so."""
+"""A static member that returns with another subscription causes no rebalance: a log line says so."""
 
 import asyncio
 from typing import Any

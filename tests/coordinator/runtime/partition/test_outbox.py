@@ -1,4 +1,4 @@
-"""The outbox of a partition: what is written together, and in which order."""
+"""The outbox of a partition: which events are written together, and in which order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""Joins that are refused for good: each is counted, and a line a minute says who, why, and the way out."""
+"""Joins that are refused for good: each is counted, and one log line a minute has client, reason and remedy."""
 
 import asyncio
 from typing import Any

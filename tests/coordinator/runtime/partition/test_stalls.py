@@ -1,7 +1,7 @@
-"""A log that is slow harms nobody: members live through stalls of any length, at each step; in virtual time.
+"""A slow log harms no member: members survive stalls of any length, at each step; in virtual time.
 
 The log stalls at every append that has an event of a certain type, while a group lives a whole life: it forms, grows,
-restarts, shrinks, is configured and commits. Whoever goes on asking as a client does, one request at a time, stays.
+restarts, shrinks, is configured and commits. A member that keeps sending requests, one at a time like a client, stays.
 """
 
 import asyncio

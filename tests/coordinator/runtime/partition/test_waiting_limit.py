@@ -1,4 +1,4 @@
-"""How many joins and syncs of one may wait: who is over the limit asks again, and nobody else notices."""
+"""The limit of waiting joins and syncs per client: excess ones have to retry, and no other client is affected."""
 
 import asyncio
 from typing import Any

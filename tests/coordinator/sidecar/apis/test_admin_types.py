@@ -1,4 +1,4 @@
-"""Groups that were ours and are of another type upstream by now: they are told and deleted as the broker does it."""
+"""Groups that were ours and have another type upstream now: they are described and deleted by the broker."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator

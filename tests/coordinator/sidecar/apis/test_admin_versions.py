@@ -1,4 +1,4 @@
-"""Administrators' requests, in every version, about groups of ours and others at once."""
+"""Administrators' requests, in every version, about Muster's groups and others at once."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

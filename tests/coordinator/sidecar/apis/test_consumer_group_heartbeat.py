@@ -1,4 +1,4 @@
-"""Heartbeats of the newer protocol that meet a shadow: what the broker says of it, and what the client is told."""
+"""Heartbeats of the newer protocol for a group with a shadow: the broker's response, and the client's."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Commits and deletions of offsets on their way to the broker: what is waited for, and how it ends."""
+"""Commits and deletions of offsets on their way to the broker: what they wait for, and how they end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

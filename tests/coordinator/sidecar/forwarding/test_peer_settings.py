@@ -1,4 +1,4 @@
-"""The settings of several sidecars: what is missing, what contradicts what, and what is not let pass."""
+"""The settings of several sidecars: what is missing, what is contradictory, and what is refused."""
 
 import os
 from pathlib import Path

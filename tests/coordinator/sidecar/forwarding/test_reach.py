@@ -1,4 +1,4 @@
-"""Whether an owner is reached: a takeover keeps nobody from being ready, and a cut, or another secret, does."""
+"""Whether an owner is reachable: a takeover does not affect readiness; a cut, or another secret, does."""
 
 from muster.coordinator.peers.peer_metrics import LinkMetrics
 from muster.coordinator.peers.peer_status import links_status

@@ -1,4 +1,4 @@
-"""Forwarding when something hangs, breaks, or is too much: bounded, each client for itself, nothing left behind."""
+"""Forwarding to something that hangs, breaks, or is overloaded: bounded, each client separately, no leftovers."""
 
 import asyncio
 import struct

@@ -1,10 +1,8 @@
-"""Consumers that write down when they own which partition, and what they consume: for groups that move.
+"""Consumers that record when they own which partition, and what they consume: for groups that move.
 
-What belongs here: processes of two kinds with one face, and what is read from their records. What it must not know:
-what moves where.
-
-A process works as one does that must lose nothing: it consumes a batch, commits it, and goes on. A partition is owned
-from the moment on when it is assigned, until the callback that takes it away is called.
+There are two kinds of processes with one interface, and readers of their records. A process works as if it must not
+lose anything: it consumes a batch, commits it, and continues. A partition is owned from its assignment until the
+revocation callback is called.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""The knowledge of an adoption of who is in the group upstream, and what it says when there is no list."""
+"""An adoption's knowledge of the group's upstream members, and its error if there is no list."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

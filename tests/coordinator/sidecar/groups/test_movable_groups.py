@@ -1,4 +1,4 @@
-"""Moves that are asked for at once, and an adoption whose end is not written: what the administrators are told."""
+"""Moves requested at the same time, and an adoption whose end is not written: the administrators' responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""`muster adopt` and `muster release` at a sidecar before a real broker: what is refused, given up, and kept."""
+"""`muster adopt` and `muster release` at a sidecar in front of a real broker: refusals, aborts, and what is kept."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""A live group moves behind the sidecar process by process, is adopted, released, and moves back, while it works.
+"""A working group moves behind the sidecar process by process, is adopted, released, and moves back.
 
 No partition ever has two owners, and nothing that was committed is lost.
 """

@@ -1,4 +1,4 @@
-"""ListGroups by many at once: they share a listing, and nobody gets one that was begun before it asked."""
+"""Concurrent ListGroups share a listing, and none gets one that was started before its request."""
 
 import asyncio
 

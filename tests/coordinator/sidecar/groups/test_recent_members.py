@@ -1,4 +1,4 @@
-"""Recent members of upstream's groups: those whom the broker has answered as members."""
+"""Recent members of upstream's groups: those that the broker has accepted as members."""
 
 from typing import Any
 

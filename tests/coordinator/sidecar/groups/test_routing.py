@@ -1,4 +1,4 @@
-"""Routes of groups: what is asked upstream, and when."""
+"""Routes of groups: which requests go upstream, and when."""
 
 from collections.abc import Iterable
 from typing import Any

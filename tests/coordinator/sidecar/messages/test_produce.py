@@ -1,4 +1,4 @@
-"""A Produce on its way through: its acks, and topics that nobody may write, wherever they stand in it."""
+"""A relayed Produce: its acks, and topics that clients may not write to, at any position in it."""
 
 import itertools
 import struct

@@ -1,7 +1,7 @@
-"""A whole talk of a client and a broker through a `Conversation`, without sockets, cut wherever a test likes.
+"""A complete exchange between client and broker through a `Conversation`, without sockets, split anywhere.
 
-What a request is, is told by its API key: relayed, rewritten, a Produce, or handled here in one of four ways. The
-broker answers each request with its own bytes, so that an answer that went astray is seen.
+The API key selects the kind of request: relayed, rewritten, a Produce, or handled here in one of four ways. The broker
+answers each request with its own bytes, so that a misrouted response is detected.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Connects to brokers: only for whoever has sent a request, in turns, so many at a time for each broker."""
+"""Connects to brokers: only for clients that have sent a request, in turns, a limited number for each broker."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A sidecar that may open no more files: who is connected is served."""
+"""A sidecar that may open no more files: connected clients are served."""
 
 import resource
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Through the sidecar, too, one client's request does not stop the others, whoever the client is.
+"""Through the sidecar, too, one client's request does not block the others, whatever it sends.
 
-Every API that is handled, and those whose answers are rewritten on their way. The broker behind it is a standalone
-coordinator in a thread of its own, which answers whatever it is asked; the sidecar's groups are its own.
+Covers every API that is handled here, and those whose responses are rewritten. The broker behind it is a standalone
+coordinator in a thread of its own, which answers every request; the sidecar has its own groups.
 """
 
 import asyncio

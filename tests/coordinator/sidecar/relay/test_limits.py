@@ -1,4 +1,4 @@
-"""How long a request may be that is handled here: of whom, and before and after the client has authenticated."""
+"""The maximum size of a request handled here, by client, before and after authentication."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The relay with real sockets: who goes, who does not read, who talks nonsense, and how it ends."""
+"""The relay with real sockets: clients that leave, do not read, or send garbage, and how connections end."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Many connections through the sidecar take turns: whoever asks much at once waits behind those who ask little."""
+"""Many connections through the sidecar take turns: clients with many requests wait behind those with few."""
 
 import asyncio
 import itertools

@@ -1,6 +1,6 @@
-"""A request for each row of the table of rights, by a user who takes part in nothing, about what others have set up.
+"""A request for each row of the table of rights, by a user without groups, about what others have set up.
 
-What belongs here: requests. What it must not know: what is answered.
+It has only the requests; other modules check the responses.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """The parties where a broker authenticates: a sidecar in a process of its own, and users on raw connections.
 
-What belongs here: how they are started and let in. What it must not know: what is expected of the answers.
+It starts them and authenticates the users.
 """
 
 import os

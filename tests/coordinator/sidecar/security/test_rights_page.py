@@ -1,4 +1,4 @@
-"""The table of rights is whole, and on the page as it is tested."""
+"""The table of rights is complete, and the page has it as tested."""
 
 from pathlib import Path
 from typing import Final

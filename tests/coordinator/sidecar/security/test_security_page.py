@@ -1,4 +1,4 @@
-"""The rights that the page tells to give to Muster's own principal: enough, and not one too many."""
+"""The rights that the page grants to Muster's own principal: enough, and not one too many."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""How a sidecar starts when the cluster does not let it in, is not there yet, or is too old: one line says it."""
+"""A sidecar's start if the cluster refuses it, does not exist yet, or is too old: one log line says it."""
 
 import asyncio
 import urllib.error

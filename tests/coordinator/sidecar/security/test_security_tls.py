@@ -1,4 +1,4 @@
-"""TLS towards clients and towards brokers: whom a certificate lets in, and what is said of one that does not match."""
+"""TLS towards clients and towards brokers: which certificates are accepted, and the errors for others."""
 
 import asyncio
 import socket
