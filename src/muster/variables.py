@@ -45,18 +45,6 @@ def _is_kubernetes(variable: str, value: str) -> bool:
     return form is not None and (form["address"] is None or "://" in value)
 
 
-def mistyped(environment: Iterable[str], names: Iterable[str] = ()) -> list[tuple[str, str]]:
-    """Return the variables that are probably typos, each with the variable that was meant.
-
-    `names`: those that are known beside OF_COMMANDS. Other unknown variables are fine: Kubernetes sets MUSTER_PORT and
-    MUSTER_SERVICE_HOST for a service of that name.
-    """
-    known = [*(name.upper() for name in names), *OF_COMMANDS]
-    found = []
-    for variable in environment:
-        name = variable.upper().removeprefix(_PREFIX)
-        if name in known or not variable.upper().startswith(_PREFIX):
-            continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
-        found += [(variable, _PREFIX + meant) for meant in near]
-    return found
+def mistyped(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the variables that are probably typos of one that another command than `serve` reads, each with that."""
+    return [(variable, meant) for variable, meant in sets_nothing(environment, ()) if meant is not None]

@@ -14,7 +14,7 @@ from muster.coordinator.settings.loading import BadSettings, load_settings
 from muster.coordinator.settings.options import help_of
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS
 from muster.coordinator.settings.settings import Settings
-from muster.variables import mistyped
+from muster.variables import mistyped, sets_nothing
 
 
 @pytest.fixture(autouse=True)
@@ -218,16 +218,15 @@ def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:
 )
 def test_a_variable_that_sets_nothing_is_found_where_another_is_near(variable: str, meant: str | None) -> None:
     """Those that Kubernetes sets for a service `muster` are near none."""
-    found = [] if meant is None else [(variable, meant)]
     fields = Settings.model_fields.keys() - PROPERTY_FIELDS
-    assert mistyped([variable], fields) == found
-    known = ["PATH", "MUSTER_LOG"]
-    assert mistyped([*known, variable, *known], fields) == found
+    found = sets_nothing({"PATH": "/bin", variable: "x", "MUSTER_LOG": "memory:"}, fields)
+    assert [near for near in found if near[1] is not None] == ([] if meant is None else [(variable, meant)])
 
 
 def test_no_setting_of_serve_is_taken_for_a_typo_by_another_command() -> None:
     """One environment may be for both."""
-    assert mistyped(f"MUSTER_{field.upper()}" for field in Settings.model_fields) == []
+    assert mistyped({f"MUSTER_{field.upper()}": "x" for field in Settings.model_fields}) == []
+    assert mistyped({"MUSTER_BOOTSTRAPS": "x", "MUSTER_OTHER": "x"}) == [("MUSTER_BOOTSTRAPS", "MUSTER_BOOTSTRAP")]
 
 
 @pytest.mark.parametrize(
