@@ -24,11 +24,11 @@ _AT_ONCE: Final = 256
 T = TypeVar("T")
 
 
-def in_slices(items: Iterable[T], at_once: int = _AT_ONCE) -> Iterator[T]:
+def in_slices(items: Iterable[T]) -> Iterator[T]:
     """Yield the items, letting other threads run in between. Not for the event loop's thread."""
     for number, item in enumerate(items, 1):
         yield item
-        if not number % at_once:
+        if not number % _AT_ONCE:
             time.sleep(0)
 
 

@@ -42,7 +42,7 @@ def document(result: Result, recorded: Recorded, *, made_ms: int) -> str:
         incidents=tuple((each.begin_ms, each.end_ms, each.lanes) for each in told),
         words=WORDS,
     )
-    return kit("muster.drills", "report", "drill.html.j2", "drill.css").document(
+    return kit("muster.drills", "drill.html.j2", "drill.css").document(
         drawing,
         result=result,
         headline=headline(result),

@@ -47,9 +47,9 @@ class Kit(msgspec.Struct, frozen=True):
 
 
 @cache
-def kit(package: str, folder: str, template: str, style: str | None = None) -> Kit:
-    """Load a template from a folder of a package, on the base of all pages. `style` is added to that of the base."""
-    own = PackageLoader(package, folder)
+def kit(package: str, template: str, style: str | None = None) -> Kit:
+    """Load a template from `report/` of a package, on the base of all pages. `style` is added to that of the base."""
+    own = PackageLoader(package, "report")
     environment = Environment(
         loader=ChoiceLoader((own, _BASE)),
         autoescape=True,

@@ -33,7 +33,7 @@ def document(page: Page, zone: tzinfo = UTC) -> str:
     )
     kinds = Counter(each.kind for each in page.stories)
     families = {family_of(kind) for kind in kinds}
-    return kit("muster.replay", "report", "report.html.j2").document(
+    return kit("muster.replay", "report.html.j2").document(
         drawing,
         page=page,
         told=lambda at: told_in(at, zone),

@@ -33,7 +33,7 @@ def document(
         return f"{whole[:19]}{whole[23:]}"
 
     window = asked or AskedRows()
-    return kit("muster.replay.fleet", "report", "fleet.html.j2", "fleet.css").document(
+    return kit("muster.replay.fleet", "fleet.html.j2", "fleet.css").document(
         facts=facts,
         tables=tables,
         since=None if window.since_ms is None else instant(window.since_ms),

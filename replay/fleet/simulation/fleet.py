@@ -161,9 +161,9 @@ class SimulatedDays(msgspec.Struct, frozen=True):
             yield self.began_ms + number * HOUR_MS, (first + number) % (7 * 24)
 
 
-def deeds(random: Random, span: SimulatedDays, rates: tuple[Rate, ...] = RATES) -> list[Deed]:
+def deeds(random: Random, span: SimulatedDays) -> list[Deed]:
     """The scenarios of a group, in order, without regard to whether the group can play them."""
-    chances = [(rate, frozenset(HOURS[rate.when]), rate.a_week / len(HOURS[rate.when])) for rate in rates]
+    chances = [(rate, frozenset(HOURS[rate.when]), rate.a_week / len(HOURS[rate.when])) for rate in RATES]
     drawn = [
         Deed(began_ms + random.randrange(HOUR_MS), rate.scenario, rate.once)
         for began_ms, hour in span.hours()

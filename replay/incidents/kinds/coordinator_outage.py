@@ -286,15 +286,15 @@ def _fate(went: Went) -> str:
     return "was not heard from again, and was removed"
 
 
-def _its_or_their(members: Sequence[Member], one: str, many: str) -> str:
-    return f"its {one}" if len(members) == 1 else f"their {many}"
+def _their_places(members: Sequence[Member]) -> str:
+    return "its place" if len(members) == 1 else "their places"
 
 
 def _places(fates: _Fates, members: Sequence[Member], kept: str) -> str:
     """Describe what is known of the members' places. `kept`: how many kept theirs, as text."""
     told = []
     if fates.kept or not (fates.back or fates.held):
-        told.append(f"{kept} kept {_its_or_their(fates.kept, 'place', 'places')}")
+        told.append(f"{kept} kept {_their_places(fates.kept)}")
     if fates.back:
         told.append(f"{processes(fates.back)} {_came_back(fates.back)}")
     if fates.held:
@@ -310,14 +310,14 @@ def _not_expired(members: Sequence[Member]) -> str:
 
 def _came_back(back: Sequence[Member]) -> str:
     ids = "a new member id" if len(back) == 1 else "new member ids"
-    return f"came back to {_its_or_their(back, 'place', 'places')} under {ids}"
+    return f"came back to {_their_places(back)} under {ids}"
 
 
 def _places_told(view: EpisodeView, away: Away, fates: _Fates) -> Iterator[Statement]:
     """Yield the statements about the members' places."""
     if fates.kept:
         yield Statement(
-            text=f"{processes(fates.kept)} kept {_its_or_their(fates.kept, 'place', 'places')}",
+            text=f"{processes(fates.kept)} kept {_their_places(fates.kept)}",
             grade=Grade.RECORDED,
             at=instant(away.until_ms),
         )

@@ -66,6 +66,7 @@ def capacity_after_change(stage: Stage) -> None:
         each.story = story
     take_down(world, orderly=True)
     stage.run(SECOND)
-    bring_up(world, story, settings=fewer)
+    world.rules.settings = fewer
+    bring_up(world, story)
     change.act(world.wall_ms - SECOND, world.wall_ms + 2 * SECOND)
     stage.rest(stage.rebalance_ms + stage.session_ms)

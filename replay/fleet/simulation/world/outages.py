@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.replay.fleet.simulation.world.process import NEVER, Process
 from muster.replay.fleet.simulation.world.truth import Story
@@ -23,14 +22,12 @@ def take_down(world: World, *, orderly: bool) -> None:
     _watch_sessions(world, world.live)
 
 
-def bring_up(world: World, story: Story, *, seen_ms: int | None = None, settings: GroupSettings | None = None) -> None:
+def bring_up(world: World, story: Story, *, seen_ms: int | None = None) -> None:
     """Start the coordinator, or another one; the processes find it one after another.
 
     `seen_ms`: when the former coordinator was last seen, wall clock.
     """
     world.is_down = False
-    if settings is not None:
-        world.rules.settings = settings
     before, size = world.view.seen(), world.view.size()
     if world.rules.take_over(owner_before_seen_ms=seen_ms) is not None:
         world.view.watch(before, size, None, story, [])
