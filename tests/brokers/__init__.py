@@ -1,7 +1,7 @@
 """Real Kafka brokers for tests, benchmarks and the demo.
 
-What belongs here: whatever brings up a Kafka that Muster did not write, and Kafka's own Java tools to point at it
-(or at Muster). What it must not know: anything of Muster.
+It starts a Kafka that Muster did not write, and Kafka's own Java tools to use with it (or with Muster). It knows
+nothing of Muster.
 
 How it works: `running_broker` tries the ways in this order and takes the first that works.
 

@@ -1,6 +1,6 @@
 """Access control lists of a broker with an authorizer: adding and removing entries.
 
-What belongs here: an entry in one line, and waiting until the broker obeys. What it must not know: who the users are.
+An entry is one line; the functions wait until the broker applies it.
 
     add_acls(admin, Acl("alice", "group", "orders", "READ"), Acl("alice", "topic", "ord", "READ", is_prefix=True))
 """

@@ -1,7 +1,5 @@
 """Certificates for tests: an authority of one's own, and what it issues, as PEM files.
 
-What belongs here: how they are made. What it must not know: who shows them to whom.
-
 How it works: `openssl`, as a child process for each step; keys are of an elliptic curve, so nothing takes time. The
 files have the forms that Kafka, librdkafka and Python all read: a key is PKCS #8, a certificate is alone in its file,
 and beside them is one file with both, as Kafka's PEM keystore wants it.

@@ -1,7 +1,5 @@
 """Child processes that never outlive those who started them.
 
-What belongs here: starting and ending. What it must not know: what the child does.
-
 How it works: a child runs on a leash (`leash.py`) in a process group of its own. The leash ends with the `with` block,
 or with this process, whatever ends that; the group is there so that a terminal's Ctrl-C reaches this process alone. A
 child does not find what is there for tests alone and slows its start (`as_installed/`).

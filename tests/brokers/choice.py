@@ -1,7 +1,6 @@
 """Which way to a broker is taken.
 
-What belongs here: the order of the ways, and what is said about those that did not work. What it must not know: how
-any of them works.
+It has the order of the ways, and the messages about those that did not work.
 """
 
 import os

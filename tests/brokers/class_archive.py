@@ -1,7 +1,7 @@
 """Kafka's classes, parsed once for all Java processes of this machine: a broker starts in half of the processor time.
 
-What belongs here: making Java's archive of classes (class data sharing), which the wheel's runtime comes without. What
-it must not know: who runs with it; every command of `jars.py` does, where there is one.
+It makes Java's archive of classes (class data sharing), which the wheel's runtime lacks; every command of `jars.py`
+uses it if there is one.
 
 How it works: a broker that is started once tells which classes it loaded, and `java -Xshare:dump` writes those into a
 file in the cache. Java compares that file with the jars when it starts, and goes on without it where they differ.

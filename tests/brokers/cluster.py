@@ -1,6 +1,6 @@
 """A real cluster of several brokers, each of which may be killed, stopped and started again.
 
-What belongs here: the brokers' life together, and where each is reached. What it must not know: what is asked of them.
+It runs the brokers, and knows their addresses.
 
 How it works: each node is a plain process, broker and controller in one, so any one of three may be gone and the
 cluster goes on. They are formatted and started side by side. Internal topics have a replica on each node, and two of

@@ -1,7 +1,6 @@
 """A broker in a container, through testcontainers, where a Docker engine answers.
 
-What belongs here: the container's settings, network and end. What it must not know: how its image came to be
-(`image.py`).
+It has the container's settings, network and end; `image.py` provides the image.
 
 How it works: the settings go in as the `KAFKA_*` variables of Kafka's own image. The broker is told the address it is
 reached at when it starts, so a port of 127.0.0.1 is chosen first, and is the same inside and outside. An engine

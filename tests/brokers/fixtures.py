@@ -1,7 +1,7 @@
 """The broker and the cluster that tests share, as a pytest plugin.
 
-What belongs here: the fixtures, and the lines of the summary that say what was used. `conftest.py` loads it with
-`pytest_plugins = ("tests.brokers.fixtures",)`.
+It has the fixtures, and the summary lines about what was used. `conftest.py` loads it with `pytest_plugins =
+("tests.brokers.fixtures",)`.
 
 How it works: each starts when the first test asks for it, once per worker. A worker of pytest-xdist has no
 terminal, so it hands its line to the one process that has, at its end.

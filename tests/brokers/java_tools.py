@@ -1,7 +1,7 @@
 """Kafka's own command-line tools, run as child processes against any address that speaks its protocol.
 
-What belongs here: running a tool to its end, or for a while with its output at hand. What it must not know: whether
-a broker or Muster answers it. A tool needs no running broker of ours, only the jars (`jars.py`).
+It runs a tool to its end, or for a while with access to its output, against a broker or Muster. A tool needs no running
+broker of ours, only the jars (`jars.py`).
 
     done = run_tool(JavaTool.CONSUMER_GROUPS, "--bootstrap-server", bootstrap, "--list")
     print(done.stdout)

@@ -1,6 +1,6 @@
 """A broker as a plain child process: pip packages alone, no Docker, no system Java.
 
-What belongs here: the broker's files, its formatting and its start. What it must not know: who else can run one.
+It has the broker's files, formats them, and starts it.
 
 How it works: in a temporary directory, Kafka's StorageTool formats a log directory for the `server.properties` written
 there, then `kafka.Kafka` runs with it on a leash (`child.py`). The log goes to a file, and its end into the error when

@@ -1,7 +1,7 @@
-"""When a broker counts as ready: when it answers Metadata and names itself there.
+"""A broker counts as ready when it answers Metadata and names itself there.
 
-What belongs here: that one question, asked over a plain socket, so that no client library fills the output with
-its complaints while the broker is not up yet. What it must not know: how the broker was started.
+The request is sent over a plain socket, since a client library would fill the output with warnings until the broker is
+up.
 """
 
 import io

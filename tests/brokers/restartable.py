@@ -1,6 +1,6 @@
 """A broker of one's own that is killed and started again, on the same data and at the same address.
 
-What belongs here: its life, and what it says of itself. What it must not know: what happens to groups meanwhile.
+It starts, kills and restarts the broker, and reads its log.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,6 @@
 """A broker that asks who is there, and what they may: every way to authenticate, TLS, and an authorizer.
 
-What belongs here: the recipe, as settings of the broker and properties of a client. What it must not know: what is
-asked of the broker.
+It has the recipe, as settings of the broker and properties of a client.
 
 listener        who is there
 PLAINTEXT       ANONYMOUS, who may do nothing (but learn that the broker is there)

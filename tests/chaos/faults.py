@@ -1,6 +1,6 @@
 """Does a fault to a service, and ends it. That the service is whole again afterwards is looked at by others.
 
-What belongs here: one function a kind. What it must not know: what clients notice.
+One function for each kind of fault.
 """
 
 import asyncio

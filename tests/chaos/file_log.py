@@ -1,6 +1,6 @@
 """A Muster of its own, whose log is a file on a small disk that becomes full under load, and has room again.
 
-What belongs here: this one service, from its start to its judging. What it must not know: the others of the run.
+This one service, from its start to its verdict, independent of the rest of the run.
 """
 
 import asyncio

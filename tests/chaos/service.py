@@ -4,7 +4,7 @@ In front of the cluster (`sidecar`): two sidecars that own groups, and an edge. 
 
 clients ─► relays ─► Musters ─► relays ─► brokers      (and between the Musters)
 
-What belongs here: their life together, and how they reach each other. What it must not know: what goes wrong, and why.
+It starts and stops them, and connects them; it knows nothing of faults.
 """
 
 import asyncio

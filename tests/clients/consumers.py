@@ -1,6 +1,6 @@
 """A consumer of each client library, in a thread of its own, with one face for all.
 
-What belongs here: how a library is set up, polled, asked and closed. What it must not know: what a test expects.
+It sets up, polls, queries and closes each library.
 
 A consumer's thread polls, as an application does, and between two polls does what it is asked (libraries allow one
 thread alone). Heartbeats are frequent, so that a rebalance is noticed soon; sessions are long, so that a slow machine

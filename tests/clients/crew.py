@@ -1,6 +1,6 @@
 """The consumers of one group: all of one library, started and closed as a test goes on.
 
-What belongs here: who is in the group, and waiting until each has its share. What it must not know: what is tested.
+It tracks the group's members, and waits until each has its share.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Muster's description of a group, requested over a socket of our own; and waiting for a state.
 
-What belongs here: questions that change nothing (a heartbeat of a member feeds its session, no more).
+Its requests change nothing (except that a member's heartbeat extends its session).
 """
 
 import asyncio

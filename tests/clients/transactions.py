@@ -1,6 +1,6 @@
 """An application that consumes, transforms and produces in transactions: confluent-kafka's, in steps that a test takes.
 
-What belongs here: the steps, and reading what they left in a topic. What it must not know: what a test expects.
+It has the steps, and reads what they left in a topic.
 
 The application is a member of a group from its first step on. A step that consumes polls, as an application does, so
 that is when it takes part in a rebalance; between two steps its heartbeats go on.

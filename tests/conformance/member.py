@@ -1,7 +1,6 @@
 """A member as a script sees it: a process with a connection of its own, that knows what it was told last.
 
-What belongs here: requests in the words of the protocol, with the defaults of a patient consumer. What it must not
-know: which answers are right, and which server gives them.
+Its requests are in the terms of the protocol, with the defaults of a patient consumer. The scripts judge the responses.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

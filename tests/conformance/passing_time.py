@@ -1,7 +1,7 @@
 """Time that passes while a script goes on: what keeps a member, and what does not.
 
-What belongs here: waiting for time, and asking again and again meanwhile. What it must not know: which answers are
-right. As everywhere in scripts nothing sleeps: a clock is a member of another group, whose session ends.
+It waits for time to pass, and repeats requests meanwhile. As everywhere in scripts nothing sleeps: a clock is a member
+of another group, whose session ends.
 """
 
 import asyncio

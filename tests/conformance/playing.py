@@ -1,7 +1,4 @@
-"""Playing scripts on both servers, many at a time, and saying where the two differ.
-
-What belongs here: running what was asked for. What it must not know: what a script does, and how servers are started.
-"""
+"""Playing scripts on both servers, many at a time, and saying where the two differ."""
 
 import asyncio
 import warnings

@@ -4,8 +4,8 @@
     python -m tests.conformance.rules --all      every rule with its tests or its reason
     python -m tests.conformance.rules JS ST      the rules of these sections
 
-What belongs here: reading `rules.toml`, what a well-formed entry is, finding the tests that it names, and the table.
-What it must not know: what a rule says. The ledger has a sentence for each, in its own words.
+It reads `rules.toml`, checks its entries, finds the tests that they name, and makes the table. The ledger has a
+sentence for each, in its own words.
 
 An entry of the ledger is in one of three states:
 

@@ -1,7 +1,6 @@
 """The two servers of a pair: a real Kafka and Muster, with the same settings and the same topics.
 
-What belongs here: which pairs there are, and bringing a server to where scripts may begin. What it must not know: the
-scripts.
+It has the pairs, and brings a server to the state in which scripts may begin.
 """
 
 import asyncio

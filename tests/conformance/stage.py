@@ -1,7 +1,7 @@
 """One run of a script on one server: its group, its members, and the transcript of what they were told.
 
-What belongs here: bringing members on, requests of administrators, waiting for a condition, and the ways in which a
-script says that two servers may or do differ. What it must not know: which answers are right.
+It adds members, sends administrators' requests, waits for conditions, and has the ways in which a script says that two
+servers may or do differ.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Raw requests over a socket, and their answers, in any version; made of kio alone, so it shares nothing with Muster.
-
-What belongs here: bytes. What it must not know: what a group is.
-"""
+"""Raw requests over a socket, and their responses, in any version; uses only kio, so it shares no code with Muster."""
 
 import asyncio
 import struct

@@ -1,6 +1,6 @@
 """Event logs in memory whose readings do not go as they should, and processes on them.
 
-What belongs here: readings alone. How appends fail is the memory log's own business.
+Only for reading; the memory log simulates failing appends.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Builds of Muster with one safeguard taken out: the simulation has to notice each of them, or it proves nothing.
 
-What belongs here: the taking out. What it must not know: how it is noticed.
+It only removes them; the verdict must notice.
 """
 
 import sys

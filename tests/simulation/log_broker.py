@@ -1,6 +1,6 @@
 """A simulated topic, as Kafka keeps one for an event log: producer epochs that fence, batches that are repeated.
 
-What belongs here: what the broker answers, and notes for the invariants. What it must not know: how it is asked.
+It has the broker's responses, and notes for the invariants.
 
     a batch of an older epoch, once a newer one has appended    Deposed (INVALID_PRODUCER_EPOCH)
     a batch that was appended already                           its first offset; nothing is appended twice

@@ -1,7 +1,6 @@
 """A process of Muster in a simulated world: its event loop, its clocks, its machine, its log, and how it ends.
 
-What belongs here: what a standalone process and a sidecar have in common. What it must not know: faults, and what it
-serves (standalone_server.py).
+It has what a standalone process and a sidecar have in common; standalone_server.py and sidecar_server.py have the rest.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Runs of schedules: each is played and judged, and what happened in all of them is counted.
 
-What belongs here: one seed, and many. What it must not know: what happens in a schedule.
+It runs one seed, or many.
 """
 
 import gc

@@ -1,7 +1,6 @@
 """A whole `muster serve --upstream` in a simulated world, in front of a simulated Kafka, among others of its log.
 
-What belongs here: the real assembly (sidecar/serve), on the world's clocks and sockets, and a note of whose answer is
-passed on. What it must not know: faults.
+It is the real assembly (sidecar/serve), on the world's clocks and sockets, with a note of whose answer is passed on.
 
 Edge, links, owner, shadows and the ownership group are Muster's own; they reach each other, and the broker, by the
 simulated network. Kafka is the broker of kafka.py: a client's commit goes to its edge, from there to the owner, back to

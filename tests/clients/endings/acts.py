@@ -1,6 +1,6 @@
 """Acts: each is done to a client, which is then watched.
 
-What belongs here: the acts. What it must not know: what is made of what was seen.
+It only acts; others interpret what was seen.
 
 How it works: a client is left alone until it is a member that heartbeats and has committed. Then comes the act. It is
 watched until its connections have ended and it is no member any more, or it is a member again, or `LIMIT_S` is over:

@@ -1,6 +1,6 @@
 """Facts: a trial in numbers and words.
 
-What belongs here: reading what the recorder noted. What it must not know: how acts are done.
+It reads what the recorder noted.
 
 A member's *own connection* is the one on which it heartbeated last before the act.
 """

@@ -1,7 +1,7 @@
 """Requests and answers, as far as they matter here.
 
-What belongs here: cutting a stream into frames, and reading the few requests that say who a member is. It is made of
-kio alone, so it shares nothing with Muster's own codec.
+It splits a stream into frames, and reads the few requests that identify a member. It is made of kio alone, so it shares
+nothing with Muster's own codec.
 """
 
 import struct

@@ -1,7 +1,4 @@
-"""The families, the acts, and the settings of a client.
-
-What belongs here: names and numbers. What it must not know: how anything is done.
-"""
+"""The families, the acts, and the settings of a client."""
 
 from enum import StrEnum, unique
 from typing import Final

@@ -1,7 +1,7 @@
 """Muster's event log of a trial, compared with what the recorder saw.
 
-What belongs here: reading the log as `muster replay export` gives it, and comparing. The recorder stands in front of
-Muster and passes each end on as what it was, so the two must agree:
+It reads the log as `muster replay export` writes it, and compares. The recorder stands in front of Muster and passes
+each end on as what it was, so the two must agree:
 
 * a connection's end, as of the moment of the event, is the one that was seen by then;
 * the last request on it is the last one that was seen;

@@ -1,6 +1,6 @@
 """The tables of `docs/clients.md`.
 
-What belongs here: words for facts. A table stands between two marks, `<!-- name -->` and `<!-- /name -->`.
+It turns facts into text. A table stands between two marks, `<!-- name -->` and `<!-- /name -->`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,6 +1,6 @@
 """Where clients run: on this host, behind a proxy, in a network namespace that can be cut off.
 
-What belongs here: addresses, proxies, namespaces. What it must not know: what a client is.
+It has addresses, proxies, and namespaces.
 
     DIRECT            client ─► recorder ─► coordinator          all at 127.0.0.1
     SOCAT, HAPROXY    client ─► proxy ─► recorder ─► coordinator

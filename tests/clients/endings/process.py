@@ -1,6 +1,6 @@
 """A process of a client.
 
-What belongs here: starting it, its input, signals, and its end. What it must not know: why.
+It starts the process, has its input, sends it signals, and waits for its end.
 """
 
 import signal

@@ -1,7 +1,4 @@
-"""Each family's program and its version.
-
-What belongs here: commands. What it must not know: what the programs are put through.
-"""
+"""Each family's program and its version."""
 
 import shutil
 import sys

@@ -1,6 +1,6 @@
 """The facts of the last run, in a file.
 
-What belongs here: reading and writing it, in an order that is always the same.
+It reads and writes them, always in the same order.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """A forwarder in front of the coordinator, which notes requests and how connections end.
 
-What belongs here: sockets. What it must not know: what was done to a client.
+It handles sockets, and knows nothing of what was done to a client.
 
 How it works: it sees what the coordinator would see in its place, through the same calls: the end of the stream is a
 FIN, a reset is a reset, and a peer that is cut off is nothing at all. It passes each on as what it was, so that the

@@ -1,6 +1,6 @@
 """A client in another language that runs, and what it tells.
 
-What belongs here: its process, the lines in and out, and its end. What it must not know: what its events mean.
+It has the process, the lines in and out, and its end; it does not interpret events.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Consumers in other languages, with the face of those of the Python libraries (`tests/clients/consumers.py`).
 
-What belongs here: what their events mean. What it must not know: what a test expects.
+It interprets their events.
 """
 
 from collections.abc import Sequence

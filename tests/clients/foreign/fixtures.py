@@ -1,7 +1,4 @@
-"""The consumers in other languages that can be had here, as a fixture; a conftest imports it by name.
-
-What belongs here: what is said where one cannot be had. What it must not know: what a test does with it.
-"""
+"""The consumers in other languages that can be had here, as a fixture; a conftest imports it by name."""
 
 import pytest
 

@@ -1,7 +1,6 @@
 """How the clients in other languages are fetched and built, once for each version.
 
-What belongs here: the ordinary clients of their packages, and where the result is kept. What it must not know: what
-the programs do.
+It uses the ordinary clients of their packages, and stores the result.
 
 How it works: a program's folder is copied into the cache directory (`tests/brokers/jars.py`) under a name that changes
 with its files, its libraries are fetched there as its lock file says, and it is built there. The folder appears whole

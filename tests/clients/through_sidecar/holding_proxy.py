@@ -1,7 +1,6 @@
 """A proxy that passes everything on, and holds one request back while it is told to.
 
-What belongs here: bytes of both directions, and the frames of requests. What it must not know: what they mean, but for
-their API key.
+It passes bytes in both directions, and reads only the API key of requests.
 
 It runs in a thread of its own; a connection whose request is held waits, and all others go on.
 """

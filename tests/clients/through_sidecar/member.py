@@ -1,6 +1,6 @@
 """A member of a group, step by step, in the words of the protocol.
 
-What belongs here: what it says, and what it was told last. What it must not know: what a test expects.
+It has its requests, and the last response.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A sidecar that runs in front of a real cluster, and what the brokers behind it say of a group.
 
-What belongs here: how it is started, and questions past it. What it must not know: what a test expects.
+It starts the sidecar, and sends requests that bypass it.
 """
 
 import asyncio

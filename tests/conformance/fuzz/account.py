@@ -1,7 +1,4 @@
-"""The record of a run: the transcript, the names of ids, and the counts of answers.
-
-What belongs here: names and lines. What it must not know: connections, time, which answers are right.
-"""
+"""The record of a run: the transcript, the names of ids, and the counts of answers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,6 @@
 """A member of a schedule: what it was told, and the requests it makes of that.
 
-What belongs here: ids, generations and what a client remembers; turning a step into a request. What it must not know:
-connections, time, what others were told.
+It has ids, generations and what a client remembers, and turns a step into a request.
 
 Both servers tell the same, ids aside: so on both the same steps become the same requests.
 """

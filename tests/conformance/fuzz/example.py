@@ -1,6 +1,6 @@
 """The state of a run on Kafka after each request: the example that a run through a sidecar waits for.
 
-What belongs here: what is compared, and for how long it is waited for. What it must not know: how it is looked at.
+It compares, and limits how long it waits.
 
 A sidecar asks the broker for its consent before it answers, so that a question that was asked later tells nothing of
 an earlier one. There the end of waiting is that the group is as Kafka has it, and that whoever was answered there is

@@ -1,7 +1,6 @@
 """Time: what may happen by itself, and how soon.
 
-What belongs here: which timers of a group may be running, by what was asked and seen. What it must not know: how one
-waits.
+It tracks which timers of a group may be running, from the requests and responses.
 
 Every timeout is either so long that it never ends in a schedule, or short. Steps have to be over before the first short
 one ends, and time passes only between steps, until all have ended: so no answer depends on which of two came first. The

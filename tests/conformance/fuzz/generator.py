@@ -1,6 +1,6 @@
 """A seed gives a schedule.
 
-What belongs here: how often what is done. What it must not know: servers, answers; a schedule does not depend on them.
+It decides how often each step is taken; a schedule does not depend on servers and responses.
 
 Most steps let members behave, so that there are stable groups to do mischief to; mischief is one odd thing at a time,
 mostly: a request with everything wrong only tells which check comes first.

@@ -1,6 +1,6 @@
 """The leader of a group: known, or free.
 
-What belongs here: when Kafka's choice of the leader is free. What it must not know: how the choice is hidden.
+It knows when Kafka's choice of the leader is free.
 
 Kafka takes the first in hash order of random ids when the leader was removed, or does not come to a rebalance (S12,
 S13, RB13). Muster takes the one who has been a member for longest. Both are right. With one candidate nothing is free.

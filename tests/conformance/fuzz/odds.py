@@ -1,6 +1,6 @@
 """How likely each choice is that a schedule is made of.
 
-What belongs here: members, ids, versions, partitions, by chance. What it must not know: what is done with them.
+Random members, ids, versions and partitions.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """A schedule on one server: what is asked, one request after another, and what is written down of it.
 
-What belongs here: sending, waiting until a request is answered or parked, letting time pass, hiding what is free. What
-it must not know: how a step becomes requests (`steps.py`), which answers are right.
+It sends requests, waits until each is answered or parked, lets time pass, and hides what is free; `steps.py` makes the
+requests.
 
 After each request the group is described until it is certain that the request was taken. So the transcript says of
 each request either what it was answered or that it was parked, what else was answered because of it, and what became

@@ -1,7 +1,6 @@
 """Schedules on two servers, and where they differ.
 
-What belongs here: repeating runs in which the machine was too slow, comparing, shrinking, many schedules at a time.
-What it must not know: what a schedule is made of, which server is right.
+It repeats runs in which the machine was too slow, compares, shrinks, and runs many schedules at a time.
 """
 
 import asyncio

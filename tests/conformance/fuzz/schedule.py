@@ -1,6 +1,6 @@
 """Schedules: five members of one group, and steps that each of two servers can be asked to take.
 
-What belongs here: the steps as data, and their form in a file. What it must not know: servers, answers.
+The steps as data, and their form in a file.
 
 A step names whose turn it is and what is odd about the request; what is not said is as a well-behaved client has it.
 Each step can be taken in each situation: so any part of a schedule is a schedule, which is what shrinking needs.

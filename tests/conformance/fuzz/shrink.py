@@ -1,6 +1,6 @@
 """A schedule that fails becomes a short one that fails.
 
-What belongs here: which parts to leave out, in which order. What it must not know: what failing is.
+It decides which parts to leave out, and in which order.
 
 Delta debugging: chunks of steps are left out, large ones first, as long as what is left fails; many are tried at a
 time, since a trial mostly waits. Then each step that is left is made plain, field by field.

@@ -1,7 +1,6 @@
 """How a step is taken: the requests that it is, given what members were told.
 
-What belongs here: one function for each kind of step, and where the two servers are known to differ, so that a step is
-left out. What it must not know: which server is asked, time.
+It has one function for each kind of step, and leaves out steps in which the two servers are known to differ.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The tally of answers to schedules, by API and error code: whether they do more than ask for strangers.
 
-What belongs here: the table, and what there has to be enough of. What it must not know: schedules.
+It has the table, and the minimum counts.
 """
 
 from collections import Counter

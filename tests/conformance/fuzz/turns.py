@@ -1,7 +1,4 @@
-"""Turns: so that few runs ask at a time, and those whose time is short do not wait for those who have all the time.
-
-What belongs here: who is next. What it must not know: what is done in a turn.
-"""
+"""Turns: so that few runs ask at a time, and those whose time is short do not wait for those who have all the time."""
 
 import asyncio
 from collections import deque

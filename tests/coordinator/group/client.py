@@ -1,7 +1,7 @@
 """A consumer as tests play it: the requests it sends to a harness, and what it remembers of the answers.
 
-What belongs here: what one consumer sends and learns. Time, the group and the checks are the harness's. Any field of a
-request can be replaced by the test.
+It knows what one consumer sends and learns; the harness has time, the group and the checks. Any field of a request can
+be replaced by the test.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The listeners of a sidecar in process, in front of scripted brokers, and a client of theirs.
 
-What belongs here: what a test of the relay starts and asks. Groups are scripted, too (tests/coordinator/scripted.py):
-what a group answers is not of interest here, but when.
+It starts the relay and sends requests. Groups are scripted, too (tests/coordinator/scripted.py): what a group answers
+is not of interest here, but when.
 
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)

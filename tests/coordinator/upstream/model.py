@@ -1,6 +1,6 @@
 """Upstream's coordinator as far as one shadow sees it: one group, in memory, with Kafka's answers.
 
-What belongs here: what Kafka 4 does with one static member (measured; KIP-345). What it must not know: Muster.
+It models how Kafka 4 treats one static member (measured; KIP-345). It knows nothing of Muster.
 """
 
 import msgspec

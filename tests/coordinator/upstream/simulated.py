@@ -1,6 +1,6 @@
 """The upstream cluster on a network without sockets, in virtual time.
 
-What belongs here: brokers that hang, or are not there. What they answer is `fake_broker.py`'s.
+Brokers may hang, or be down; their responses are those of `fake_broker.py`.
 """
 
 import asyncio

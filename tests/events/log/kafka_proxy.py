@@ -1,6 +1,6 @@
 """A relay in front of one broker that loses and forges answers, as networks and failing brokers do.
 
-What belongs here: frames relayed both ways, and the faults. It decodes no message: it finds an answer's error code by
+It relays frames in both directions, and injects the faults. It decodes no message: it finds an answer's error code by
 its place, and puts its own port wherever an answer names the broker's, so that clients stay with it.
 """
 

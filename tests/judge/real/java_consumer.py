@@ -1,7 +1,7 @@
 """The Java client, driven from Python through a gateway in its virtual machine.
 
-What belongs here: starting that machine, and the calls. The application's thread is in Python, heartbeats are sent by
-the client's own thread in Java; SIGSTOP and SIGKILL go to the process group, so to both.
+It starts the JVM, and makes the calls. The application's thread is in Python, heartbeats are sent by the client's own
+thread in Java; SIGSTOP and SIGKILL go to the process group, so to both.
 
 How it works: `py4j.GatewayServer` prints its port on the first line. Rebalances are seen by the member id and the
 generation that the client has after each poll: a listener would need calls in the other direction.

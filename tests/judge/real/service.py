@@ -1,7 +1,6 @@
 """The Muster of a case, alone or in front of a broker, and the topics that its clients subscribe.
 
-What belongs here: how it is started, where its log is, and adding partitions. What it must not know: what is done to
-the processes.
+It starts Muster, knows where its log is, and adds partitions.
 
     standalone   the log is a file, the topics are declared: they have other partitions after a restart
     sidecar      the log is a topic of its own at the broker, which all cases share and whose topics it makes

@@ -1,7 +1,6 @@
 """Two sidecars of one log in process: one that clients are connected to, and one that owns their groups.
 
-What belongs here: the real edge and owner on a real connection, in front of a scripted broker, with scripted groups.
-What it must not know: what a test expects.
+The real edge and owner on a real connection, in front of a scripted broker, with scripted groups.
 
     async with forwarding() as stage:
         client = await stage.edge.connect(1)

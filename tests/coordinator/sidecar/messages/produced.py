@@ -1,6 +1,6 @@
 """Produce requests as bytes, in every version and in every form that a broker reads, longer than they had to be too.
 
-What belongs here: bytes. kio writes them in one form only, and none before v3.
+kio writes them in one form only, and none before v3.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Which right each request needs that a sidecar handles, and what a client is told that has all of them but this one.
 
-What belongs here: the table, and how the page shows it. What it must not know: how anything is asked.
+It has the table, and its form on the page; `rights_questions.py` has the requests.
 
 A request needs all rows of its API and of what it is about. What the broker knows too is answered as the broker answers
 it directly; what only Muster knows has no answer there, and what is Muster's own is refused to everybody.
