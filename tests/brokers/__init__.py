@@ -3,20 +3,20 @@
 It starts a Kafka that Muster did not write, and Kafka's own Java tools to use with it (or with Muster). It knows
 nothing of Muster.
 
-How it works: `running_broker` tries the ways in this order and takes the first that works.
+`running_broker` tries these ways in order and takes the first that works.
 
-1. `bootstrap`: the broker named by `MUSTER_TEST_BOOTSTRAP`. It is somebody else's: `settings` are not applied to it.
-2. `container`: testcontainers, where a Docker engine answers, with the image named by `MUSTER_KAFKA_IMAGE`
+1. `bootstrap`: the broker named by `MUSTER_TEST_BOOTSTRAP`. It is not ours: `settings` are not applied to it.
+2. `container`: testcontainers, if there is a Docker engine, with the image named by `MUSTER_KAFKA_IMAGE`
    (`container.py`), or one built here from Kafka's jars (`image.py`).
 3. `process`: a plain child process, from Kafka's jars and a Java runtime that pip has installed (`process.py`).
 
-A broker that is killed and started again, and whose log is read, is always a process of one's own (`restartable.py`),
-and so are the nodes of a cluster (`cluster.py`), and a broker that asks who is there and what they may (`secured.py`).
+A broker that is killed and started again, and whose log is read, is always a process of its own (`restartable.py`), and
+so are the nodes of a cluster (`cluster.py`), and a broker with authentication and authorization (`secured.py`).
 
 `broker.py`, `certificates.py`, `child.py` and `leash.py` are imported by tests that need no broker, so they import no
 package of the groups `brokers` and `demo` in pyproject.toml.
 
-Nothing is skipped in silence: `Broker.how` says what was used and what was passed over, `NoBroker` why nothing worked.
+Nothing is skipped silently: `Broker.how` says what was used and what was skipped, `NoBroker` why nothing worked.
 
     from tests.brokers.choice import running_broker
 

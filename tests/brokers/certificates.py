@@ -1,8 +1,8 @@
-"""Certificates for tests: an authority of one's own, and what it issues, as PEM files.
+"""Certificates for tests: a certificate authority, and what it issues, as PEM files.
 
-How it works: `openssl`, as a child process for each step; keys are of an elliptic curve, so nothing takes time. The
-files have the forms that Kafka, librdkafka and Python all read: a key is PKCS #8, a certificate is alone in its file,
-and beside them is one file with both, as Kafka's PEM keystore wants it.
+Each step runs `openssl` as a child process; keys use an elliptic curve, which is fast. The files have the forms that
+Kafka, librdkafka and Python all read: a key is PKCS #8, a certificate is alone in its file, and beside them is one file
+with both, as Kafka's PEM keystore wants it.
 """
 
 import subprocess

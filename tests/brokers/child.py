@@ -1,8 +1,8 @@
-"""Child processes that never outlive those who started them.
+"""Child processes that never outlive the process that started them.
 
-How it works: a child runs on a leash (`leash.py`) in a process group of its own. The leash ends with the `with` block,
-or with this process, whatever ends that; the group is there so that a terminal's Ctrl-C reaches this process alone. A
-child does not find what is there for tests alone and slows its start (`as_installed/`).
+A child runs on a leash (`leash.py`) in a process group of its own. The leash ends with the `with` block, or with this
+process, whatever ends that; the group ensures that a terminal's Ctrl-C reaches this process only. Packages that are
+only for tests and slow the start are hidden from a child (`as_installed/`).
 """
 
 import os

@@ -3,8 +3,8 @@
 It makes Java's archive of classes (class data sharing), which the wheel's runtime lacks; every command of `jars.py`
 uses it if there is one.
 
-How it works: a broker that is started once tells which classes it loaded, and `java -Xshare:dump` writes those into a
-file in the cache. Java compares that file with the jars when it starts, and goes on without it where they differ.
+A broker is started once to list the classes that it loads, and `java -Xshare:dump` writes those into a file in the
+cache. Java compares that file with the jars when it starts, and ignores it if they differ.
 """
 
 import os

@@ -2,10 +2,9 @@
 
 It runs the brokers, and knows their addresses.
 
-How it works: each node is a plain process, broker and controller in one, so any one of three may be gone and the
-cluster goes on. They are formatted and started side by side. Internal topics have a replica on each node, and two of
-them must be in sync. Plain processes alone: containers would need a network of their own for the controllers, and
-would bring nothing that a process does not.
+Each node is a plain process, broker and controller in one, so any one of three may be down and the cluster continues.
+They are formatted and started in parallel. Internal topics have a replica on each node, and two of them must be in
+sync. Only plain processes: containers would need their own network for the controllers, without any advantage.
 
     with running_cluster() as cluster:
         print(cluster.bootstrap, cluster.address(2))

@@ -1,10 +1,10 @@
-"""A broker in a container, through testcontainers, where a Docker engine answers.
+"""A broker in a container, through testcontainers, if there is a Docker engine.
 
 It has the container's settings, network and end; `image.py` provides the image.
 
-How it works: the settings go in as the `KAFKA_*` variables of Kafka's own image. The broker is told the address it is
-reached at when it starts, so a port of 127.0.0.1 is chosen first, and is the same inside and outside. An engine
-without a bridge network (a sandbox may allow no other) runs the container in the host's network instead.
+The settings go in as the `KAFKA_*` variables of Kafka's own image. The broker needs its own address when it starts, so
+a port of 127.0.0.1 is chosen first, and is the same inside and outside. An engine without a bridge network (a sandbox
+may allow no other) runs the container in the host's network instead.
 
 testcontainers has a reaper for containers whose owner was killed, but it is an image too, which not every machine can
 pull; it is switched off. A container carries its owner's host and process id, and the next start removes the orphans.

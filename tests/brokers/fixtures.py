@@ -3,8 +3,8 @@
 It has the fixtures, and the summary lines about what was used. `conftest.py` loads it with `pytest_plugins =
 ("tests.brokers.fixtures",)`.
 
-How it works: each starts when the first test asks for it, once per worker. A worker of pytest-xdist has no
-terminal, so it hands its line to the one process that has, at its end.
+Each starts when the first test asks for it, once per worker. A worker of pytest-xdist has no terminal, so at its end it
+passes its line to the one process that has.
 """
 
 import os

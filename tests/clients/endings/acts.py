@@ -2,9 +2,9 @@
 
 It only acts; others interpret what was seen.
 
-How it works: a client is left alone until it is a member that heartbeats and has committed. Then comes the act. It is
-watched until its connections have ended and it is no member any more, or it is a member again, or `LIMIT_S` is over:
-each wait is for something that is seen.
+A client is left alone until it is a member that heartbeats and has committed. Then comes the act. It is watched until
+its connections have ended and it is no longer a member, or it is a member again, or `LIMIT_S` is over: each wait is for
+something observable.
 """
 
 import signal

@@ -2,9 +2,9 @@
 
 It handles sockets, and knows nothing of what was done to a client.
 
-How it works: it sees what the coordinator would see in its place, through the same calls: the end of the stream is a
-FIN, a reset is a reset, and a peer that is cut off is nothing at all. It passes each on as what it was, so that the
-coordinator behind it sees the same. It runs in a thread of its own; what it noted only grows.
+It sees what the coordinator would see in its place, through the same calls: the end of the stream is a FIN, a reset is
+a reset, and a peer that is cut off is nothing at all. It passes each on as what it was, so that the coordinator behind
+it sees the same. It runs in a thread of its own; what it noted only grows.
 """
 
 import asyncio

@@ -2,9 +2,9 @@
 
 It uses the ordinary clients of their packages, and stores the result.
 
-How it works: a program's folder is copied into the cache directory (`tests/brokers/jars.py`) under a name that changes
-with its files, its libraries are fetched there as its lock file says, and it is built there. The folder appears whole
-or not at all, under a lock, as Kafka's jars do.
+A program's folder is copied into the cache directory (`tests/brokers/jars.py`) under a name that changes with its
+files, its libraries are fetched there according to its lock file, and it is built there. The folder appears complete or
+not at all, under a lock, as Kafka's jars do.
 """
 
 import hashlib

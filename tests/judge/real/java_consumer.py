@@ -3,8 +3,8 @@
 It starts the JVM, and makes the calls. The application's thread is in Python, heartbeats are sent by the client's own
 thread in Java; SIGSTOP and SIGKILL go to the process group, so to both.
 
-How it works: `py4j.GatewayServer` prints its port on the first line. Rebalances are seen by the member id and the
-generation that the client has after each poll: a listener would need calls in the other direction.
+`py4j.GatewayServer` prints its port on the first line. Rebalances are seen by the member id and the generation that the
+client has after each poll: a listener would need calls in the other direction.
 """
 
 import subprocess
