@@ -101,7 +101,7 @@ def derive(situation: Situation) -> AnyCommand | None:
 
 
 def _rebalance_unassigned(situation: Situation, event: GroupConfigured) -> RebalanceUnassigned:
-    """Set the topics that the rebalance was requested for, and those no longer listed as without partitions."""
+    """Derive the request: the topics to rebalance for, and those that are settled, which are given 0 partitions."""
     before = () if situation.group is None else situation.group.config.rebalanced_for
     after = event.config.rebalanced_for
     named = {each.topic for each in after}

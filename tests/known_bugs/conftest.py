@@ -1,4 +1,4 @@
-"""The harness and its like are no test modules by their names; their assertions are to be explained all the same."""
+"""Assertions of the harness are rewritten, although its files do not have the names of test modules."""
 
 import pytest
 

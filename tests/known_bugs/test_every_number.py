@@ -1,4 +1,4 @@
-"""No case is left out, and none is told twice without a word about it."""
+"""No case is missing, and none is tested twice without a note."""
 
 import ast
 import re
