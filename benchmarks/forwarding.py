@@ -40,10 +40,10 @@ def measure(*, groups: int, seconds: float, turns: int, console: Console) -> Res
             stack.enter_context(sharing_sidecar(broker.bootstrap, log, node_id, secret=secret, partitions=1))
             for node_id in NODE_IDS
         ]
-        owner, edge = _owner_and_edge(sidecars)
-        servers = {KAFKA: broker.bootstrap, FORWARDED: edge.bootstrap}
+        owner, frontend = _owner_and_frontend(sidecars)
+        servers = {KAFKA: broker.bootstrap, FORWARDED: frontend.bootstrap}
         figures = uvloop.run(
-            _figures(servers, (owner, edge), groups=groups, seconds=seconds, turns=turns, console=console)
+            _figures(servers, (owner, frontend), groups=groups, seconds=seconds, turns=turns, console=console)
         )
     columns = {name: SIDECAR[name] for name in servers}
     return Results(
@@ -54,7 +54,7 @@ def measure(*, groups: int, seconds: float, turns: int, console: Console) -> Res
     )
 
 
-def _owner_and_edge(sidecars: list[MusterProcess]) -> tuple[MusterProcess, MusterProcess]:
+def _owner_and_frontend(sidecars: list[MusterProcess]) -> tuple[MusterProcess, MusterProcess]:
     def shares() -> list[list[int] | None]:
         told = [each.events("partitions shared") for each in sidecars]
         return [each[-1]["ours"] if each and not each[-1]["moving"] else None for each in told]

@@ -1,7 +1,7 @@
 """Several processes at one address (`--processes`) beside one, in front of one broker: the cost of each relayed MB.
 
 Many connections ask for the same batch again and again, so that nearly all bytes go one way and all answers are the
-same. Then they send heartbeats: one process answers them itself, an edge of several forwards them to their owner.
+same. Then they send heartbeats: one process answers them itself, a frontend of several forwards them to their owner.
 """
 
 import socket
@@ -26,13 +26,13 @@ from tests.coordinator.kio_client import frame, with_length
 from tests.muster_process import MusterProcess, running_muster
 from tests.waiting import until_so
 
-EDGES = 2
+FRONTENDS = 2
 CONNECTIONS = 200
-"""The kernel gives each edge some of them, by chance: of few one would often have far more than its half."""
+"""The kernel gives each frontend some of them, by chance: of few one would often have far more than its half."""
 BATCH_BYTES = 65_536
 GROUPS = 100
 ONE, SEVERAL = "one", "sidecar"
-COLUMNS = {ONE: "one process", SEVERAL: f"--processes {EDGES}"}
+COLUMNS = {ONE: "one process", SEVERAL: f"--processes {FRONTENDS}"}
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +68,8 @@ def measure(*, seconds: float, turns: int, console: Console) -> Results:
         broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
         console.print(f"[dim]{broker.how}[/]")
         ways = {
-            name: stack.enter_context(_sidecar(broker.bootstrap, name, edges))
-            for name, edges in zip(COLUMNS, (1, EDGES), strict=True)
+            name: stack.enter_context(_sidecar(broker.bootstrap, name, frontends))
+            for name, frontends in zip(COLUMNS, (1, FRONTENDS), strict=True)
         }
         to = stack.enter_context(topic(broker.bootstrap, "bench-relayed"))
         figures = uvloop.run(_figures(ways, to, seconds=seconds / turns, turns=turns, console=console))
@@ -79,18 +79,18 @@ def measure(*, seconds: float, turns: int, console: Console) -> Results:
 
 
 @contextmanager
-def _sidecar(broker: str, name: str, edges: int) -> Iterator[Way]:
+def _sidecar(broker: str, name: str, frontends: int) -> Iterator[Way]:
     listen, base, metrics = lasting_ports(3)
     options = ["--listen", f"127.0.0.1:{listen}", "--broker-base-port", str(base), "--metrics", f"127.0.0.1:{metrics}"]
-    options += ["--upstream", broker, "--log-replication", "1", "--processes", str(edges)]
+    options += ["--upstream", broker, "--log-replication", "1", "--processes", str(frontends)]
     with running_muster(log=f"kafka://{broker}/__muster_events_{name}", options=options) as muster:
-        children = 1 + edges if edges > 1 else 0
+        children = 1 + frontends if frontends > 1 else 0
         until_so(lambda: len(_pids(muster)) == 1 + children, lambda: muster.output[-2_000:])
         yield Way(bootstrap=muster.bootstrap, pids=_pids(muster))
 
 
 def _pids(muster: MusterProcess) -> dict[str, int]:
-    """The process itself, and below it the owner and the edges."""
+    """The process itself, and below it the owner and the frontends."""
     top = muster.pid
     below = Path(f"/proc/{top}/task/{top}/children").read_text(encoding="ascii").split()
     return {"itself": top, **{f"child-{number}": int(pid) for number, pid in enumerate(below)}}

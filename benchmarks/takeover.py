@@ -2,7 +2,7 @@
 
 The brokers are three. Muster is two processes that share the partitions of a log there: first on their own, with
 clients that know both; then in front of the cluster, once with all clients at the sidecar that is killed, and once with
-all of them at an edge. Last of all the broker is killed that coordinates as many groups of the cluster's own.
+all of them at a frontend. Last of all the broker is killed that coordinates as many groups of the cluster's own.
 """
 
 import secrets
@@ -34,12 +34,12 @@ GOALS_MS = {"heartbeats": 500, "commits": 3_000}
 SETTINGS = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
 """Kafka's defaults: the test brokers miss each other sooner."""
 
-AT_THE_KILLED, AT_AN_EDGE = "sidecar", "edge"
+AT_THE_KILLED, AT_A_FRONTEND = "sidecar", "edge"
 COLUMNS = {
     KAFKA: STANDALONE[KAFKA],
     "kafka-log": STANDALONE["kafka-log"],
     AT_THE_KILLED: "Sidecars, clients at the killed one",
-    AT_AN_EDGE: "Sidecars, clients at an edge",
+    AT_A_FRONTEND: "Sidecars, clients at an edge",
 }
 
 Waits = dict[str, list[float]]
@@ -53,7 +53,7 @@ def measure(groups: int, console: Console) -> Results:
         console.print(f"[dim]{cluster.how}[/]")
         declare_topic(cluster.bootstrap)
         waits["kafka-log"] = _standalone(cluster, groups, console)
-        for column in (AT_THE_KILLED, AT_AN_EDGE):
+        for column in (AT_THE_KILLED, AT_A_FRONTEND):
             waits[column] = _in_front(cluster, groups, console, column=column)
         waits[KAFKA] = _kafka(cluster, groups, console)
     title = f"kill -9 of what coordinates {groups:,} groups of 10, until each has its answer"

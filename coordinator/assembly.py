@@ -50,7 +50,7 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.certificates import Certificates
 from muster.coordinator.settings.file_watch import watch_file
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.settings.sidecar import EDGE
+from muster.coordinator.settings.sidecar import FRONTEND
 from muster.coordinator.tasks import on_failure
 from muster.events.kafka.addresses import KnownBrokers
 from muster.events.kafka.tls_files import contexts_of_files
@@ -95,7 +95,7 @@ def new_log(settings: Settings, known_brokers: KnownBrokers) -> EventLog:
     try:
         return open_log(
             settings.log,
-            read_only=settings.role == EDGE,
+            read_only=settings.role == FRONTEND,
             partitions=settings.log_partitions,
             replication=settings.log_replication,
             audit_window_ms=settings.audit_window_ms,
@@ -125,7 +125,7 @@ async def keep_open(
         try:
             await event_log.open()
         except LogMissing as missing:
-            if settings.role != EDGE:
+            if settings.role != FRONTEND:
                 raise
             raise LogUnavailable(f"{missing}: an owner is waited for, which makes it") from missing
 
@@ -244,7 +244,7 @@ def watch_log_settings(
     lost: Callable[[Exception], None],
 ) -> None:
     """Check the settings of a served topic periodically, until the stack is left; a file has none."""
-    if settings.role == EDGE or not isinstance(event_log, WatchedLog):
+    if settings.role == FRONTEND or not isinstance(event_log, WatchedLog):
         return
     watch = LogSettingsWatch(event_log, event_log.location, event_log.warnings)
     parts.log_flaws = lambda: watch.flaws

@@ -18,7 +18,7 @@ from muster.coordinator.peers.sharer import CLIENTS_REDIRECTED_S, Ownership, Sha
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Service
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.settings.sidecar import EDGE
+from muster.coordinator.settings.sidecar import FRONTEND
 from muster.coordinator.tasks import BackgroundTasks
 from muster.coordinator.upstream.group_requests import AsMember
 from muster.coordinator.upstream.security import UpstreamSecurity
@@ -111,7 +111,7 @@ class PartitionSharing:
             wall_ms=self._clock.wall_ms,
             failed=lost,
             clients_redirected_s=clients_redirected_s,
-            is_edge=self._settings.role == EDGE,
+            is_frontend=self._settings.role == FRONTEND,
             upstream=self._upstream,
         )
         collect(PeerMetrics(sharer.peer_watch.states), stack)

@@ -43,7 +43,7 @@ class Ownership(Protocol):
 class Sharer:
     """Serves this process's share of the partitions. `publish` receives each change of the cluster that clients see.
 
-    `is_edge`: this process owns no partitions and only has to know the owners. `peer_watch` watches the other
+    `is_frontend`: this process owns no partitions and only has to know the owners. `peer_watch` watches the other
     processes; the caller closes it. `failed` is called with the error of a watch that fails. `process`: this process's
     name in events. `upstream`: see Candidate.
     """
@@ -63,10 +63,10 @@ class Sharer:
         wall_ms: Callable[[], int],
         failed: Callable[[Exception], None],
         clients_redirected_s: float = CLIENTS_REDIRECTED_S,
-        is_edge: bool = False,
+        is_frontend: bool = False,
         upstream: str = "",
     ) -> None:
-        self._is_edge = is_edge
+        self._is_frontend = is_frontend
         self._upstream = upstream
         self._clients_told_s = clients_redirected_s
         self._ownership = ownership
@@ -120,7 +120,7 @@ class Sharer:
         Must not be called while `serve` runs, which would take them again.
         """
         self._leaves = True
-        if self._is_edge:  # an edge has nothing to hand over
+        if self._is_frontend:  # a frontend has nothing to hand over
             return
         await self._ownership.release(frozenset(self._ownership.claims()))
         self.group.join_again()
@@ -165,7 +165,7 @@ class Sharer:
             owned=dict(self._ownership.claims()),
             leaves=self._leaves,
             joins=joins,
-            is_edge=self._is_edge,
+            is_frontend=self._is_frontend,
             process=self._process,
             ended=self._former_members.unreported,
             upstream=self._upstream,
@@ -186,9 +186,11 @@ class Sharer:
         if self._leaves:
             if self._node.node_id not in nodes_by_id and len(sharing.owners) in {0, self._partitions}:
                 self._are_elsewhere.set()
-        elif not (self._is_edge or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_member(sharing):
+        elif not (self._is_frontend or nodes_by_id.get(self._node.node_id) == self._node) or not self._is_member(
+            sharing
+        ):
             self.group.join_again()  # the others know this process as it was before it restarted
-        if not self._is_edge:  # there may be many edges, and owners suffice to detect each other's end
+        if not self._is_frontend:  # there may be many frontends, and owners suffice to detect each other's end
             self.peer_watch.watch(sharing.peers_of(self._node.node_id))
         owners = [nodes_by_id.get(sharing.owners.get(number, -1)) for number in range(self._partitions)]
         self._publish(self._cluster().shared(sharing.nodes, owners))

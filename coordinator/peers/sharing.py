@@ -56,7 +56,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     owned: Mapping[int, int]
     leaves: bool = False
     """True if it is about to stop and wants no partitions; clients no longer see it as a node."""
-    is_edge: bool = False
+    is_frontend: bool = msgspec.field(default=False, name="is_edge")
     """True if it only forwards requests to the others: it needs to know the owners, but owns nothing."""
     joins: int = 0
     """Incremented with each join: Kafka triggers no rebalance if a follower rejoins with unchanged metadata."""
@@ -121,7 +121,7 @@ def share(partitions: int, candidates: Sequence[Candidate]) -> Sharing:
     If two members report the same partition, the newer claim counts; the other one is no longer valid.
     """
     staying = sorted(
-        (each for each in candidates if not (each.leaves or each.is_edge)), key=lambda each: each.node.node_id
+        (each for each in candidates if not (each.leaves or each.is_frontend)), key=lambda each: each.node.node_id
     )
     now = _owners_now(partitions, candidates)
     quotas = _quotas(partitions, [each.node.node_id for each in staying], now)

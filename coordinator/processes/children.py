@@ -1,7 +1,7 @@
 """The processes of one host, and the arguments of each.
 
 Pure. Each is an ordinary `muster serve`, with the given arguments followed by a few that override them: the owner has
-no clients; the edges own nothing and listen at the same addresses, and the kernel distributes connections to them.
+no clients; the frontends own nothing and listen at the same addresses, and the kernel distributes connections to them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.settings.sidecar import EDGE, OWNER
+from muster.coordinator.settings.sidecar import FRONTEND, OWNER
 
-EDGE_NODE_IDS: Final = 1_000_000
-"""Distance between the node ids of the edges, and from the owner's."""
+FRONTEND_NODE_IDS: Final = 1_000_000
+"""Distance between the node ids of the frontends, and from the owner's."""
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -26,13 +26,13 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def children(settings: Settings, given: Sequence[str], *, secret: Path) -> Iterator[Child]:
-    """Yield the owner, then the edges. `given`: the arguments of this process; `secret`: the peers' secret file."""
+    """Yield the owner, then the frontends. `given`: the arguments of this process; `secret`: the peers' secret file."""
     for number in range(1 + settings.processes):
         is_owner = number == 0
         own = {
             "--processes": "1",
-            "--role": OWNER if is_owner else EDGE,
-            "--node-id": str(settings.node_id + number * EDGE_NODE_IDS),
+            "--role": OWNER if is_owner else FRONTEND,
+            "--node-id": str(settings.node_id + number * FRONTEND_NODE_IDS),
             "--peer-secret-file": str(secret),
             "--metrics": f"{LOOPBACK}:0",
         }
@@ -40,4 +40,4 @@ def children(settings: Settings, given: Sequence[str], *, secret: Path) -> Itera
             own["--peer-listen"] = f"{LOOPBACK}:0"
         flags = ["--share-partitions"] if is_owner else ["--share-partitions", "--reuse-port"]
         arguments = (*given, *flags, *(each for item in own.items() for each in item))
-        yield Child(name=OWNER if is_owner else f"{EDGE}-{number}", arguments=arguments)
+        yield Child(name=OWNER if is_owner else f"{FRONTEND}-{number}", arguments=arguments)

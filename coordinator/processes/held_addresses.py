@@ -1,9 +1,10 @@
 """The addresses at which the processes will listen: waited for at the start, and held while the supervisor runs.
 
-The edges listen with SO_REUSEPORT, so each would silently share its address with any other process that uses it: also
-with the edges of a second supervisor, which have another secret and another owner. So addresses must be free at first.
-Then those of the edges are bound here, on a socket that does not listen: it takes no connections from the edges,
-clients are refused until the first edge serves, and a second supervisor finds the address taken even before that.
+The frontends listen with SO_REUSEPORT, so each would silently share its address with any other process that uses it:
+also with the frontends of a second supervisor, which have another secret and another owner. So addresses must be free
+at first. Then those of the frontends are bound here, on a socket that does not listen: it takes no connections from the
+frontends, clients are refused until the first frontend serves, and a second supervisor finds the address taken even
+before that.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ _Found = Mapping[str, tuple[Address, Sequence[SocketAddress]]]
 
 
 async def hold_addresses(settings: Settings, stopping: asyncio.Event, stack: ExitStack) -> bool:
-    """Wait until no process listens at the addresses, and hold those of the edges until the stack is left.
+    """Wait until no process listens at the addresses, and hold those of the frontends until the stack is left.
 
     Returns False if it is stopped before that. Raises CannotServe.
     """

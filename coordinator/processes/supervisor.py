@@ -1,10 +1,11 @@
 """Starts the processes of one host, stops all gracefully, and serves their combined metrics.
 
-The edges are stopped first, then the owner: so its groups move to another host when no edge asks it any more. If a
-process cannot use its arguments or files (exit code 2), all end, unless it served before and could not start again.
-When this process is killed, the others end by themselves: each has a connection to it (net/kept_sockets.py). Until then
-they keep their addresses, and a new supervisor waits for these (held_addresses.py). As the first process of a container
-it also reaps processes that it has not started (reaping.py). running.py decides when a process is restarted.
+The frontends are stopped first, then the owner: so its groups move to another host when no frontend asks it any more.
+If a process cannot use its arguments or files (exit code 2), all end, unless it served before and could not start
+again. When this process is killed, the others end by themselves: each has a connection to it (net/kept_sockets.py).
+Until then they keep their addresses, and a new supervisor waits for these (held_addresses.py). As the first process of
+a container it also reaps processes that it has not started (reaping.py). running.py decides when a process is
+restarted.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from muster.coordinator.settings.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-EDGES_STOP_WITHIN_S: Final = 20.0
+FRONTENDS_STOP_WITHIN_S: Final = 20.0
 OWNER_STOPS_WITHIN_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 2.0
 HEALTHZ: Final = "/healthz"
@@ -72,8 +73,8 @@ async def supervise(settings: Settings, given: Sequence[str]) -> None:
         stopped = asyncio.create_task(stopping.wait())
         log.info("processes started", owner=1, edges=settings.processes, listen=settings.listen)
         await asyncio.wait([stopped, *keeping], return_when=asyncio.FIRST_COMPLETED)
-        owner, *edges = running
-        await asyncio.gather(*(each.stop(EDGES_STOP_WITHIN_S) for each in edges))
+        owner, *frontends = running
+        await asyncio.gather(*(each.stop(FRONTENDS_STOP_WITHIN_S) for each in frontends))
         await owner.stop(OWNER_STOPS_WITHIN_S)
         stopped.cancel()
         ended = await asyncio.gather(*keeping, return_exceptions=True)
@@ -149,7 +150,7 @@ def _joined(complaints: Iterable[tuple[str, str | None]]) -> str | None:
 
 
 def status_of_all(settings: Settings, running: Sequence[RunningProcess]) -> bytes:
-    """Return the owner's status, with the problems of all processes, and the links of the worst-connected edge.
+    """Return the owner's status, with the problems of all processes, and the links of the worst-connected frontend.
 
     While the owner does not answer, the rest is returned without it.
     """

@@ -21,7 +21,7 @@ from muster.coordinator.settings.problems import Problems, Unusable
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources, flag
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.settings_file import field_of, read_file
-from muster.coordinator.settings.sidecar import EDGE, EVENT_TOPIC, NODE_IDS_BY_CHANCE, refusals
+from muster.coordinator.settings.sidecar import EVENT_TOPIC, FRONTEND, NODE_IDS_BY_CHANCE, refusals
 from muster.events.kafka.security import BadSecurity, properties_of_environment, split_properties
 
 
@@ -116,7 +116,7 @@ def _validated(given: _Given, sources: Sources, problems: Problems) -> Settings 
     settings.came_from(sources)
     if settings.upstream is not None and "log" not in settings.model_fields_set:
         settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
-    if settings.share_partitions and settings.role == EDGE and "node_id" not in settings.model_fields_set:
+    if settings.share_partitions and settings.role == FRONTEND and "node_id" not in settings.model_fields_set:
         settings = settings.model_copy(
             update={"node_id": secrets.randbelow(NODE_IDS_BY_CHANCE) + INT32_MAX - NODE_IDS_BY_CHANCE}
         )
@@ -203,7 +203,7 @@ def _sharing_refusals(settings: Settings) -> Iterator[str]:
         return
     if not settings.log.startswith("kafka:"):
         yield f"{share} needs an event log in Kafka, and {settings.name_of('log')} is {settings.log}"
-    if "node_id" not in given and settings.role != EDGE:
+    if "node_id" not in given and settings.role != FRONTEND:
         yield f"{share} needs {settings.name_of('node_id')}, another one for each process of the log"
 
 

@@ -16,7 +16,7 @@ from muster.coordinator.net.limits import FRAME_BYTES_MAX, ConnectionLimits
 from muster.coordinator.settings.addresses import HostPort
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS, KafkaSettings
 from muster.coordinator.settings.options import EVENT_LOG, STANDALONE, WATCHING, Milliseconds, option
-from muster.coordinator.settings.sidecar import EDGE, EVENT_TOPIC, Properties, SidecarSettings, split_list
+from muster.coordinator.settings.sidecar import EVENT_TOPIC, FRONTEND, Properties, SidecarSettings, split_list
 from muster.coordinator.topics import BadTopic, Topic, declare_topic
 from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity, kafka_security
 
@@ -192,7 +192,7 @@ class Settings(SidecarSettings, KafkaSettings):
     @property
     def stands_by(self) -> bool:
         """True if this process follows the partitions of others as a standby."""
-        return self.share_partitions and self.role != EDGE and not self.no_hot_standbys
+        return self.share_partitions and self.role != FRONTEND and not self.no_hot_standbys
 
     def topics(self) -> list[Topic]:
         """Return the topics declared by `--topic`."""

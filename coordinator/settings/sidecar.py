@@ -22,13 +22,13 @@ from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
 from muster.events.kafka.addresses import PORT_MAX
 
-EDGE: Final = "edge"
+FRONTEND: Final = "edge"  # the name of the role for users
 """The role of a process that owns nothing."""
 OWNER: Final = "owner"
 """The role of a process without clients of its own."""
 
 NODE_IDS_BY_CHANCE: Final = 1_000_000_000
-"""An edge without a node id chooses one of the highest node ids at random; this is how many there are."""
+"""A frontend without a node id chooses one of the highest node ids at random; this is how many there are."""
 
 EVENT_TOPIC = "__muster_events"
 """The event topic of a sidecar in the upstream cluster, unless `--log` names another log."""

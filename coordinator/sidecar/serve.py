@@ -39,7 +39,7 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.settings.sidecar import EDGE, OWNER
+from muster.coordinator.settings.sidecar import FRONTEND, OWNER
 from muster.coordinator.sidecar.apis.registry import handled_apis
 from muster.coordinator.sidecar.forwarding.assembly import Forwarding
 from muster.coordinator.sidecar.forwarding.shared_ownership import SharedOwnership
@@ -148,7 +148,7 @@ class _Sidecar:
             await self._share(forwarding, parts, listening)
         keep_trimmed(parts.owner, stack, lost=self.lost)
         watch_log_settings(settings, event_log, self.status, stack, lost=self.lost)
-        if settings.role != EDGE:
+        if settings.role != FRONTEND:
             counts = UpstreamPartitionCounts(self.link)
             watch_unassigned(parts.runtime, counts, self.clock, self.status, stack, lost=self.lost)
         where = {"role": OWNER} if listen is None else {"listen": listen}

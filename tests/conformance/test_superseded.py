@@ -53,7 +53,7 @@ def sidecar(broker: Broker) -> Iterator[str]:
 
 
 @contextmanager
-def edge(broker: Broker) -> Iterator[str]:
+def frontend(broker: Broker) -> Iterator[str]:
     """A sidecar that forwards to the owner of all groups."""
     log = f"kafka://{broker.bootstrap}/superseded-{uuid4().hex[:8]}"
     with TemporaryDirectory() as directory:
@@ -66,7 +66,7 @@ def edge(broker: Broker) -> Iterator[str]:
             yield forwarding.bootstrap
 
 
-@pytest.fixture(scope="module", params=[kafka, standalone, sidecar, edge], ids=SERVERS)
+@pytest.fixture(scope="module", params=[kafka, standalone, sidecar, frontend], ids=SERVERS)
 def bootstrap(request: pytest.FixtureRequest, kafka_broker: Broker) -> Iterator[str]:
     with request.param(kafka_broker) as bootstrap:
         yield bootstrap

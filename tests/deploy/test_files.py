@@ -16,7 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from muster.coordinator.processes.supervisor import EDGES_STOP_WITHIN_S, OWNER_STOPS_WITHIN_S
+from muster.coordinator.processes.supervisor import FRONTENDS_STOP_WITHIN_S, OWNER_STOPS_WITHIN_S
 from muster.coordinator.settings.loading import load_settings
 from muster.coordinator.settings.settings import Settings
 from tests.brokers.certificates import Authority
@@ -284,7 +284,7 @@ def test_whoever_stops_muster_waits_as_long_as_that_may_take(way: str) -> None:
             for each in manifests(f"{way}.yaml")
             if each["kind"] in {"StatefulSet", "Deployment"}
         ]
-    assert int(given) > EDGES_STOP_WITHIN_S + OWNER_STOPS_WITHIN_S
+    assert int(given) > FRONTENDS_STOP_WITHIN_S + OWNER_STOPS_WITHIN_S
 
 
 # ---- Kubernetes -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ Several processes, on one seed (`python -m tests.simulation`, `make simulate`):
     remote_log.py       an event log on it, by attempts
     muster_server.py    a process of Muster in that world: its machine, its clocks, its log, and how it ends
     standalone_server.py    one without upstream: wire, rules, runtime, ownership, offsets; Kafka's stand-in, too
-    sidecar_server.py   one in front of Kafka, whole: clients' connections, edge, links, owner, shadows
+    sidecar_server.py   one in front of Kafka, whole: clients' connections, frontend, links, owner, shadows
     kafka.py            the broker that coordinates the ownership group, and that sidecars stand in front of
     client.py           a client that goes from address to address
     members.py          consumers, static and dynamic, some slow, some wrong
@@ -28,11 +28,11 @@ The processes of one log elect their owners themselves: each is a member of the 
 (coordinator/peers), on connections of the simulated network. The group's coordinator is killed, paused and cut off like
 all others; owners continue meanwhile.
 
-Sidecars forward to each other on real links (coordinator/peers/link): an answer goes from the owner to the edge, and
-from there to the client. So `Departure` records two things about arriving bytes: which process made them, and when; and
-when they were passed on. From that the ledger knows whose answer a client has accepted.
+Sidecars forward to each other on real links (coordinator/peers/link): an answer goes from the owner to the frontend,
+and from there to the client. So `Departure` records two things about arriving bytes: which process made them, and when;
+and when they were passed on. From that the ledger knows whose answer a client has accepted.
 
-    member ─► edge (ClientSide, Edge, Owners) ─► link ─► owner (ForwardedRequests, runtime) ─► log_broker
+    member ─► frontend (ClientSide, Frontend, Owners) ─► link ─► owner (ForwardedRequests, runtime) ─► log_broker
                         │                          ◄─ answer, question to the broker ◄─┘
                         └─► kafka (the client's own connection: its rights, its commits)
 """

@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from muster.coordinator.settings.sidecar import EDGE, OWNER
+from muster.coordinator.settings.sidecar import FRONTEND, OWNER
 from tests.simulation.client import CLIENTS, Members
 from tests.simulation.kafka import Kafka
 from tests.simulation.log_broker import LogBroker
@@ -188,7 +188,7 @@ class Schedule:
         if self.new_server is StandaloneServer:
             return BOTH
         if node_id not in self._roles:
-            self._roles[node_id] = BOTH if node_id <= 2 else self.random.choice((BOTH, EDGE, OWNER))
+            self._roles[node_id] = BOTH if node_id <= 2 else self.random.choice((BOTH, FRONTEND, OWNER))
         return self._roles[node_id]
 
     @property

@@ -2,9 +2,10 @@
 
 It is the real assembly (sidecar/serve), on the world's clocks and sockets, with a note of whose answer is passed on.
 
-Edge, links, owner, shadows and the ownership group are Muster's own; they reach each other, and the broker, by the
-simulated network. Kafka is the broker of kafka.py: a client's commit goes to its edge, from there to the owner, back to
-the edge, and on the client's own connection to the broker, which takes it only under the shadow's generation.
+Frontend, links, owner, shadows and the ownership group are Muster's own; they reach each other, and the broker, by the
+simulated network. Kafka is the broker of kafka.py: a client's commit goes to its frontend, from there to the owner,
+back to the frontend, and on the client's own connection to the broker, which takes it only under the shadow's
+generation.
 """
 
 from contextlib import AsyncExitStack

@@ -24,7 +24,7 @@ from muster.coordinator.runtime.ownership import followed_topic
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.sidecar import group_parts, serve
 from muster.coordinator.sidecar.forwarding import assembly as forwarding_assembly
-from muster.coordinator.sidecar.forwarding import edge
+from muster.coordinator.sidecar.forwarding import frontend
 from muster.coordinator.sidecar.relay import listeners
 from tests.simulation.world import SimulatedLoop
 
@@ -105,7 +105,7 @@ def simulated(seed: int) -> Iterator[None]:
             stack.enter_context(patch.object(module, "time", _NO_CLOCK))
         for module in (assembly, followed_topic):
             stack.enter_context(patch.object(module, "gc", _NO_COLLECTOR))
-        stack.enter_context(patch.object(edge, "time", _LOOPS_CLOCK))
+        stack.enter_context(patch.object(frontend, "time", _LOOPS_CLOCK))
         stack.enter_context(patch.object(assembly, "uuid", _LOTS))
         stack.enter_context(patch.object(serve, "SystemClock", _RunningClock))
         stack.enter_context(patch.object(group_parts, "new_owner", _new_owner))

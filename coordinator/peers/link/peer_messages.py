@@ -1,9 +1,9 @@
 """The messages between two processes of one event log, encoded as msgpack after a length of four bytes.
 
-Pure. A link is opened by the *edge*, the process that clients are connected to, to the process that owns their groups.
-On a link each client connection has a number, and at most one request in progress, as Kafka handles one request of a
-connection at a time. So messages need no correlation id, except questions to the broker, of which a request may have
-several.
+Pure. A link is opened by the *frontend*, the process that clients are connected to, to the process that owns their
+groups. On a link each client connection has a number, and at most one request in progress, as Kafka handles one request
+of a connection at a time. So messages need no correlation id, except questions to the broker, of which a request may
+have several.
 
 Kafka's Envelope carries a request and its response, but nothing else: not that a request must be relayed to the broker,
 a question to the broker on the client's connection, or a client that disconnected. One format for all is simpler than
@@ -81,7 +81,7 @@ class MessagePart(Message, frozen=True, tag=6):
     is_last: bool
 
 
-# ---- edge to owner ---------------------------------------------------------------------------------------------------
+# ---- frontend to owner -----------------------------------------------------------------------------------------------
 
 
 class Connected(Message, frozen=True, tag=10):
@@ -130,7 +130,7 @@ class ListOwned(Message, frozen=True, tag=14):
 
 
 class ReportedHeartbeat(msgspec.Struct, frozen=True, array_like=True):
-    """A heartbeat that the edge has answered: the client's connection, the request, and how long ago that was."""
+    """A heartbeat that the frontend has answered: the client's connection, the request, and how long ago that was."""
 
     connection: int
     frame: bytes
@@ -138,17 +138,17 @@ class ReportedHeartbeat(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeartbeatReport(Message, frozen=True, tag=15):
-    """Members whose heartbeats the edge has answered since the last message; asks how much longer it may answer.
+    """Members whose heartbeats the frontend has answered since the last message; asks how much longer it may answer.
 
-    `sent_ms`: by the edge's clock, repeated in the response. This message is never long (see peer_connection.py), so it
-    arrives before later ones.
+    `sent_ms`: by the frontend's clock, repeated in the response. This message is never long (see peer_connection.py),
+    so it arrives before later ones.
     """
 
     sent_ms: int
     members: list[ReportedHeartbeat]
 
 
-# ---- owner to edge ---------------------------------------------------------------------------------------------------
+# ---- owner to frontend -----------------------------------------------------------------------------------------------
 
 
 class Answered(Message, frozen=True, tag=20):
@@ -220,7 +220,7 @@ class Owned(Message, frozen=True, tag=25):
 
 
 class Delegated(Message, frozen=True, tag=26):
-    """The response to the connection's heartbeat, which the edge may reuse for equal ones until the group changes.
+    """The response to the connection's heartbeat, which the frontend may reuse for equal ones until the group changes.
 
     `valid_ms`: how long it may do so at most, from when it sent the request, because the client's authorization must be
     checked again; the owner's lease of the partition limits it too (see Leases).
@@ -240,7 +240,7 @@ class Revoked(Message, frozen=True, tag=27):
 
 
 class Leases(Message, frozen=True, tag=28):
-    """The response to HeartbeatReport: how long the edge may respond, by partition, counted from its `sent_ms`."""
+    """The response to HeartbeatReport: how long the frontend may respond, by partition, counted from its `sent_ms`."""
 
     sent_ms: int
     left_ms: dict[int, int]

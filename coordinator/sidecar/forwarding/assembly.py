@@ -22,7 +22,7 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import OWNER
-from muster.coordinator.sidecar.forwarding.edge import Edge
+from muster.coordinator.sidecar.forwarding.frontend import Frontend
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.groups.owned_groups import ListOwned, SharedListing
@@ -127,7 +127,7 @@ class Forwarding:
         owners = self._owners = Owners(
             service, self._owner, answer_lease_ms=settings.answer_lease_ms, boot_ms=boot_clock_ms
         )
-        self._edge = Edge(service, owners, answer_lease_ms=settings.answer_lease_ms, boot_ms=boot_clock_ms)
+        self._frontend = Frontend(service, owners, answer_lease_ms=settings.answer_lease_ms, boot_ms=boot_clock_ms)
         tls = settings.peer_tls()
         request_bytes_max = settings.frame_bytes_max + MESSAGE_OVERHEAD_BYTES
         self._listener = PeerListener(
@@ -189,12 +189,12 @@ class Forwarding:
         )
         self._service.cluster = cluster.shared((), ())  # no owner is known yet
         log.info("listening for the other processes", listen=f"{at.host}:{port}", node_id=settings.node_id)
-        return {key: self._edge.wrapped(api) for key, api in handled.items()}
+        return {key: self._frontend.wrapped(api) for key, api in handled.items()}
 
     @property
     def forward(self) -> Forward:
         """The shortcut that forwards heartbeats to their owner."""
-        return self._edge.forward_heartbeat
+        return self._frontend.forward_heartbeat
 
     async def share(
         self,
@@ -210,7 +210,7 @@ class Forwarding:
 
         def stop() -> None:
             stop_listening()
-            self._edge.stop_waiting()
+            self._frontend.stop_waiting()
 
         await self._sharing.begin(
             self._runtime,
@@ -239,4 +239,4 @@ class Forwarding:
     def _ownership_changed(self) -> None:
         self._links.follow(self._service.cluster.nodes)
         self._reach.look()
-        self._edge.ownership_changed()
+        self._frontend.ownership_changed()

@@ -1,10 +1,11 @@
 """A client of another process, as the handlers of this one see it: the counterpart of `ClientSide`.
 
-It turns a handler's actions into messages to the edge, the process that the client is connected to.
+It turns a handler's actions into messages to the frontend, the process that the client is connected to.
 
-The broker knows the client by its connection, which is the edge's. So questions to the broker go through the edge,
-including those for authorizations, which are cached here for each connection separately. An accepted heartbeat permits
-the edge to answer the next ones itself (delegated_heartbeats.py); the edge reports afterwards which members sent some.
+The broker knows the client by its connection, which is the frontend's. So questions to the broker go through the
+frontend, including those for authorizations, which are cached here for each connection separately. An accepted
+heartbeat permits the frontend to answer the next ones itself (delegated_heartbeats.py); the frontend reports afterwards
+which members sent some.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ from muster.events.ids import GroupId, MemberId
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-AskEdge = Callable[["ForwardedClient", int, int, bytes], asyncio.Future[bytes]]
+AskFrontend = Callable[["ForwardedClient", int, int, bytes], asyncio.Future[bytes]]
 WatchGroup = Callable[[GroupId, ConsentedTicket], None]
 
 
@@ -56,9 +57,10 @@ class _Accepted(msgspec.Struct, frozen=True):
 
 
 class ForwardedClient:
-    """A remote client, for handlers. `send` sends a message to its edge; `ask_edge` asks the broker through the edge.
+    """A remote client, for handlers.
 
-    `watch` notifies the edge when the group of a ticket changes.
+    `send` sends a message to its frontend, `ask_frontend` asks the broker through the frontend, and `watch` notifies
+    the frontend when the group of a ticket changes.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class ForwardedClient:
         record: ConnectionRecord,
         *,
         send: Callable[[AnyMessage], None],
-        ask_edge: AskEdge,
+        ask_frontend: AskFrontend,
         watch: WatchGroup,
         handler: RequestHandler,
         slices: Slices,
@@ -88,12 +90,12 @@ class ForwardedClient:
         self.broker_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Completes when the client or its broker has disconnected."""
         self.questions: set[int] = set()
-        """The numbers of this client's questions that the edge has not answered."""
+        """The numbers of this client's questions that the frontend has not answered."""
         self._send = send
-        self._ask_edge = ask_edge
+        self._ask_frontend = ask_frontend
         self._watch = watch
         self._heartbeats = HeartbeatCache(cached_heartbeats)
-        """The heartbeats that the edge may answer."""
+        """The heartbeats that the frontend may answer."""
         self._accepted: _Accepted | None = None
         self._handler = handler
         self._metrics = metrics
@@ -124,7 +126,7 @@ class ForwardedClient:
             self._cancel = None if self._is_answered else cancel
 
     def note_heartbeat(self, frame: bytes, age_ms: int) -> bool:
-        """Note that the edge answered this heartbeat `age_ms` ago; return False if the group has changed since."""
+        """Note that the frontend answered this heartbeat `age_ms` ago; return False if the group has changed since."""
         _, api_version = KEY_AND_VERSION.unpack_from(frame)
         last_seen_ms = self._monotonic_ms() - age_ms
         self.record.received_ms = max(self.record.received_ms, last_seen_ms)
@@ -158,11 +160,11 @@ class ForwardedClient:
             self._done(self._delegated(payload) or Answered(self.number, payload, self._is_refused_by_broker))
 
     def refused_by_broker(self) -> None:
-        """Note that the response is the broker's error, so that the edge asks no other owner."""
+        """Note that the response is the broker's error, so that the frontend asks no other owner."""
         self._is_refused_by_broker = True
 
     def keep_heartbeat(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: ConsentedTicket) -> None:
-        """Once this heartbeat is answered, let the edge answer the client's next ones with the same bytes."""
+        """Once this heartbeat is answered, let the frontend answer the client's next ones with the same bytes."""
         if self._heartbeats.keep(frame, group_id, member_id, ticket):
             self._accepted = _Accepted(group_id, member_id, ticket)
 
@@ -177,7 +179,7 @@ class ForwardedClient:
         return Delegated(self.number, payload, accepted.group_id, accepted.member_id, valid_ms)
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
-        """Let the edge relay the request unchanged; if there is a `frame` or `rewrite`, ask the broker through it."""
+        """Have the frontend relay the request unchanged, or with a `frame` or `rewrite` ask the broker through it."""
         if frame is None and rewrite is None:
             self._done(Relay(self.number))
         elif not self._is_answered:
@@ -186,12 +188,12 @@ class ForwardedClient:
             self._rewriting.add_done_callback(on_failure(self._failed))
 
     def not_owned(self) -> None:
-        """Tell the edge that this process does not own the request's group."""
+        """Tell the frontend that this process does not own the request's group."""
         self._done(NotOwned(self.number))
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
         """Send a request to the broker, as `ClientSide.ask` does."""
-        return self._ask_edge(self, api_key, api_version, rest)
+        return self._ask_frontend(self, api_key, api_version, rest)
 
     def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork:
         """Describe the request for the watchdog of the event loop."""

@@ -1,8 +1,8 @@
 """The owner of groups, for clients of other processes: handles the requests that those processes forward.
 
-Receives the messages of the edges and keeps track of the clients behind them. A forwarded request is handled like one
-of this process's own clients. If its group is not owned here, the edge is notified at once, so nothing is decided, or
-asked upstream, for another process's group.
+Receives the messages of the frontends and keeps track of the clients behind them. A forwarded request is handled like
+one of this process's own clients. If its group is not owned here, the frontend is notified at once, so nothing is
+decided, or asked upstream, for another process's group.
 """
 
 import asyncio
@@ -73,13 +73,13 @@ class ForwardingPeer(Protocol):
 
 
 class _Clients(msgspec.Struct, eq=False):
-    """The clients of one edge, by number, and the questions that the edge has not answered."""
+    """The clients of one frontend, by number, and the questions that the frontend has not answered."""
 
     by_number: dict[int, ForwardedClient] = msgspec.field(default_factory=dict)
     questions: dict[int, tuple[ForwardedClient, asyncio.Future[bytes]]] = msgspec.field(default_factory=dict)
     """The open questions by number; each client has the numbers of its own questions."""
     watched: set[GroupId] = msgspec.field(default_factory=set)
-    """The groups whose changes the edge is notified of."""
+    """The groups whose changes the frontend is notified of."""
 
 
 class ForwardedRequests:
@@ -112,10 +112,10 @@ class ForwardedRequests:
         self._authorization_cache_ms = authorization_cache_ms
         self._cached_heartbeats = SharedBytes()
         self._handler = RequestHandler(handled={}, metrics=metrics, service=service)
-        self._edges: dict[ForwardingPeer, _Clients] = {}
+        self._frontends: dict[ForwardingPeer, _Clients] = {}
         self._questions = itertools.count(1)
         self._watched: dict[GroupId, set[ForwardingPeer]] = {}
-        """The edges that may answer heartbeats of a group's members, until the group changes."""
+        """The frontends that may answer heartbeats of a group's members, until the group changes."""
         self._tasks = BackgroundTasks(failed)
         self._paced = Paced()
 
@@ -129,31 +129,31 @@ class ForwardedRequests:
         """Accept requests of another process."""
         connection.handle = partial(self.received, connection)
 
-    def lost(self, edge: ForwardingPeer) -> None:
-        """Remove all clients of an edge that has disconnected, a few at a time."""
-        clients = self._edges.pop(edge, None)
+    def lost(self, frontend: ForwardingPeer) -> None:
+        """Remove all clients of a frontend that has disconnected, a few at a time."""
+        clients = self._frontends.pop(frontend, None)
         if clients is None:
             return
         for client in clients.by_number.values():  # their connections may or may not still exist
             client.record.ended(ConnectionEnd.UNKNOWN, self._service.monotonic_ms())
-        for group_id in clients.watched:  # otherwise an edge that reconnects often would leak entries
-            self._watched[group_id].discard(edge)
+        for group_id in clients.watched:  # otherwise a frontend that reconnects often would leak entries
+            self._watched[group_id].discard(frontend)
         self._paced.call(partial(self._gone, clients, client) for client in clients.by_number.values())
 
     async def close(self) -> None:
         """Remove all clients."""
-        for clients in self._edges.values():
+        for clients in self._frontends.values():
             for client in list(clients.by_number.values()):
                 self._gone(clients, client)
-        self._edges.clear()
+        self._frontends.clear()
         await self._tasks.close()
 
-    def received(self, edge: ForwardingPeer, message: AnyMessage) -> None:
-        """Handle a message of an edge; ignore messages that only owners send."""
-        clients = self._clients_of(edge)
+    def received(self, frontend: ForwardingPeer, message: AnyMessage) -> None:
+        """Handle a message of a frontend; ignore messages that only owners send."""
+        clients = self._clients_of(frontend)
         match message:
             case Connected():
-                self._introduce(edge, clients, message, ConnectionRecord(edge=edge.node_id))
+                self._introduce(frontend, clients, message, ConnectionRecord(edge=frontend.node_id))
             case Disconnected(connection=number):
                 client = clients.by_number.pop(number, None)
                 if client is not None:
@@ -168,45 +168,45 @@ class ForwardedRequests:
             case HeartbeatReport(sent_ms=sent_ms, members=members):
                 for member in members:
                     self._heard(clients.by_number.get(member.connection), member)
-                edge.send(Leases(sent_ms, self._leases()))
+                frontend.send(Leases(sent_ms, self._leases()))
             case ListOwned(question=question):
-                self._tasks.start(self._list(edge, question), "list-owned")
+                self._tasks.start(self._list(frontend, question), "list-owned")
 
-    def introduce_own(self, edge: ForwardingPeer, connected: Connected, record: ConnectionRecord) -> None:
+    def introduce_own(self, frontend: ForwardingPeer, connected: Connected, record: ConnectionRecord) -> None:
         """Add a client of this process itself, with its connection's record."""
-        self._introduce(edge, self._clients_of(edge), connected, record)
+        self._introduce(frontend, self._clients_of(frontend), connected, record)
 
-    def _clients_of(self, edge: ForwardingPeer) -> _Clients:
-        clients = self._edges.get(edge)
+    def _clients_of(self, frontend: ForwardingPeer) -> _Clients:
+        clients = self._frontends.get(frontend)
         if clients is None:
-            clients = self._edges[edge] = _Clients()
+            clients = self._frontends[frontend] = _Clients()
         return clients
 
     def _note_end(self, client: ForwardedClient, told: Disconnected) -> None:
-        """Record how the client's connection to the edge ended, if it did."""
+        """Record how the client's connection to the frontend ended, if it did."""
         if told.end is None:
             return
         end = ConnectionEnd(told.end) if told.end in _ENDS else ConnectionEnd.UNKNOWN
         client.record.ended(end, self._service.monotonic_ms() - max(0, told.age_ms))
 
     def _introduce(
-        self, edge: ForwardingPeer, clients: _Clients, connected: Connected, record: ConnectionRecord
+        self, frontend: ForwardingPeer, clients: _Clients, connected: Connected, record: ConnectionRecord
     ) -> None:
-        def ask_edge(client: ForwardedClient, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
+        def ask_frontend(client: ForwardedClient, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
             answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             if client.is_open():
                 question = next(self._questions)
                 clients.questions[question] = client, answer
                 client.questions.add(question)
-                edge.send(AskBroker(client.number, question, api_key, api_version, rest))
+                frontend.send(AskBroker(client.number, question, api_key, api_version, rest))
             else:
                 answer.cancel()
             return answer
 
         def send(message: AnyMessage) -> None:
             # An older version would consider the link broken; its request just stays unanswered.
-            if edge.knows >= KNOWN or not isinstance(message, RequestSuperseded):
-                edge.send(message)
+            if frontend.knows >= KNOWN or not isinstance(message, RequestSuperseded):
+                frontend.send(message)
 
         host, principal = connected.client_host, connected.principal
         peer = ClientAddress(client_host=host, principal=principal, connection=record)
@@ -215,8 +215,8 @@ class ForwardedRequests:
             peer,
             record,
             send=send,
-            ask_edge=ask_edge,
-            watch=partial(self._watch, edge, clients),
+            ask_frontend=ask_frontend,
+            watch=partial(self._watch, frontend, clients),
             handler=self._handler,
             slices=self._service.slices,
             metrics=self._metrics,
@@ -235,7 +235,7 @@ class ForwardedRequests:
             answer.cancel() if answered.payload is None else answer.set_result(answered.payload)
 
     def _heard(self, client: ForwardedClient | None, heard: ReportedHeartbeat) -> None:
-        """Count a heartbeat that the edge answered: in full, by the rules, if the group has changed meanwhile."""
+        """Count a heartbeat that the frontend answered: in full, by the rules, if the group has changed meanwhile."""
         if client is None or client.note_heartbeat(heard.frame, heard.age_ms):
             return
         arrived_ms = self._service.monotonic_ms() - heard.age_ms
@@ -248,28 +248,30 @@ class ForwardedRequests:
             heard.frame,
             service=self._service,
             peer=client.peer,
-            answer=lambda _: None,  # the edge has answered it
+            answer=lambda _: None,  # the frontend has answered it
             keep_ticket=keep_no_ticket,
             handle=count,
         )
 
-    def _watch(self, edge: ForwardingPeer, clients: _Clients, group_id: GroupId, ticket: ConsentedTicket) -> None:
-        """Notify the edge when the group changes."""
-        if self._edges.get(edge) is not clients:  # it has disconnected, and some of its clients are not removed yet
+    def _watch(self, frontend: ForwardingPeer, clients: _Clients, group_id: GroupId, ticket: ConsentedTicket) -> None:
+        """Notify the frontend when the group changes."""
+        if (
+            self._frontends.get(frontend) is not clients
+        ):  # it has disconnected, and some of its clients are not removed yet
             return
         clients.watched.add(group_id)
         watched = self._watched.get(group_id)
         if watched is not None:
-            watched.add(edge)
+            watched.add(frontend)
             return
-        self._watched[group_id] = {edge}
+        self._watched[group_id] = {frontend}
         ticket.when_changed(partial(self._changed, group_id))
 
     def _changed(self, group_id: GroupId) -> None:
-        for edge in self._watched.pop(group_id):
-            if edge in self._edges:
-                self._edges[edge].watched.discard(group_id)
-                edge.send(Revoked(group_id))
+        for frontend in self._watched.pop(group_id):
+            if frontend in self._frontends:
+                self._frontends[frontend].watched.discard(group_id)
+                frontend.send(Revoked(group_id))
 
     def _gone(self, clients: _Clients, client: ForwardedClient) -> None:
         client.gone()
@@ -278,24 +280,24 @@ class ForwardedRequests:
             answer.cancel()
         client.questions.clear()
 
-    async def _list(self, edge: ForwardingPeer, question: int) -> None:
+    async def _list(self, frontend: ForwardingPeer, question: int) -> None:
         try:
             groups = await self._list_own()
         except Exception:
             log.exception("the groups of this process could not be listed")
             groups = ErrorCode.unknown_server_error
         if isinstance(groups, ErrorCode):
-            edge.send(Owned(question, [], groups.value, is_last=True))
+            frontend.send(Owned(question, [], groups.value, is_last=True))
             return
         pace, some, size = self._service.slices.pace(), list[OwnedGroup](), 0
         for group in groups:
             if len(some) >= LISTED_AT_ONCE or size > LISTED_CHARACTERS:
-                edge.send(Owned(question, some, ErrorCode.none.value, is_last=False))
+                frontend.send(Owned(question, some, ErrorCode.none.value, is_last=False))
                 some, size = [], 0
             some.append(group)
             size += len(group.group_id) + len(group.protocol_type or "")
             await pace.worked()
-        edge.send(Owned(question, some, ErrorCode.none.value, is_last=True))
+        frontend.send(Owned(question, some, ErrorCode.none.value, is_last=True))
 
     def _checked(self, api: SidecarApi) -> SidecarApi:
         """Return the API for forwarded requests, which handles only groups that are assigned to this process."""

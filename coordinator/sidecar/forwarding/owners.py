@@ -1,7 +1,7 @@
 """The client side of the links to group owners.
 
 Sends requests to an owner, numbers the clients for it, and processes its messages: outcomes, questions to the broker,
-lists of its groups. edge.py decides which requests are forwarded, and acts on the outcomes.
+lists of its groups. frontend.py decides which requests are forwarded, and acts on the outcomes.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Owners:
         self._paced = Paced()
         self.changes = Changes(self._paced)
         """Signalled when a group may have another owner, or when an owner's connection changes."""
-        self._own_edge = _OwnEdge(self)
+        self._own_frontend = _OwnFrontend(self)
         self.delegated = DelegatedHeartbeats(
             send=self._send,
             number_at=self._number_at,
@@ -208,7 +208,7 @@ class Owners:
 
     def _introduce(self, node: Node, connected: Connected, client: ClientSide) -> None:
         if self.is_own(node):
-            self._own.introduce_own(self._own_edge, connected, client.record)
+            self._own.introduce_own(self._own_frontend, connected, client.record)
         else:
             self._send(node, connected)
 
@@ -242,7 +242,7 @@ class Owners:
 
     def _send(self, node: Node, message: AnyMessage) -> None:
         if self.is_own(node):
-            self._own.received(self._own_edge, message)
+            self._own.received(self._own_frontend, message)
         elif self._links is not None:
             self._links.send(node, message)
 
@@ -280,8 +280,8 @@ class Owners:
         client.ask(asked.api_key, asked.api_version, asked.rest).add_done_callback(answered)
 
 
-class _OwnEdge:
-    """This process as the edge for its own groups."""
+class _OwnFrontend:
+    """This process as the frontend for its own groups."""
 
     node_id: int | None = None
     knows = KNOWN

@@ -26,9 +26,9 @@ from tests.waiting import WITHIN_S, until, until_so
 
 pytestmark = [pytest.mark.clients, pytest.mark.broker]
 
-EDGES = 2
+FRONTENDS = 2
 CONNECTIONS = 20
-"""To each address: the kernel gives each edge some of them."""
+"""To each address: the kernel gives each frontend some of them."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def several(broker: Broker, name: str, *more: str) -> Iterator[tuple[MusterProce
     """A supervisor, and the port of its metrics. `more`: options."""
     (listen, metrics), base = lasting_ports(2), lasting_base()
     options = ["--listen", f"{HOST}:{listen}", "--upstream", broker.bootstrap, "--broker-base-port", str(base)]
-    options += ["--processes", str(EDGES), "--metrics", f"{HOST}:{metrics}", "--log-replication", "1"]
+    options += ["--processes", str(FRONTENDS), "--metrics", f"{HOST}:{metrics}", "--log-replication", "1"]
     with running_muster(log=f"kafka://{broker.bootstrap}/{name}", options=[*options, *more]) as muster:
         yield muster, metrics
 
@@ -83,11 +83,13 @@ def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_b
             generation, assignments = group.generation, group.assignments
             until_so(lambda: members_told(metrics) == 2, lambda: asked(metrics, "/metrics"))
             before = roles(muster.pid)
-            assert len(before) == 1 + EDGES
-            edge = next(pid for name, pid in before.items() if name.startswith("edge"))
-            os.kill(edge, signal.SIGKILL)
+            assert len(before) == 1 + FRONTENDS
+            frontend = next(pid for name, pid in before.items() if name.startswith("edge"))
+            os.kill(frontend, signal.SIGKILL)
             muster.wait_for_event("process ended, restarting it")
-            until_so(lambda: len(roles(muster.pid)) == 1 + EDGES and is_ready(metrics), lambda: muster.output[-2_000:])
+            until_so(
+                lambda: len(roles(muster.pid)) == 1 + FRONTENDS and is_ready(metrics), lambda: muster.output[-2_000:]
+            )
             group.until_shared()
             assert (group.generation, group.assignments) == (generation, assignments)
         assert muster.stop() == 0
@@ -98,11 +100,11 @@ def test_who_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) ->
     with several(kafka_broker, f"several-{os.getpid()}-dead") as (muster, metrics):
         until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
         addresses = [muster.bootstrap, asyncio.run(broker_behind(muster.bootstrap))]
-        edge = next(pid for name, pid in roles(muster.pid).items() if name.startswith("edge"))
+        frontend = next(pid for name, pid in roles(muster.pid).items() if name.startswith("edge"))
 
         async def scene() -> None:
-            os.kill(edge, signal.SIGKILL)
-            await until(lambda: not lives(edge))
+            os.kill(frontend, signal.SIGKILL)
+            await until(lambda: not lives(frontend))
             await asyncio.gather(*(brokers_told(address) for address in addresses * CONNECTIONS))
 
         asyncio.run(scene())

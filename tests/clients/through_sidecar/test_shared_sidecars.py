@@ -62,7 +62,7 @@ class Sidecars(msgspec.Struct, frozen=True):
     def other(self, node_id: int) -> int:
         return next(each for each in NODE_IDS if each != node_id)
 
-    def edge(self, node_id: int, *more: str, secret: Path | None = None) -> AbstractContextManager[MusterProcess]:
+    def frontend(self, node_id: int, *more: str, secret: Path | None = None) -> AbstractContextManager[MusterProcess]:
         """One that owns nothing, while the block lasts; `more`: options."""
         return sharing_sidecar(
             self.broker.bootstrap,
@@ -180,7 +180,7 @@ def test_groups_of_both_are_described_listed_and_deleted_through_one(sidecars: S
 def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
     """Its clients are members of groups of both owners; who owns what does not change when it comes or goes."""
     before = {node_id: each.events("partitions shared")[-1]["ours"] for node_id, each in sidecars.by_node.items()}
-    with sidecars.edge(3) as running:
+    with sidecars.frontend(3) as running:
         for owner in NODE_IDS:
             with crew(running, Confluent, new_topic(sidecars.broker.bootstrap)) as group:
                 group.group_id = sidecars.group_of(owner)
@@ -196,13 +196,13 @@ def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
 def test_an_edge_hears_at_once_that_an_owner_is_gone(kafka_broker: Broker, tmp_path: Path) -> None:
     """All members of the ownership group are waited for, and its own next heartbeat there is in a minute and a half."""
     seldom = ("--owner-session-timeout-ms", "1800000")
-    with sharing_sidecars(kafka_broker, tmp_path) as sidecars, sidecars.edge(3, *seldom) as edge:
-        until_so(lambda: edge.events("partitions shared")[-1:], lambda: log_tail(edge.output))
-        assert edge.events("partitions shared")[-1]["nodes"] == [1, 2]
+    with sharing_sidecars(kafka_broker, tmp_path) as sidecars, sidecars.frontend(3, *seldom) as frontend:
+        until_so(lambda: frontend.events("partitions shared")[-1:], lambda: log_tail(frontend.output))
+        assert frontend.events("partitions shared")[-1]["nodes"] == [1, 2]
         sidecars.by_node[2].kill()
         until_so(
-            lambda: edge.events("partitions shared")[-1]["nodes"] == [1],
-            lambda: log_tail(edge.output) + log_tail(sidecars.by_node[1].output),
+            lambda: frontend.events("partitions shared")[-1]["nodes"] == [1],
+            lambda: log_tail(frontend.output) + log_tail(sidecars.by_node[1].output),
         )
 
 
@@ -210,27 +210,27 @@ def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecar
     """In /readyz, in its metrics and in `muster status`; with the others' secret it is ready, without a restart."""
     secret = tmp_path / "secret"
     secret.write_text(secrets.token_hex(32))
-    with sidecars.edge(4, "--metrics", f"{HOST}:0", secret=secret) as edge:
+    with sidecars.frontend(4, "--metrics", f"{HOST}:0", secret=secret) as frontend:
 
         def not_ready() -> str:
             try:
-                return edge.asked("/readyz")
+                return frontend.asked("/readyz")
             except HTTPError as error:
                 return error.read().decode()
 
         until_so(lambda: not_ready().count("different peer secrets") == len(NODE_IDS), not_ready)
         assert "this process has reached no owner of a partition; node 1 at " in not_ready()
-        metrics = edge.asked("/metrics")
+        metrics = frontend.asked("/metrics")
         assert 'muster_peer_links{state="not-reached"} 2.0' in metrics
         assert "muster_ready 0.0" in metrics
         assert "muster_owners_not_reached_seconds 0.0" not in metrics
-        address = edge.wait_for_event("metrics")["listen"]
+        address = frontend.wait_for_event("metrics")["listen"]
         told = CliRunner().invoke(app, ["status", address, "--format", "json"])
         assert told.exit_code == 1
         assert told.stdout.count('"it cannot reach node') == len(NODE_IDS)
         secret.write_text(sidecars.secret.read_text())
         until_so(lambda: not_ready() == "ready\n", not_ready)
-        assert 'muster_peer_links{state="reached"} 2.0' in edge.asked("/metrics")
+        assert 'muster_peer_links{state="reached"} 2.0' in frontend.asked("/metrics")
 
 
 def test_consumers_of_the_newer_protocol_are_answered_through_both(sidecars: Sidecars) -> None:
@@ -341,7 +341,7 @@ def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_pat
             generation_id = first.generation_id
             with suspended(owner):
                 async with asyncio.timeout(WITHIN_S):
-                    while sidecars.owner_of(group_id) != 1:  # the edge may answer the first heartbeats by itself
+                    while sidecars.owner_of(group_id) != 1:  # the frontend may answer the first heartbeats by itself
                         await until_heard(first)
                         await asyncio.sleep(0.1)
                 await until_heard(first)
@@ -359,13 +359,13 @@ def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_pat
 def test_members_of_a_suspended_sidecar_are_answered_when_it_goes_on(kafka_broker: Broker, tmp_path: Path) -> None:
     """The owner answers, whose session for them is longer."""
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars:
-        group_id, edge = sidecars.group_of(2), sidecars.by_node[1]
+        group_id, frontend = sidecars.group_of(2), sidecars.by_node[1]
 
         async def scene() -> None:
-            member = Member(await Connection.open(edge.bootstrap), group_id, "orders")
+            member = Member(await Connection.open(frontend.bootstrap), group_id, "orders")
             await member.take_part()
             assert member.is_in
-            with suspended(edge):
+            with suspended(frontend):
                 heartbeat = member.send_heartbeat()
                 await asyncio.to_thread(lambda: until_shared(sidecars.by_node[2], partitions=LOG_PARTITIONS))
             assert (await heartbeat.get())["error_code"] in (0, *NO_COORDINATOR_YET)

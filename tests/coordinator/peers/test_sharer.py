@@ -60,7 +60,7 @@ class Process:
         host: str | None = None,
         port: int = 9092,
         protocol: str = "log-1",
-        is_edge: bool = False,
+        is_frontend: bool = False,
         session_timeout_ms: int = SESSION_MS,
         upstream: str = "",
     ) -> None:
@@ -89,7 +89,7 @@ class Process:
             monotonic_ms=lambda: int(asyncio.get_running_loop().time() * 1000),
             wall_ms=wall_clock_ms,
             failed=self.failures.append,
-            is_edge=is_edge,
+            is_frontend=is_frontend,
             upstream=upstream,
         )
         self.member = asyncio.create_task(self.sharer.group.take_part())
@@ -326,18 +326,18 @@ async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: s
 async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: str) -> None:
     """Also when it comes first; it watches nobody, and nothing moves when it goes."""
     log = Log()
-    edge = Process(log, bootstrap, 9, is_edge=True)
-    await until(lambda: edge.why_not_ready() is None)
-    assert edge.cluster.owners == [None] * PARTITIONS
+    frontend = Process(log, bootstrap, 9, is_frontend=True)
+    await until(lambda: frontend.why_not_ready() is None)
+    assert frontend.cluster.owners == [None] * PARTITIONS
     first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
     await shared(first, second)
-    await until(lambda: edge.told(first, second))
-    assert edge.owned == {}
+    await until(lambda: frontend.told(first, second))
+    assert frontend.owned == {}
     assert [node.node_id for node in first.cluster.nodes] == [1, 2]
-    assert edge.sharer.peer_watch.states() == []
+    assert frontend.sharer.peer_watch.states() == []
     assert len(first.sharer.peer_watch.states()) == 1
     owned = dict(first.owned), dict(second.owned)
-    await edge.stop()
+    await frontend.stop()
     await shared(first, second)
     assert (first.owned, second.owned) == owned
     await first.die()
@@ -348,13 +348,13 @@ async def test_who_expects_a_rebalance_takes_part_at_once() -> None:
     """Its next heartbeat would be in a minute and a half, and the others would be waiting for it."""
     log = Log()
     with running_muster(log="memory:", config=TEST_CONFIG) as coordinator:
-        edge = Process(log, coordinator.bootstrap, 9, is_edge=True, session_timeout_ms=1_800_000)
-        await until(lambda: edge.why_not_ready() is None)
+        frontend = Process(log, coordinator.bootstrap, 9, is_frontend=True, session_timeout_ms=1_800_000)
+        await until(lambda: frontend.why_not_ready() is None)
         first = Process(log, coordinator.bootstrap, 1)
-        edge.sharer.group.expect_rebalance()
-        await until(lambda: edge.told(first))
+        frontend.sharer.group.expect_rebalance()
+        await until(lambda: frontend.told(first))
         await first.die()
-        await edge.die()
+        await frontend.die()
 
 
 async def test_who_was_deposed_asks_again(bootstrap: str) -> None:
@@ -568,13 +568,13 @@ async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) 
 
 
 @pytest.mark.parametrize("is_edge", [False, True])
-async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(bootstrap: str, is_edge: bool) -> None:
+async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(bootstrap: str, is_frontend: bool) -> None:
     """Its clients' groups are others, of the same names: it would own theirs, and they those of its clients."""
     log = Log()
     first = Process(log, bootstrap, 1, upstream="one")
     await shared(first)
     with capture_logs() as logged:
-        other = Process(log, bootstrap, 2, upstream="two", is_edge=is_edge)
+        other = Process(log, bootstrap, 2, upstream="two", is_frontend=is_frontend)
         with pytest.raises(
             LogMismatch, match="is in front of cluster one, this one in front of two: give both the same"
         ):

@@ -34,10 +34,10 @@ def candidate(node_id: int, **owned: int) -> Candidate:
 
 def test_who_only_forwards_owns_nothing_and_is_no_node() -> None:
     """It has a seat all the same, so that it is told who owns what; what it still has moves, in two steps as ever."""
-    edge = msgspec.structs.replace(candidate(1, p0=7), is_edge=True)
-    shared = share(4, [edge, candidate(2)])
+    frontend = msgspec.structs.replace(candidate(1, p0=7), is_frontend=True)
+    shared = share(4, [frontend, candidate(2)])
     assert shared == Sharing(nodes=[node(2)], owners={1: 2, 2: 2, 3: 2})
-    assert share(4, [edge]) == Sharing(nodes=[], owners={})
+    assert share(4, [frontend]) == Sharing(nodes=[], owners={})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The processes of one host: an owner, and edges that share its addresses."""
+"""The processes of one host: an owner, and frontends that share its addresses."""
 
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,14 @@ def test_each_is_started_as_the_first_was_and_with_a_role_of_its_own() -> None:
 
 
 def test_the_owner_is_reached_by_other_hosts_where_it_was_told(tmp_path: Path) -> None:
-    """The edges are reached by nobody else."""
+    """The frontends are reached by nobody else."""
     secret = tmp_path / "secret"
     secret.write_text("0123456789abcdef")
     flags = {"share_partitions": True, "node_id": 7, "peer_listen": "10.0.0.7:9500", "peer_secret_file": secret}
     settings = load_settings({"upstream": "kafka:9092", "processes": 2, **flags}, [], None)
-    owner, edge, _ = children(settings, (), secret=secret)
+    owner, frontend, _ = children(settings, (), secret=secret)
     assert "--peer-listen" not in owner.arguments
-    assert "--peer-listen" in edge.arguments
+    assert "--peer-listen" in frontend.arguments
     assert owner.arguments[owner.arguments.index("--node-id") + 1] == "7"
 
 

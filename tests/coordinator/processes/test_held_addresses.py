@@ -37,7 +37,7 @@ async def holding(settings: Settings) -> AsyncIterator[asyncio.Task[bool]]:
 
 @pytest.mark.parametrize("host", FAMILIES)
 async def test_an_address_is_the_edges_alone_before_any_of_them_listens(host: str) -> None:
-    """Clients are refused until then; another supervisor finds it taken, and each edge may listen there."""
+    """Clients are refused until then; another supervisor finds it taken, and each frontend may listen there."""
     (port,) = lasting_ports(1)
     at = host.strip("[]"), port
     async with holding(of_host(host, port)) as held:
@@ -48,12 +48,12 @@ async def test_an_address_is_the_edges_alone_before_any_of_them_listens(host: st
             async with holding(of_host(host, port)) as other:
                 await until(lambda: logged or other.done())
         assert [each["event"] for each in logged] == [TAKEN]
-        edges = [socket.create_server(at, family=FAMILIES[host], reuse_port=True) for _ in range(2)]
+        frontends = [socket.create_server(at, family=FAMILIES[host], reuse_port=True) for _ in range(2)]
         for _ in range(20):
             with socket.create_connection(at):
                 pass
-        for edge in edges:
-            edge.close()
+        for frontend in frontends:
+            frontend.close()
 
 
 async def test_an_address_that_stays_taken_is_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:

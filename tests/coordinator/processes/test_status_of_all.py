@@ -47,23 +47,25 @@ def asked(monkeypatch: pytest.MonkeyPatch, answers: dict[str, ProcessStatus | No
     return msgspec.json.decode(supervisor.status_of_all(SETTINGS, running), type=ProcessStatus)
 
 
-def edge(links: LinksStatus, not_ready: str | None = None) -> ProcessStatus:
+def frontend(links: LinksStatus, not_ready: str | None = None) -> ProcessStatus:
     return msgspec.structs.replace(OWNER, node_id=1_000_001, links=links, not_ready=not_ready)
 
 
 def test_when_all_is_well_it_is_the_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = asked(monkeypatch, {"owner": OWNER, "edge-1": edge(REACHES), "edge-2": edge(REACHES)})
+    told = asked(monkeypatch, {"owner": OWNER, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
     assert msgspec.json.encode(told) == msgspec.json.encode(msgspec.structs.replace(OWNER, links=REACHES))
 
 
-def test_an_edge_that_reaches_no_owner_is_seen_behind_an_owner_that_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = asked(monkeypatch, {"owner": OWNER, "edge-1": edge(REACHES), "edge-2": edge(CUT, "no owner")})
+def test_an_edge_that_reaches_no_owner_is_seen_behind_an_owner_that_is_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = asked(monkeypatch, {"owner": OWNER, "edge-1": frontend(REACHES), "edge-2": frontend(CUT, "no owner")})
     assert (told.not_ready, told.links, told.ownership.log_identity) == ("edge-2: no owner", CUT, "log-1")
 
 
 def test_an_owner_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """And so are the addresses that are known without it."""
-    told = asked(monkeypatch, {"owner": None, "edge-1": edge(REACHES), "edge-2": edge(REACHES)})
+    told = asked(monkeypatch, {"owner": None, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
     assert told.not_ready == told.not_well == "owner: it does not answer: timed out"
     assert (told.node_id, told.upstream, told.ownership.log_partitions) == (SETTINGS.node_id, "kafka:9092", 0)
 

@@ -65,7 +65,7 @@ class Process:
         self.secret = secret
         self.secret_trouble: Exception | None = None
         self.node = Node(node_id=node_id, host="127.0.0.1", port=0)
-        self.edges: list[PeerConnection] = []
+        self.frontends: list[PeerConnection] = []
         self.lost: list[PeerConnection] = []
         self.asked: list[AnyMessage] = []
         self.told: list[AnyMessage] = []
@@ -93,7 +93,7 @@ class Process:
         return self.secret
 
     def _accepted(self, connection: PeerConnection) -> None:
-        self.edges.append(connection)
+        self.frontends.append(connection)
         connection.handle = self.asked.append
 
     async def start(self) -> None:
@@ -138,60 +138,60 @@ def framed(message: AnyMessage) -> bytes:
 
 
 async def test_messages_go_both_ways_in_order() -> None:
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner):
-        edge.links.follow([edge.node, owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner):
+        frontend.links.follow([frontend.node, owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
         requests = [Forwarded(number, "", b"x" * number) for number in range(1_000)]
         for each in requests:
-            edge.links.send(owner.node, each)
+            frontend.links.send(owner.node, each)
         await until(lambda: len(owner.asked) == len(requests))
         assert owner.asked == requests
         for number in range(1_000):
-            owner.edges[0].send(Relay(number))
-        await until(lambda: len(edge.told) == 1_000)
-        assert edge.told == [Relay(number) for number in range(1_000)]
+            owner.frontends[0].send(Relay(number))
+        await until(lambda: len(frontend.told) == 1_000)
+        assert frontend.told == [Relay(number) for number in range(1_000)]
 
 
 async def test_a_process_that_is_lost_is_reached_again() -> None:
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
-        owner.edges[0].close("for a test")
-        await until(lambda: edge.changes == [2, 2, 2])  # reached, lost, reached
-        assert edge.links.is_reached(owner.node)
-        edge.links.send(owner.node, Relay(7))
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
+        owner.frontends[0].close("for a test")
+        await until(lambda: frontend.changes == [2, 2, 2])  # reached, lost, reached
+        assert frontend.links.is_reached(owner.node)
+        frontend.links.send(owner.node, Relay(7))
         await until(lambda: owner.asked == [Relay(7)])
-        assert owner.lost == owner.edges[:1]
+        assert owner.lost == owner.frontends[:1]
 
 
 async def test_a_process_that_comes_and_goes_is_two_lines_a_minute() -> None:
     """That it is not reached, and that it is again; once it has stood for a minute its end is another line at once."""
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
         with capture_logs() as log_lines:
             for n in range(1, 5):
-                await until(lambda: len(owner.edges) == n and edge.links.is_reached(owner.node))  # noqa: B023
+                await until(lambda: len(owner.frontends) == n and frontend.links.is_reached(owner.node))  # noqa: B023
                 if n == 4:
                     assert [each["event"].partition(",")[0] for each in log_lines] == NOT_REACHED_AND_AGAIN
-                    edge.now_ms += LINE_INTERVAL_MS
-                owner.edges[-1].close("for a test")
-                await until(lambda: not edge.links.is_reached(owner.node))
-            await until(lambda: edge.links.is_reached(owner.node))
+                    frontend.now_ms += LINE_INTERVAL_MS
+                owner.frontends[-1].close("for a test")
+                await until(lambda: not frontend.links.is_reached(owner.node))
+            await until(lambda: frontend.links.is_reached(owner.node))
         assert [each["event"].partition(",")[0] for each in log_lines] == 2 * NOT_REACHED_AND_AGAIN
 
 
 async def test_a_process_that_is_not_followed_any_more_is_left() -> None:
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
-        edge.links.follow([])
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
+        frontend.links.follow([])
         await until(lambda: bool(owner.lost))
-        assert not edge.links.is_reached(owner.node)
-        edge.links.send(owner.node, Relay(7))  # goes nowhere
+        assert not frontend.links.is_reached(owner.node)
+        frontend.links.send(owner.node, Relay(7))  # goes nowhere
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ async def test_a_process_that_is_not_followed_any_more_is_left() -> None:
 )
 async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str) -> None:
     """Both ends say why."""
-    edge, owner = Process(1, **claimed), Process(2)
+    frontend, owner = Process(1, **claimed), Process(2)
     with capture_logs() as log_lines:
-        async with processes(edge, owner):
-            edge.links.follow([owner.node])
+        async with processes(frontend, owner):
+            frontend.links.follow([owner.node])
             await until(lambda: any(each["event"].startswith("peer unreachable") for each in log_lines))
-            assert not edge.links.is_reached(owner.node)
-            assert owner.edges == []
+            assert not frontend.links.is_reached(owner.node)
+            assert owner.frontends == []
     refused = next(each for each in log_lines if each["event"] == "peer refused")
     assert reason in refused["reason"]
     not_reached = next(each for each in log_lines if each["event"].startswith("peer unreachable"))
@@ -219,7 +219,7 @@ async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str
 
 async def test_who_accepts_without_the_secret_is_asked_nothing() -> None:
     """It says only that whoever connects is welcome, and has another nonce of it each time."""
-    edge, nonces = Process(1), list[bytes]()
+    frontend, nonces = Process(1), list[bytes]()
 
     async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(framed(Challenge(LEVEL, b"c" * 32)))
@@ -232,31 +232,31 @@ async def test_who_accepts_without_the_secret_is_asked_nothing() -> None:
 
     server = await asyncio.start_server(impostor, "127.0.0.1", 0)
     node = Node(node_id=2, host="127.0.0.1", port=server.sockets[0].getsockname()[1])
-    async with server, processes(edge):
+    async with server, processes(frontend):
         with capture_logs() as log_lines:
-            edge.links.follow([node])
+            frontend.links.follow([node])
             await until(lambda: len(nonces) > 1 and log_lines)
         assert log_lines[0]["error"] == "it has a different peer secret"
-        assert edge.changes == [2], "the first attempt alone: it may have ended"
+        assert frontend.changes == [2], "the first attempt alone: it may have ended"
         assert len(set(nonces)) == len(nonces)
 
 
 async def test_a_new_secret_holds_for_new_connections() -> None:
     """It is read anew for each, so it can be changed while processes run; those that stand stay."""
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
-        edge.secret = owner.secret = b"n" * 32
-        assert edge.links.is_reached(owner.node)
-        owner.edges[0].close("for a test")
-        await until(lambda: len(owner.edges) == 2)
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
+        frontend.secret = owner.secret = b"n" * 32
+        assert frontend.links.is_reached(owner.node)
+        owner.frontends[0].close("for a test")
+        await until(lambda: len(owner.frontends) == 2)
 
 
 async def test_nobody_is_let_in_before_the_log_is_open() -> None:
-    edge, owner = Process(1), Process(2)
+    frontend, owner = Process(1), Process(2)
     owner.listener.log_identity = None
-    async with processes(edge, owner), stranger(owner) as (reader, writer):
+    async with processes(frontend, owner), stranger(owner) as (reader, writer):
         challenge = await message_from(reader)
         assert isinstance(challenge, Challenge)
         writer.write(framed(Proof(LEVEL, "log", 1, 2, b"", b"")))
@@ -275,15 +275,15 @@ async def test_who_sends_anything_else_is_hung_up_on() -> None:
                 writer.write(sent)
                 async with asyncio.timeout(20):
                     assert await reader.read() == b""
-        assert owner.edges == []
+        assert owner.frontends == []
         assert owner.asked == []
 
 
 async def test_those_without_a_proof_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest makes room, so a stranger keeps no process out."""
     monkeypatch.setattr(listener_module, "UNPROVEN_MAX", 3)
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner):
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner):
         opened, challenges = [], set()
         for _ in range(4):
             reader, writer = await asyncio.open_connection("127.0.0.1", owner.node.port)
@@ -292,8 +292,8 @@ async def test_those_without_a_proof_are_few(monkeypatch: pytest.MonkeyPatch) ->
         assert len(challenges) == 4  # a proof for one of them is none for another
         async with asyncio.timeout(20):
             assert await opened[0][0].read() == b""
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
         for _, writer in opened:
             writer.close()
 
@@ -310,8 +310,8 @@ def test_those_that_do_not_finish_tls_are_few(
     tls = PeerTls.of(*[("--option", each) for each in files])
 
     async def story() -> None:
-        edge, owner = Process(1, tls=tls), Process(2, tls=tls)
-        async with processes(edge, owner):
+        frontend, owner = Process(1, tls=tls), Process(2, tls=tls)
+        async with processes(frontend, owner):
             silent = []
             for n in range(1, 6):
                 silent.append(await asyncio.open_connection("127.0.0.1", owner.node.port))
@@ -322,12 +322,12 @@ def test_those_that_do_not_finish_tls_are_few(
                         assert await reader.read() == b""
             silent[2][1].write(b"GET / HTTP/1.1\r\n\r\n")
             await until(lambda: len(owner.listener._handshakes) == 2)
-            edge.links.follow([owner.node])
-            await until(lambda: edge.links.is_reached(owner.node))
-            edge.links.send(owner.node, Forwarded(1, "", b"x" * 50_000))
+            frontend.links.follow([owner.node])
+            await until(lambda: frontend.links.is_reached(owner.node))
+            frontend.links.send(owner.node, Forwarded(1, "", b"x" * 50_000))
             await until(lambda: len(owner.asked) == 1)
-            owner.edges[0].send(Relay(1))
-            await until(lambda: edge.told == [Relay(1)])
+            owner.frontends[0].send(Relay(1))
+            await until(lambda: frontend.told == [Relay(1)])
             for _, writer in silent:
                 writer.close()
             await until(lambda: not owner.listener._handshakes)
@@ -337,11 +337,11 @@ def test_those_that_do_not_finish_tls_are_few(
 
 
 async def test_a_message_that_is_too_long_ends_the_connection() -> None:
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
-        edge.links.send(owner.node, Answered(1, b"x" * MESSAGE_BYTES_MAX))
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
+        frontend.links.send(owner.node, Answered(1, b"x" * MESSAGE_BYTES_MAX))
         await until(lambda: bool(owner.lost))
         assert owner.asked == []
 
@@ -350,7 +350,7 @@ async def test_a_message_that_is_too_long_ends_the_connection() -> None:
 
 
 @asynccontextmanager
-async def proven_edge(process: Process, node_id: int = 1) -> AsyncIterator[tuple[Any, Any]]:
+async def proven_frontend(process: Process, node_id: int = 1) -> AsyncIterator[tuple[Any, Any]]:
     """A connection of another process, by hand."""
     async with stranger(process) as (reader, writer):
         challenge = await message_from(reader)
@@ -365,7 +365,7 @@ async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.
     """One that answers is, however little there is to say; that it lives is asked for, and answered, without an end."""
     monkeypatch.setattr(connection_module, "TICK_S", 0.01)
     monkeypatch.setattr(connection_module, "HUNG_TICKS", 20)
-    edge, answered, hangs = Process(1), 0, asyncio.Event()
+    frontend, answered, hangs = Process(1), 0, asyncio.Event()
 
     async def owner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal answered
@@ -383,12 +383,12 @@ async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.
 
     server = await asyncio.start_server(owner, "127.0.0.1", 0)
     node = Node(node_id=2, host="127.0.0.1", port=server.sockets[0].getsockname()[1])
-    async with server, processes(edge):
+    async with server, processes(frontend):
         with capture_logs() as log_lines:
-            edge.links.follow([node])
+            frontend.links.follow([node])
             await until(lambda: answered == 50)
-            assert edge.changes == [2]
-            await until(lambda: edge.changes[:2] == [2, 2])
+            assert frontend.changes == [2]
+            await until(lambda: frontend.changes[:2] == [2, 2])
             await until(lambda: log_lines)
         assert log_lines[0]["error"] == "it has sent nothing for 0 s"
         hangs.set()
@@ -399,9 +399,9 @@ async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.
     monkeypatch.setattr(connection_module, "TICK_S", 0.01)
     monkeypatch.setattr(connection_module, "GONE_TICKS", 3)
     owner = Process(2)
-    async with processes(owner), proven_edge(owner) as (reader, _):
+    async with processes(owner), proven_frontend(owner) as (reader, _):
         await until(lambda: owner.lost)
-        assert owner.lost == owner.edges
+        assert owner.lost == owner.frontends
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await message_from(reader)
 
@@ -409,86 +409,86 @@ async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.
 async def test_a_process_that_connects_again_has_one_connection() -> None:
     """The one before is over, and with it its clients, before a request of the next one is taken."""
     owner = Process(2)
-    async with processes(owner), proven_edge(owner) as (former, _), proven_edge(owner) as (_, writer):
-        await until(lambda: len(owner.edges) == 2)
-        await until(lambda: not owner.edges[0].is_open)
+    async with processes(owner), proven_frontend(owner) as (former, _), proven_frontend(owner) as (_, writer):
+        await until(lambda: len(owner.frontends) == 2)
+        await until(lambda: not owner.frontends[0].is_open)
         async with asyncio.timeout(20):
             with suppress(ConnectionResetError):
                 await former.read()
-        assert owner.lost == owner.edges[:1]
+        assert owner.lost == owner.frontends[:1]
         writer.write(framed(Relay(7)))
         await until(lambda: owner.asked == [Relay(7)])
-        assert owner.lost == owner.edges[:1]
+        assert owner.lost == owner.frontends[:1]
 
 
 async def test_a_message_that_cannot_be_handled_ends_its_connection_alone() -> None:
     """Also in the midst of many; the process is reached again."""
-    edge, owner = Process(1), Process(2)
+    frontend, owner = Process(1), Process(2)
 
     def handle(message: AnyMessage) -> None:
         assert message != Relay(4_999), "for a test"
         owner.asked.append(message)
 
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
-        owner.edges[0].handle = handle
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
+        owner.frontends[0].handle = handle
         with capture_logs() as log_lines:
             for number in range(6_000):
-                edge.links.send(owner.node, Relay(number))
-            await until(lambda: edge.changes == [2, 2, 2])
+                frontend.links.send(owner.node, Relay(number))
+            await until(lambda: frontend.changes == [2, 2, 2])
         assert len(owner.asked) == 4_999
-        assert owner.lost == owner.edges[:1]
+        assert owner.lost == owner.frontends[:1]
         assert "could not handle a message of another process" in [each["event"] for each in log_lines]
 
 
 async def test_a_long_message_holds_up_no_others() -> None:
     """It goes in parts, those behind it go first, and it comes whole. So do several."""
-    edge, owner = Process(1, message_bytes_max=30_000_000), Process(2, message_bytes_max=30_000_000)
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
+    frontend, owner = Process(1, message_bytes_max=30_000_000), Process(2, message_bytes_max=30_000_000)
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
         long = [Answered(number, bytes([number]) * size) for number, size in ((1, 20_000_000), (2, PART_BYTES + 1))]
         for message in long:
-            owner.edges[0].send(message)
-        assert owner.edges[0].unsent_bytes > 20_000_000
+            owner.frontends[0].send(message)
+        assert owner.frontends[0].unsent_bytes > 20_000_000
         for number in range(10):
-            owner.edges[0].send(Relay(number))
-        await until(lambda: len(edge.told) == 12)
-        assert edge.told == [*(Relay(number) for number in range(10)), *long]
+            owner.frontends[0].send(Relay(number))
+        await until(lambda: len(frontend.told) == 12)
+        assert frontend.told == [*(Relay(number) for number in range(10)), *long]
 
 
 async def test_what_is_sent_before_the_end_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long messages, too."""
     monkeypatch.setattr(connection_module, "TICK_S", 3_600)
-    edge, owner = Process(1, message_bytes_max=30_000_000), Process(2)
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
-        edge.links.send(owner.node, Relay(1))
+    frontend, owner = Process(1, message_bytes_max=30_000_000), Process(2)
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
+        frontend.links.send(owner.node, Relay(1))
         await until(lambda: owner.asked)  # nothing is unread at the end, or TCP would drop what is sent
-        owner.edges[0].send(Answered(1, bytes(20_000_000)))
-        owner.edges[0].close("for a test")
-        await until(lambda: edge.told)
-        assert edge.told == [Answered(1, bytes(20_000_000))]
+        owner.frontends[0].send(Answered(1, bytes(20_000_000)))
+        owner.frontends[0].close("for a test")
+        await until(lambda: frontend.told)
+        assert frontend.told == [Answered(1, bytes(20_000_000))]
 
 
 async def test_messages_have_one_slice_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much is sent meanwhile: else a burst would be handled in ever more slices at once."""
     monkeypatch.setattr(connection_module, "SLICE_S", 0)
-    edge, owner, turn = Process(1), Process(2), 0
+    frontend, owner, turn = Process(1), Process(2), 0
     handled_in: list[int] = []
 
     def handle(_message: AnyMessage) -> None:
         handled_in.append(turn)
-        owner.edges[0].send(Relay(1))
+        owner.frontends[0].send(Relay(1))
 
-    async with processes(edge, owner):
-        edge.links.follow([owner.node])
-        await until(lambda: edge.links.is_reached(owner.node))
-        owner.edges[0].handle = handle
+    async with processes(frontend, owner):
+        frontend.links.follow([owner.node])
+        await until(lambda: frontend.links.is_reached(owner.node))
+        owner.frontends[0].handle = handle
         for number in range(200):
-            edge.links.send(owner.node, Relay(number))
+            frontend.links.send(owner.node, Relay(number))
         while len(handled_in) < 200:
             turn += 1
             await asyncio.sleep(0)
@@ -499,12 +499,12 @@ async def test_nothing_is_handled_after_the_end(monkeypatch: pytest.MonkeyPatch)
     """Also what has come already: a process that has connected again would have clients on a dead connection."""
     monkeypatch.setattr(connection_module, "MESSAGES_AT_ONCE", 1)
     owner = Process(2)
-    async with processes(owner), proven_edge(owner) as (_, writer):
+    async with processes(owner), proven_frontend(owner) as (_, writer):
         writer.write(framed(Relay(1)) * 1_000)
         await until(lambda: owner.asked)
         taken = len(owner.asked)
         assert taken < 1_000
-        owner.edges[0].abort("for a test")
+        owner.frontends[0].abort("for a test")
         await until(lambda: owner.lost)
         assert len(owner.asked) == taken
 
@@ -512,9 +512,9 @@ async def test_nothing_is_handled_after_the_end(monkeypatch: pytest.MonkeyPatch)
 async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner keeps no more answers than UNSENT_BYTES_MAX and those of one turn, and goes on when they are read."""
     monkeypatch.setattr(connection_module, "UNSENT_BYTES_MAX", 1_000_000)
-    edge, owner = Process(1), Process(2)
-    async with processes(edge, owner), proven_edge(owner, node_id=3) as (reader, writer):
-        connection = owner.edges[0]
+    frontend, owner = Process(1), Process(2)
+    async with processes(frontend, owner), proven_frontend(owner, node_id=3) as (reader, writer):
+        connection = owner.frontends[0]
 
         def handle(message: AnyMessage) -> None:
             owner.asked.append(message)
@@ -525,7 +525,7 @@ async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.Monk
         writer.write(framed(Relay(1)) * requests)
         await until(lambda: connection.is_full)
         taken = len(owner.asked)
-        edge.links.follow([owner.node])  # has the loop turn some times
+        frontend.links.follow([owner.node])  # has the loop turn some times
         assert taken < requests
         for _ in range(requests):
             message = await message_from(reader)
@@ -536,12 +536,12 @@ async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("where", [1, 2])
 async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -> None:
     """Its file was emptied while it was changed, at either end."""
-    edge, owner = Process(1), Process(2)
-    troubled = edge if where == 1 else owner
+    frontend, owner = Process(1), Process(2)
+    troubled = frontend if where == 1 else owner
     troubled.secret_trouble = BadPeerSecret("a secret of 0 bytes")
-    async with processes(edge, owner):
+    async with processes(frontend, owner):
         with capture_logs() as log_lines:
-            edge.links.follow([owner.node])
+            frontend.links.follow([owner.node])
             await until(lambda: any(each["event"].startswith("peer unreachable") for each in log_lines))
         errors = [each["error"] for each in log_lines if "error" in each]
         if where == 1:
@@ -549,15 +549,15 @@ async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -
         else:
             assert errors == ["it refuses this process: the peer secret there cannot be used"]
         troubled.secret_trouble = None
-        await until(lambda: edge.links.is_reached(owner.node))
+        await until(lambda: frontend.links.is_reached(owner.node))
 
 
 @pytest.mark.parametrize(("host", "port"), [("a..b", 1), ("127.0.0.1", 70_000)])
 async def test_an_address_that_is_none_ends_nobody(host: str, port: int) -> None:
     """Another process may advertise anything."""
-    edge = Process(1)
-    async with processes(edge):
+    frontend = Process(1)
+    async with processes(frontend):
         with capture_logs() as log_lines:
-            edge.links.follow([Node(node_id=2, host=host, port=port)])
+            frontend.links.follow([Node(node_id=2, host=host, port=port)])
             await until(lambda: log_lines)
         assert log_lines[0]["event"].startswith("peer unreachable")

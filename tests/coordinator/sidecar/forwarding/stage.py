@@ -1,9 +1,9 @@
 """Two sidecars of one log in process: one that clients are connected to, and one that owns their groups.
 
-The real edge and owner on a real connection, in front of a scripted broker, with scripted groups.
+The real frontend and owner on a real connection, in front of a scripted broker, with scripted groups.
 
     async with forwarding() as stage:
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         client.send(...)
         stage.groups.release(...)        # the owner's
 """
@@ -24,7 +24,7 @@ from muster.coordinator.peers.link.peer_messages import AnyMessage, Leases
 from muster.coordinator.service import Service
 from muster.coordinator.sidecar.apis import consumer_group_heartbeat
 from muster.coordinator.sidecar.apis.membership import MembershipApi
-from muster.coordinator.sidecar.forwarding.edge import Edge
+from muster.coordinator.sidecar.forwarding.frontend import Frontend
 from muster.coordinator.sidecar.forwarding.owner import ForwardedRequests
 from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
@@ -39,7 +39,7 @@ from tests.waiting import until
 
 SECRET = b"s" * 32
 MESSAGE_BYTES_MAX = 1_000_000
-EDGE, OWNER = 1, 2
+FRONTEND, OWNER = 1, 2
 
 
 def fails(error: Exception) -> None:
@@ -49,7 +49,7 @@ def fails(error: Exception) -> None:
 class OwnerProcess:
     """The process that owns groups: `assigned` says which; by default all."""
 
-    def __init__(self, edge: Relay) -> None:
+    def __init__(self, frontend: Relay) -> None:
         self.groups = ScriptedGroups(parks_joins)
         self.service = new_service(self.groups)
         self.metrics = ServerMetrics({})
@@ -61,7 +61,7 @@ class OwnerProcess:
         self.requests = owner_of(
             self.service,
             self.metrics,
-            edge,
+            frontend,
             is_assigned=lambda _: self.assigned,
             is_loading=lambda _: self.loading,
             leases=lambda: {0: self.lease_left_ms},
@@ -151,7 +151,7 @@ def deleting(deleted: list[str]) -> SidecarApi:
 
 
 class BootClock:
-    """The edge's clock, which runs when a test says so."""
+    """The frontend's clock, which runs when a test says so."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -161,17 +161,17 @@ class BootClock:
 
 
 class Stage(msgspec.Struct, eq=False):
-    """See the module. `edge.groups` are the groups of the edge itself."""
+    """See the module. `frontend.groups` are the groups of the frontend itself."""
 
     broker: ScriptedBroker
-    edge: Relay
+    frontend: Relay
     owner: OwnerProcess
-    forwarder: Edge
+    forwarder: Frontend
     owners: Owners
     links: PeerLinks
     clock: "BootClock"
     deleted: list[str]
-    """The groups that the edge has deleted."""
+    """The groups that the frontend has deleted."""
     from_owner: list[AnyMessage]
 
     @property
@@ -179,31 +179,31 @@ class Stage(msgspec.Struct, eq=False):
         return self.owner.groups
 
     def share(self) -> None:
-        """Have the edge own the one half of the groups, and the owner the other."""
-        cluster = self.edge.service.cluster
+        """Have the frontend own the one half of the groups, and the owner the other."""
+        cluster = self.frontend.service.cluster
         both = (cluster.node, self.owner.node)
-        self.edge.service.cluster = cluster.shared(both, both)
+        self.frontend.service.cluster = cluster.shared(both, both)
         self.forwarder.ownership_changed()
 
     def give_to(self, node: Node | None) -> None:
         """Have the partition of all groups owned by this process; None: by nobody."""
-        cluster = self.edge.service.cluster
+        cluster = self.frontend.service.cluster
         known = [each for each in (cluster.node, self.owner.node) if node is not None or each is cluster.node]
-        self.edge.service.cluster = cluster.shared(known, [node])
+        self.frontend.service.cluster = cluster.shared(known, [node])
         self.links.follow([self.owner.node])
         self.forwarder.ownership_changed()
 
     async def parked_join(self) -> tuple[Client, list[int]]:
-        """Connect a client to the edge, whose join is parked at the owner; and the ids of requests that are dropped."""
+        """Connect a client to the frontend, whose join is parked at the owner, and note the ids of dropped requests."""
         gone: list[int] = []
         self.owner.service.gone = gone.append
-        client = await self.edge.connect(1)
+        client = await self.frontend.connect(1)
         client.send(join())
         await until(lambda: self.groups.parked)
         return client, gone
 
     async def until_delegated(self) -> None:
-        """Wait until the edge has heard of the owner's leases, without which a grant is worth nothing."""
+        """Wait until the frontend has heard of the owner's leases, without which a grant is worth nothing."""
         await until(lambda: any(isinstance(each, Leases) for each in self.from_owner))
 
     async def until_reached(self) -> None:
@@ -214,13 +214,13 @@ class Stage(msgspec.Struct, eq=False):
 async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
     """Everything belongs to the owner at first."""
     clock = BootClock()
-    made: list[tuple[Edge, Owners]] = []
+    made: list[tuple[Frontend, Owners]] = []
     deleted: list[str] = []
 
     def wrapped(relay: Relay) -> Iterable[SidecarApi]:
-        relay.service.cluster = new_cluster(cluster_id="c", node_id=EDGE, host="127.0.0.1", port=1, topics=()).shared(
-            (), ()
-        )
+        relay.service.cluster = new_cluster(
+            cluster_id="c", node_id=FRONTEND, host="127.0.0.1", port=1, topics=()
+        ).shared((), ())
         owner = owner_of(
             relay.service,
             relay.metrics,
@@ -232,17 +232,17 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
             deleted=deleted,
         )
         owners = Owners(relay.service, owner, answer_lease_ms=answer_lease_ms, boot_ms=clock.boot_ms)
-        edge = Edge(relay.service, owners, answer_lease_ms=answer_lease_ms, boot_ms=clock.boot_ms)
-        made.append((edge, owners))
-        relay.forward = edge.forward_heartbeat
+        frontend = Frontend(relay.service, owners, answer_lease_ms=answer_lease_ms, boot_ms=clock.boot_ms)
+        made.append((frontend, owners))
+        relay.forward = frontend.forward_heartbeat
         membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()
         newer = consumer_group_heartbeat.api(lambda _: False, relay.relayed)
-        return [edge.wrapped(api) for api in (*membership, newer, deleting(deleted))]
+        return [frontend.wrapped(api) for api in (*membership, newer, deleting(deleted))]
 
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(scripted_broker())
         relay = await stack.enter_async_context(relaying({1: broker}, more=wrapped))
-        ((edge, owners),) = made
+        ((frontend, owners),) = made
         owner = OwnerProcess(relay)
         await owner.start()
         stack.push_async_callback(owner.end)
@@ -254,7 +254,7 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
 
         links = PeerLinks(
             secret=lambda: SECRET,
-            node_id=EDGE,
+            node_id=FRONTEND,
             message_bytes_max=MESSAGE_BYTES_MAX,
             context=None,
             monotonic_ms=lambda: 0,
@@ -265,7 +265,7 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
         links.log_identity = "log"
         stack.push_async_callback(links.close)
         owners.forward_on(links)
-        stage = Stage(broker, relay, owner, edge, owners, links, clock, deleted, from_owner)
+        stage = Stage(broker, relay, owner, frontend, owners, links, clock, deleted, from_owner)
         stage.give_to(owner.node)
         await stage.until_reached()
         yield stage

@@ -1,4 +1,4 @@
-"""Heartbeats that the owner lets the edge answer: until the group changes, the lease ends, or the link does."""
+"""Heartbeats that the owner lets the frontend answer: until the group changes, the lease ends, or the link does."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -31,11 +31,11 @@ REBALANCING = HeartbeatOutcome(error=ErrorCode.rebalance_in_progress)
 
 @asynccontextmanager
 async def granting(*, lease_left_ms: int = LEASE_MS) -> AsyncIterator[tuple[Stage, Client]]:
-    """A client whose heartbeat the owner has accepted, once the edge has heard of its lease."""
+    """A client whose heartbeat the owner has accepted, once the frontend has heard of its lease."""
     async with forwarding(answer_lease_ms=LEASE_MS) as stage:
         stage.groups.gives_tickets = True
         stage.owner.lease_left_ms = lease_left_ms
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert await error(client) is ErrorCode.none
         await stage.until_delegated()
         yield stage, client
@@ -58,13 +58,13 @@ async def test_equal_heartbeats_of_the_connection_are_answered_by_the_edge() -> 
             assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 1
         await until(lambda: len(heard(stage)) > before)
-        other = await stage.edge.connect(1)
+        other = await stage.frontend.connect(1)
         assert await error(other) is ErrorCode.none
         assert len(stage.groups.commands) == 2
 
 
 async def test_a_group_that_changes_is_answered_for_by_its_owner() -> None:
-    """The edge is told at once, before any of its clients is told of the change."""
+    """The frontend is told at once, before any of its clients is told of the change."""
     async with granting() as (stage, client):
         stage.groups.outcome = lambda _: REBALANCING
         stage.groups.tickets[-1].change()
@@ -85,7 +85,7 @@ async def test_a_group_that_changed_while_the_answer_was_made_is_not_granted() -
             return ticket
 
         stage.groups.heartbeat_ticket = changed  # type: ignore[method-assign,assignment]
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         for _ in range(3):
             assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 3
@@ -103,7 +103,7 @@ async def test_the_edge_answers_as_long_as_the_owner_could(left_ms: int, asked: 
 async def test_a_grant_is_over_with_the_clients_authorization() -> None:
     """The broker may deny it the group since."""
     async with granting() as (stage, client):
-        stage.edge.now_ms += 5_000
+        stage.frontend.now_ms += 5_000
         assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 2
 
@@ -113,16 +113,16 @@ async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for(
     async with forwarding(answer_lease_ms=LEASE_MS) as stage:
 
         def late(_: AnyRequest) -> HeartbeatOutcome:
-            stage.edge.now_ms += 3_000
+            stage.frontend.now_ms += 3_000
             return HeartbeatOutcome(error=ErrorCode.none)
 
         stage.groups.gives_tickets, stage.groups.outcome = True, late
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert await error(client) is ErrorCode.none
         await stage.until_delegated()
         assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 1
-        stage.edge.now_ms += 2_500
+        stage.frontend.now_ms += 2_500
         assert await error(client) is ErrorCode.none
         assert len(stage.groups.commands) == 2
 
@@ -172,7 +172,7 @@ async def test_an_edge_that_connects_again_and_again_leaves_nothing() -> None:
     async with granting() as (stage, client):
         requests = stage.owner.requests
         for _ in range(3):
-            edge, clients = next(iter(requests._edges.items()))
+            frontend, clients = next(iter(requests._frontends.items()))
             (late,) = clients.by_number.values()
             stage.owner.connections[-1].abort("it breaks")
             await until(lambda: not stage.links.is_linked(stage.owner.node))
@@ -182,13 +182,13 @@ async def test_an_edge_that_connects_again_and_again_leaves_nothing() -> None:
             stage.from_owner.clear()
             assert await error(client) is ErrorCode.none
             await stage.until_delegated()
-            assert edge not in requests._edges
+            assert frontend not in requests._frontends
             assert [len(each) for each in requests._watched.values()] == [1]
         stage.groups.tickets[-1].change()
         stage.groups.tickets[0].change()
         await until(lambda: any(isinstance(each, Revoked) for each in stage.from_owner))
         assert requests._watched == {}
-        assert [each.watched for each in requests._edges.values()] == [set()]
+        assert [each.watched for each in requests._frontends.values()] == [set()]
 
 
 def _valid(stage: Stage) -> ConsentedTicket:

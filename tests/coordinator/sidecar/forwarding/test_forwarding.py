@@ -14,12 +14,12 @@ from muster.coordinator.group.outcomes import (
     SyncGroupOutcome,
 )
 from muster.coordinator.peers.link.peer_messages import KNOWN, LENGTH, NotOwned, RequestSuperseded
-from muster.coordinator.sidecar.forwarding import edge as edge_module
+from muster.coordinator.sidecar.forwarding import frontend as frontend_module
 from muster.coordinator.sidecar.relay import broker_side
 from muster.events.connection import ConnectionEnd
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
-from tests.coordinator.sidecar.forwarding.stage import EDGE, forwarding
+from tests.coordinator.sidecar.forwarding.stage import FRONTEND, forwarding
 from tests.coordinator.sidecar.relay.test_relay import heartbeat, join, leave, sync
 from tests.coordinator.sidecar.scripted_broker import DESCRIBE_GROUPS, Asked, allowing
 from tests.waiting import until
@@ -34,12 +34,12 @@ def error_of(api: str, version: int, payload: bytes) -> int:
 async def test_a_heartbeat_is_answered_by_the_owner() -> None:
     """It is told who sent it, from where the client is connected."""
     async with forwarding() as stage:
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == 0
         (command,) = stage.groups.commands
         assert isinstance(command, Heartbeat)
         assert command.caller.client_host == "/127.0.0.1"
-        assert stage.edge.groups.commands == []
+        assert stage.frontend.groups.commands == []
 
 
 async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
@@ -53,7 +53,7 @@ async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
                 stage.broker.usual(asked)  # type: ignore[arg-type]
 
         stage.broker.script = denies
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.group_authorization_failed
         assert stage.groups.commands == []
 
@@ -61,7 +61,7 @@ async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
 async def test_a_parked_join_holds_up_nobody_else() -> None:
     """Other clients of the same link are answered meanwhile."""
     async with forwarding() as stage:
-        waiting, other = await stage.edge.connect(1), await stage.edge.connect(1)
+        waiting, other = await stage.frontend.connect(1), await stage.frontend.connect(1)
         waiting.send(join(5))
         await until(lambda: stage.groups.parked)
         assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0
@@ -90,10 +90,10 @@ async def test_a_client_that_has_gone_waits_no_more() -> None:
 
 
 async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() -> None:
-    """Its answer would be taken for the next one's: an edge has one request of a client under way."""
+    """Its answer would be taken for the next one's: a frontend has one request of a client under way."""
     async with forwarding() as stage:
         _, gone = await stage.parked_join()
-        ((_, clients),) = stage.owner.requests._edges.items()
+        ((_, clients),) = stage.owner.requests._frontends.items()
         (forwarded,) = clients.by_number.values()
         forwarded.take(heartbeat()[LENGTH.size :], "")
         (command, _) = stage.groups.parked[0]
@@ -104,14 +104,14 @@ async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() ->
 @pytest.mark.usefixtures("short_linger")
 @pytest.mark.parametrize("by_client", [True, False])
 async def test_the_owner_learns_how_the_clients_connection_to_the_edge_ended(by_client: bool) -> None:
-    """Where the edge itself is lost, nobody knows what became of the client."""
+    """Where the frontend itself is lost, nobody knows what became of the client."""
     async with forwarding() as stage:
         client, _ = await stage.parked_join()
         (command, _) = stage.groups.parked[0]
         assert isinstance(command, JoinGroup)
         record = command.caller.connection
         assert record is not None
-        assert (record.edge, record.end) == (EDGE, None)
+        assert (record.edge, record.end) == (FRONTEND, None)
         if by_client:
             client.close()
         else:
@@ -123,13 +123,13 @@ async def test_the_owner_learns_how_the_clients_connection_to_the_edge_ended(by_
 async def test_a_client_of_the_process_itself_has_one_connection_as_edge_and_as_owner() -> None:
     """Its joins take the way of forwarded ones, and its heartbeats do not."""
     async with forwarding() as stage:
-        stage.give_to(stage.edge.service.cluster.node)
-        client = await stage.edge.connect(1)
+        stage.give_to(stage.frontend.service.cluster.node)
+        client = await stage.frontend.connect(1)
         client.send(join())
-        await until(lambda: stage.edge.groups.parked)
-        (command, _) = stage.edge.groups.parked[0]
+        await until(lambda: stage.frontend.groups.parked)
+        (command, _) = stage.frontend.groups.parked[0]
         assert isinstance(command, JoinGroup)
-        (served,) = stage.edge.listening.connections
+        (served,) = stage.frontend.listening.connections
         assert command.caller.connection is served.record
         assert served.record.edge is None
 
@@ -137,52 +137,52 @@ async def test_a_client_of_the_process_itself_has_one_connection_as_edge_and_as_
 async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id() -> None:
     """So it makes no second member, and its client notices nothing."""
     async with forwarding() as stage:
-        stage.edge.service.new_uuid = lambda: str(uuid4())
-        client = await stage.edge.connect(1)
+        stage.frontend.service.new_uuid = lambda: str(uuid4())
+        client = await stage.frontend.connect(1)
         client.send(join(9))
         await until(lambda: stage.groups.parked)
         await stage.owner.end()
         await until(lambda: not stage.links.is_reached(stage.owner.node))
-        stage.give_to(stage.edge.service.cluster.node)  # the edge owns it now
-        await until(lambda: stage.edge.groups.parked)
-        first, again = stage.groups.commands[0], stage.edge.groups.commands[0]
+        stage.give_to(stage.frontend.service.cluster.node)  # the frontend owns it now
+        await until(lambda: stage.frontend.groups.parked)
+        first, again = stage.groups.commands[0], stage.frontend.groups.commands[0]
         assert isinstance(first, JoinGroup)
         assert isinstance(again, JoinGroup)
         assert first.proposed_member_id == again.proposed_member_id
-        stage.edge.groups.release(JOINED)
+        stage.frontend.groups.release(JOINED)
         assert (await client.answer())[0] == 9
 
 
 async def test_a_join_that_is_superseded_at_the_owner_is_idle_at_the_edge() -> None:
     """Nor is it sent to the next owner, where it would supersede the one that its member waits for."""
     async with forwarding() as stage:
-        superseded, parked = await stage.edge.connect(1), await stage.edge.connect(1)
+        superseded, parked = await stage.frontend.connect(1), await stage.frontend.connect(1)
         superseded.send(join(1))
         await until(lambda: len(stage.groups.parked) == 1)
         parked.send(join(2))
         await until(lambda: len(stage.groups.parked) == 2)
         stage.groups.release(Superseded())
-        await until(lambda: sum(each.is_parked for each in stage.edge.listening.connections) == 1)
+        await until(lambda: sum(each.is_parked for each in stage.frontend.listening.connections) == 1)
         stage.owner.assigned = False
         stage.groups.release(JoinGroupOutcome(error=ErrorCode.not_coordinator, member_id=MemberId("")))
-        stage.give_to(stage.edge.service.cluster.node)
-        await until(lambda: stage.edge.groups.parked)
-        stage.edge.now_ms += 600_001
-        stage.edge.timers.pass_all()
+        stage.give_to(stage.frontend.service.cluster.node)
+        await until(lambda: stage.frontend.groups.parked)
+        stage.frontend.now_ms += 600_001
+        stage.frontend.timers.pass_all()
         assert await superseded.rest() == b""
-        stage.edge.groups.release(JOINED)
+        stage.frontend.groups.release(JOINED)
         assert (await parked.answer())[0] == 2
-        assert len(stage.edge.groups.commands) == 1
+        assert len(stage.frontend.groups.commands) == 1
 
 
 async def test_an_edge_of_a_former_version_is_sent_nothing_that_it_does_not_know() -> None:
     """It would take the link for broken, and with it all its clients' joins."""
     async with forwarding() as stage:
         superseded, _ = await stage.parked_join()
-        (edge,) = stage.owner.requests._edges
-        assert edge.knows == KNOWN
-        edge.knows = KNOWN - 1
-        parked = await stage.edge.connect(1)
+        (frontend,) = stage.owner.requests._frontends
+        assert frontend.knows == KNOWN
+        frontend.knows = KNOWN - 1
+        parked = await stage.frontend.connect(1)
         parked.send(join(2))
         await until(lambda: len(stage.groups.parked) == 2)
         stage.groups.release(Superseded())
@@ -196,14 +196,14 @@ async def test_an_edge_of_a_former_version_is_sent_nothing_that_it_does_not_know
 async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:
     """An owner that gives the group up answers NOT_COORDINATOR, which the client does not see."""
     async with forwarding() as stage:
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         client.send(join(9))
         await until(lambda: stage.groups.parked)
         stage.owner.assigned = False
         stage.groups.release(JoinGroupOutcome(error=ErrorCode.not_coordinator, member_id=MemberId("")))
-        stage.give_to(stage.edge.service.cluster.node)
-        await until(lambda: stage.edge.groups.parked)
-        stage.edge.groups.release(JOINED)
+        stage.give_to(stage.frontend.service.cluster.node)
+        await until(lambda: stage.frontend.groups.parked)
+        stage.frontend.groups.release(JOINED)
         assert parse("JoinGroup", 3, (await client.answer())[1]).error_code == 0
 
 
@@ -221,7 +221,7 @@ async def test_a_join_at_a_broker_that_does_not_coordinate_is_told_so_at_once() 
                 stage.broker.usual(request)
 
         stage.broker.script = coordinates_nothing
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.not_coordinator
         assert asked == 1
         assert stage.groups.commands == []
@@ -231,7 +231,7 @@ async def test_a_sync_waits_for_an_owner_that_loads() -> None:
     """To be told to join again, as Kafka tells it, would make all others join, too, if it is the leader."""
     async with forwarding() as stage:
         stage.owner.loading = True
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         client.send(sync(5))
         await until(lambda: any(isinstance(each, NotOwned) for each in stage.from_owner))
         assert stage.groups.commands == []
@@ -247,10 +247,10 @@ async def test_an_owner_decides_nothing_for_groups_of_others() -> None:
     """It says so, and the request waits for whoever owns the group."""
     async with forwarding() as stage:
         stage.owner.assigned = False
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         client.send(heartbeat(3))
         await until(lambda: stage.owner.metrics.requests)
-        stage.give_to(stage.edge.service.cluster.node)
+        stage.give_to(stage.frontend.service.cluster.node)
         assert error_of("Heartbeat", 3, (await client.answer())[1]) == 0
         assert stage.groups.commands == []
 
@@ -258,24 +258,24 @@ async def test_an_owner_decides_nothing_for_groups_of_others() -> None:
 @pytest.mark.parametrize("is_owned", [True, False], ids=["not-reached", "nobodys"])
 async def test_without_an_owner_clients_try_again(is_owned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """COORDINATOR_NOT_AVAILABLE, after a while: joins and syncs wait longer."""
-    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
-    monkeypatch.setattr(edge_module, "PARKED_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(frontend_module, "OTHER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(frontend_module, "PARKED_TIMEOUT_S", 0.02)
     async with forwarding() as stage:
         await stage.owner.end()
         await until(lambda: not stage.links.is_reached(stage.owner.node))
         if not is_owned:
             stage.give_to(None)
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.coordinator_not_available
         assert error_of("LeaveGroup", 2, await client.ask(leave())) == ErrorCode.coordinator_not_available
         assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.coordinator_not_available
-        assert stage.edge.groups.commands == []
+        assert stage.frontend.groups.commands == []
 
 
 async def test_who_stops_waits_for_no_next_owner() -> None:
     """Clients are answered at once, and ask elsewhere."""
     async with forwarding() as stage:
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         client.send(join())
         await until(lambda: stage.groups.parked)
         stage.forwarder.stop_waiting()
@@ -285,7 +285,7 @@ async def test_who_stops_waits_for_no_next_owner() -> None:
 async def test_a_request_of_a_group_that_is_upstreams_is_relayed_by_the_edge() -> None:
     """The owner knows that it is, and the broker answers the client itself."""
     async with forwarding() as stage:
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         left = with_length(frame("LeaveGroup", 2, correlation_id=1, group_id="theirs-1", member_id="m"))
         assert await client.ask(left) == b""
         assert stage.broker.keys_asked()[-1] == 13
@@ -294,21 +294,21 @@ async def test_a_request_of_a_group_that_is_upstreams_is_relayed_by_the_edge() -
 
 async def test_own_groups_are_not_forwarded() -> None:
     async with forwarding() as stage:
-        stage.give_to(stage.edge.service.cluster.node)
-        stage.edge.groups.outcome = lambda command: (
+        stage.give_to(stage.frontend.service.cluster.node)
+        stage.frontend.groups.outcome = lambda command: (
             LeaveGroupOutcome() if isinstance(command, LeaveGroup) else HeartbeatOutcome(error=ErrorCode.none)
         )
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         await client.ask(heartbeat())
         await client.ask(leave())
-        assert len(stage.edge.groups.commands) == 2
+        assert len(stage.frontend.groups.commands) == 2
         assert stage.groups.commands == []
 
 
 async def test_a_malformed_request_closes_its_own_connection_alone() -> None:
     """The request is read where the client is, and where the group is: what only the owner refuses is refused, too."""
     async with forwarding() as stage:
-        client, other = await stage.edge.connect(1), await stage.edge.connect(1)
+        client, other = await stage.frontend.connect(1), await stage.frontend.connect(1)
         client.send(with_length(heartbeat()[4:-3]))
         assert await client.rest() == b""
         assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0

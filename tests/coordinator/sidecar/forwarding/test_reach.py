@@ -18,7 +18,7 @@ class Clock:
 
 def reach_of(stage: Stage, clock: Clock) -> OwnersReach:
     return OwnersReach(
-        lambda: stage.edge.service.cluster, stage.links, monotonic_ms=clock.monotonic_ms, takeover_ms=TAKEOVER_MS
+        lambda: stage.frontend.service.cluster, stage.links, monotonic_ms=clock.monotonic_ms, takeover_ms=TAKEOVER_MS
     )
 
 
@@ -38,7 +38,7 @@ async def test_a_process_that_reaches_an_owner_is_ready_and_one_that_loses_all_i
         reach.look()
         said = reach.not_ready or ""
         assert said.startswith("for 15 s this process has reached no owner of a partition; node 2 at 127.0.0.1:")
-        stage.give_to(stage.edge.service.cluster.node)
+        stage.give_to(stage.frontend.service.cluster.node)
         reach.look()
         assert (reach.not_ready or "", reach.lost_ms) == ("", 0)
 

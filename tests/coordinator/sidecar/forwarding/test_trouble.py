@@ -30,7 +30,7 @@ from muster.coordinator.peers.link.peer_messages import (
     encode,
 )
 from muster.coordinator.sidecar.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
-from muster.coordinator.sidecar.forwarding import edge as edge_module
+from muster.coordinator.sidecar.forwarding import frontend as frontend_module
 from muster.coordinator.sidecar.forwarding.owners import Owners
 from muster.coordinator.sidecar.forwarding.paced import AT_ONCE, Changes, Paced
 from muster.coordinator.sidecar.messages.own_requests import request_bytes
@@ -46,23 +46,23 @@ from tests.waiting import until
 async def test_an_owner_that_hangs_keeps_no_heartbeat_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connections stand, and nothing comes. A join waits for the next owner."""
     monkeypatch.setattr(connection_module, "TICK_S", 0.05)
-    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(frontend_module, "OTHER_TIMEOUT_S", 0.01)
     async with forwarding() as stage:
-        client, joining = await stage.edge.connect(1), await stage.edge.connect(1)
+        client, joining = await stage.frontend.connect(1), await stage.frontend.connect(1)
         joining.send(join(9))
         await until(lambda: stage.groups.parked)
         stage.owner.hang()
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.coordinator_not_available
-        stage.give_to(stage.edge.service.cluster.node)
-        await until(lambda: stage.edge.groups.parked)
-        stage.edge.groups.release(JOINED)
+        stage.give_to(stage.frontend.service.cluster.node)
+        await until(lambda: stage.frontend.groups.parked)
+        stage.frontend.groups.release(JOINED)
         assert (await joining.answer())[0] == 9
 
 
 async def test_who_fails_is_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug that one request finds ends neither the link, nor what others wait for."""
     async with forwarding() as stage:
-        client, joining = await stage.edge.connect(1), await stage.edge.connect(1)
+        client, joining = await stage.frontend.connect(1), await stage.frontend.connect(1)
         joining.send(join(9))
         await until(lambda: stage.groups.parked)
 
@@ -81,10 +81,10 @@ async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
     """Its join is dropped where its group is, and not sent again."""
     async with forwarding() as stage:
         _, gone = await stage.parked_join()
-        connection = next(iter(stage.edge.listening.connections))
+        connection = next(iter(stage.frontend.listening.connections))
         connection.abort()
         await until(lambda: gone)
-        other = await stage.edge.connect(1)
+        other = await stage.frontend.connect(1)
         assert error_of("Heartbeat", 3, await other.ask(heartbeat())) == 0
         assert len(stage.groups.commands) == 2
 
@@ -93,13 +93,13 @@ async def test_who_authenticates_again_is_another_client() -> None:
     """Whatever its name: what was cached for the one before, authorizations and heartbeats, is never used for it."""
     async with forwarding() as stage:
         stage.groups.gives_tickets = True
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         await client.ask(heartbeat())
         await stage.until_delegated()
         await client.ask(heartbeat())
         assert len(stage.groups.commands) == 1
         asked = stage.broker.keys_asked().count(DESCRIBE_GROUPS)
-        connection = next(iter(stage.edge.listening.connections))
+        connection = next(iter(stage.frontend.listening.connections))
         assert isinstance(connection, ClientSide)
         connection.authenticated(connection.peer.principal)
         await client.ask(heartbeat())
@@ -108,7 +108,7 @@ async def test_who_authenticates_again_is_another_client() -> None:
 
 
 async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
-    """As after the edge's machine was suspended, also while it asks again: the member may have been given up."""
+    """As after the frontend's machine was suspended, also while it asks again: the member may have been given up."""
     answers = iter([ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id])
     async with forwarding(answer_lease_ms=1_000) as stage:
 
@@ -119,7 +119,7 @@ async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
             return HeartbeatOutcome(error=answer)
 
         stage.groups.outcome = outcome
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == ErrorCode.unknown_member_id
 
 
@@ -145,16 +145,16 @@ def newer_heartbeat(partitions: int, *, member_epoch: int = -1) -> bytes:
 async def test_a_client_of_the_newer_protocol_is_answered_by_its_broker(partitions: int) -> None:
     """Its request is read where it is forwarded, however many partitions it has; the broker gets it as it came."""
     async with forwarding() as stage:
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         await client.ask(newer_heartbeat(partitions))
         assert stage.broker.keys_asked()[-1] == CONSUMER_GROUP_HEARTBEAT
 
 
 async def test_a_client_of_the_newer_protocol_asks_again_without_an_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(frontend_module, "OTHER_TIMEOUT_S", 0.01)
     async with forwarding() as stage:
         stage.give_to(None)
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         payload = await client.ask(newer_heartbeat(1, member_epoch=0))
         _, size = entity_reader(ConsumerGroupHeartbeatResponse.__header_schema__)(bytes(4) + payload, 0)
         answer, _ = entity_reader(ConsumerGroupHeartbeatResponse)(bytes(4) + payload, size)
@@ -164,7 +164,7 @@ async def test_a_client_of_the_newer_protocol_asks_again_without_an_owner(monkey
 
 async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 that ask each 0.1 s would leave no time for anything else: they wait for a change."""
-    monkeypatch.setattr(edge_module, "PARKED_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(frontend_module, "PARKED_TIMEOUT_S", 0.5)
     tries = 0
     outcome = Owners.outcome
 
@@ -176,7 +176,7 @@ async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest
     monkeypatch.setattr(Owners, "outcome", counted)
     async with forwarding() as stage:
         stage.give_to(None)
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         assert error_of("JoinGroup", 3, await client.ask(join())) == ErrorCode.coordinator_not_available
         assert tries <= 2
 
@@ -193,7 +193,7 @@ async def test_groups_of_two_owners_are_divided() -> None:
     """Short requests, and long ones, which are looked at in slices."""
     async with forwarding() as stage:
         stage.share()
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         for number in (10, 3_000):
             stage.deleted.clear()
             stage.owner.deleted.clear()
@@ -207,10 +207,10 @@ async def test_groups_of_two_owners_are_divided() -> None:
 
 
 async def test_an_owner_of_none_of_many_groups_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_module, "OTHER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(frontend_module, "OTHER_TIMEOUT_S", 0.01)
     async with forwarding() as stage:
         stage.owner.assigned = False
-        client = await stage.edge.connect(1)
+        client = await stage.frontend.connect(1)
         names = tuple(f"group-{each}" for each in range(3_000))
         asked = with_length(frame("DeleteGroups", 1, correlation_id=1, groups_names=names))
         results = parse("DeleteGroups", 1, await client.ask(asked)).results
@@ -221,7 +221,7 @@ async def test_an_owner_of_none_of_many_groups_says_so(monkeypatch: pytest.Monke
 def assert_nothing_is_left(stage: Stage) -> None:
     left = {name: value for name, value in vars(stage.owners).items() if isinstance(value, dict) and value}
     assert left == {}
-    for clients in stage.owner.requests._edges.values():
+    for clients in stage.owner.requests._frontends.values():
         assert clients.by_number == {}
         assert clients.questions == {}
 
@@ -230,23 +230,23 @@ async def test_clients_that_came_and_went_leave_nothing() -> None:
     """Those that were answered, and those that were not."""
     async with forwarding() as stage:
         for number in range(30):
-            client = await stage.edge.connect(1)
+            client = await stage.frontend.connect(1)
             await client.ask(heartbeat())
             if number % 2:
                 client.send(join())
                 await until(lambda: stage.groups.parked)
-            for connection in list(stage.edge.listening.connections):
+            for connection in list(stage.frontend.listening.connections):
                 connection.abort()
-            await until(lambda: not stage.edge.listening.connections)
+            await until(lambda: not stage.frontend.listening.connections)
             stage.groups.parked.clear()
-        await until(lambda: not any(each.by_number for each in stage.owner.requests._edges.values()))
+        await until(lambda: not any(each.by_number for each in stage.owner.requests._frontends.values()))
         assert_nothing_is_left(stage)
 
 
 async def test_a_long_lived_client_leaves_nothing_each_time_a_process_is_lost() -> None:
     async with forwarding() as stage:
-        client = await stage.edge.connect(1)
-        connection = next(iter(stage.edge.listening.connections))
+        client = await stage.frontend.connect(1)
+        connection = next(iter(stage.frontend.listening.connections))
         callbacks = set()
         for _ in range(5):
             await stage.until_reached()
@@ -269,7 +269,7 @@ async def test_groups_that_cannot_be_listed_leave_nothing() -> None:
 # ---- many at once ----------------------------------------------------------------------------------------------------
 
 
-class FakeEdge:
+class FakeFrontend:
     """Answers no question of the owner's."""
 
     node_id: int | None = 7
@@ -288,22 +288,22 @@ async def test_an_edge_that_is_lost_loses_its_clients_some_at_a_time() -> None:
     clients = 10 * AT_ONCE
     async with forwarding() as stage:
         stage.owner.service.gone = gone.append
-        edge = FakeEdge()
+        frontend = FakeFrontend()
         for number in range(clients):
-            stage.owner.requests.received(edge, Connected(number, "/127.0.0.1", "User:a"))
-            stage.owner.requests.received(edge, Forwarded(number, "", join()[4:]))
-        await until(lambda: len(edge.told) == clients)
-        questions = {each.connection: each.question for each in edge.told if isinstance(each, AskBroker)}
+            stage.owner.requests.received(frontend, Connected(number, "/127.0.0.1", "User:a"))
+            stage.owner.requests.received(frontend, Forwarded(number, "", join()[4:]))
+        await until(lambda: len(frontend.told) == clients)
+        questions = {each.connection: each.question for each in frontend.told if isinstance(each, AskBroker)}
         assert len(questions) == clients
-        stage.owner.requests.lost(edge)
-        assert edge not in stage.owner.requests._edges
+        stage.owner.requests.lost(frontend)
+        assert frontend not in stage.owner.requests._frontends
         turns = 0
         while any(each.get_name().startswith("request-") for each in asyncio.all_tasks()):
             turns += 1
             await asyncio.sleep(0)
         assert turns >= clients // AT_ONCE
-        assert edge.told[clients:] == []
-        stage.owner.requests.received(edge, BrokerAnswered(questions[0], b""))  # of nobody any more
+        assert frontend.told[clients:] == []
+        stage.owner.requests.received(frontend, BrokerAnswered(questions[0], b""))  # of nobody any more
 
 
 async def test_groups_with_long_ids_are_listed_whole_and_in_order() -> None:
@@ -317,26 +317,26 @@ async def test_groups_with_long_ids_are_listed_whole_and_in_order() -> None:
         return groups
 
     async with forwarding() as stage:
-        edge = FakeEdge()
+        frontend = FakeFrontend()
         stage.owner.requests._list_own = list_own
-        stage.owner.requests.received(edge, ListOwned(7))
-        await until(lambda: any(isinstance(each, Owned) and each.is_last for each in edge.told))
-        told = [each for each in edge.told if isinstance(each, Owned)]
+        stage.owner.requests.received(frontend, ListOwned(7))
+        await until(lambda: any(isinstance(each, Owned) and each.is_last for each in frontend.told))
+        told = [each for each in frontend.told if isinstance(each, Owned)]
         assert [group for each in told for group in each.groups] == groups
         assert [each.is_last for each in told] == [False] * (len(told) - 1) + [True]
         assert max(len(encode(each)) for each in told) < PART_BYTES
 
 
 async def test_an_answer_is_never_taken_for_the_next_requests() -> None:
-    """An edge that sends another request before the first one is answered has that one dropped."""
+    """A frontend that sends another request before the first one is answered has that one dropped."""
     async with forwarding() as stage:
-        edge = FakeEdge()
+        frontend = FakeFrontend()
         stage.groups.gives_tickets = True
-        stage.owner.requests.received(edge, Connected(1, "/127.0.0.1", "User:a"))
+        stage.owner.requests.received(frontend, Connected(1, "/127.0.0.1", "User:a"))
         for _ in range(2):
-            stage.owner.requests.received(edge, Forwarded(1, "", join()[4:]))
-            await until(lambda: len(edge.told) == 1)
-            asked = edge.told.pop()
+            stage.owner.requests.received(frontend, Forwarded(1, "", join()[4:]))
+            await until(lambda: len(frontend.told) == 1)
+            asked = frontend.told.pop()
             assert isinstance(asked, AskBroker)
         assert stage.groups.commands == []
 

@@ -76,7 +76,7 @@ _Parts = dict[int | None, list[Any]]
 """The entries of a request by the node id of the owner of their group; None if it has no owner."""
 
 
-class Edge:
+class Frontend:
     """Forwards requests to the `owners` of their groups (this process may be one of them) and returns the responses.
 
     A heartbeat is sent again if its response is older than the answer lease, e.g. because this process was suspended:
@@ -297,8 +297,8 @@ class _Attempts:
     The timeout counts from the first attempt that got no response.
     """
 
-    def __init__(self, edge: Edge, timeout_s: float) -> None:
-        self._edge = edge
+    def __init__(self, frontend: Frontend, timeout_s: float) -> None:
+        self._frontend = frontend
         self._timeout_s = timeout_s
         self._until_s: float | None = None
         self._pause_s = LOOK_AGAIN_S
@@ -315,7 +315,7 @@ class _Attempts:
             self._until_s = now_s + self._timeout_s
         left_s, pause_s = self._until_s - now_s, self._pause_s
         self._pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
-        return left_s > 0 and await self._edge.wait_for_change(node, seen, pause_s=pause_s, within_s=left_s)
+        return left_s > 0 and await self._frontend.wait_for_change(node, seen, pause_s=pause_s, within_s=left_s)
 
 
 def _refused(request: ClientRequest, body: Any, service: Service) -> Fields:  # noqa: ANN401 -- a request of any version
