@@ -24,6 +24,10 @@ REQUESTS_IN_ROUND = 1_024
 """The requests of all waiting connections: about 50 ms of work. Fewer would mean a write for each request."""
 
 
+CROWD = 64
+"""With more connections in the queue few new ones are accepted: those that are there are served before."""
+
+
 class Waits(Protocol):
     """A connection that takes turns."""
 
@@ -62,6 +66,11 @@ class Turns:
                 return True
         self.wait(connection)
         return False
+
+    @property
+    def is_crowded(self) -> bool:
+        """True if so many connections wait that few more should be accepted now."""
+        return len(self._waiting) > CROWD
 
     @property
     def is_over(self) -> bool:

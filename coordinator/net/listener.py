@@ -5,6 +5,10 @@ turns are long: the last of three hundred clients would be accepted after more t
 
 An asyncio server reports a TLS connection only after its handshake, so no limit would apply to clients that never
 finish theirs. Here a client is counted first, and then the handshake begins (tls_handshake.py), which has a time limit.
+
+While a crowd of connections waits for its turn, few are accepted: clients that open connections faster than their
+requests can be handled wait in the kernel's backlog. Otherwise a heartbeat would wait behind all of theirs. It is never
+none, or connections that always have requests would keep everyone else out.
 """
 
 import asyncio
@@ -25,15 +29,19 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 ACCEPTED_AT_ONCE = 64
 """The clients that are accepted before the loop runs other callbacks."""
 
+ACCEPTED_IN_CROWD = 4
+"""The same while a crowd waits: fewer than the requests that the shortest turn handles, so the crowd shrinks."""
+
 RETRY_ACCEPT_S = 1.0
 """The pause after a failed accept, for instance because no file is free."""
 
 
 class Listener(ABC):
-    """Accepts at a listening socket, which it owns from then on."""
+    """Accepts at a listening socket, which it owns from then on: many at once, but few while `is_crowded()`."""
 
-    def __init__(self, bound: socket.socket) -> None:
+    def __init__(self, bound: socket.socket, is_crowded: Callable[[], bool]) -> None:
         self._bound = bound
+        self._is_crowded = is_crowded
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
         bound.settimeout(0)
@@ -56,7 +64,7 @@ class Listener(ABC):
         self._loop.add_reader(self._bound, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(ACCEPTED_IN_CROWD if self._is_crowded() else ACCEPTED_AT_ONCE):
             try:
                 client, address = self._bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -74,8 +82,13 @@ class Listener(ABC):
 class PlainListener(Listener):
     """Accepts clients without TLS; `new_connection` creates the protocol of each."""
 
-    def __init__(self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol]) -> None:
-        super().__init__(bound)
+    def __init__(
+        self,
+        bound: socket.socket,
+        new_connection: Callable[[], asyncio.Protocol],
+        is_crowded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(bound, is_crowded)
         self._new_connection = new_connection
         self._beginning: set[asyncio.Task[None]] = set()
 
@@ -108,8 +121,9 @@ class TlsListener(Listener):
         admit: Callable[[Handshake], bool],
         ended: Callable[[Handshake], None],
         failed: Callable[[str, str], None] = log_failed,
+        is_crowded: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(bound)
+        super().__init__(bound, is_crowded)
         self._new_connection = new_connection
         self._context = context
         self._turns = turns

@@ -145,7 +145,7 @@ class Listening(Generic[C]):
     ) -> None:
         """Accept at a listening socket, which is closed with the others."""
         if context is None:
-            self._listens(PlainListener(bound, new_connection))
+            self._listens(PlainListener(bound, new_connection, self._is_crowded))
         else:
             self._listens(self._tls_listener(bound, new_connection, context))
 
@@ -159,7 +159,11 @@ class Listening(Generic[C]):
             self._handshake_turns,
             admit=self._handshake_begun,
             ended=self._handshake_ended,
+            is_crowded=self._is_crowded,
         )
+
+    def _is_crowded(self) -> bool:
+        return self.turns.is_crowded
 
     def _listens(self, listener: Listener) -> None:
         if self._is_stopping:

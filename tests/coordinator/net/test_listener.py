@@ -3,11 +3,13 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import uvloop
 
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.net import listener
 from muster.coordinator.net.listener import PlainListener
 from tests.waiting import until
@@ -55,6 +57,39 @@ def test_a_crowd_is_accepted_within_a_few_turns(run: Any) -> None:
             client.close()
         # Both loops may look at sockets less often than they turn; nobody waits behind a whole crowd of others.
         assert len(set(made)) <= CROWD // 8
+
+    run(story())
+
+
+def test_few_are_accepted_while_a_crowd_waits_for_its_turn(run: Any) -> None:
+    """Or whoever opens connections faster than they are served makes everyone wait behind them; never none at all."""
+
+    async def story() -> None:
+        made: list[int] = []
+        waiting = Turns()
+
+        class Client(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                made.append(1)
+                if len(made) <= CROWD:
+                    waiting.wait(Idle())
+
+        class Idle:
+            def take_turn(self) -> None:
+                waiting.wait(self)
+
+        bound = socket.create_server(("127.0.0.1", 0), backlog=3 * CROWD)
+        clients = [connecting(bound.getsockname()[1]) for _ in range(2 * CROWD)]
+        accepting = PlainListener(bound, Client, lambda: waiting.is_crowded)
+        counts = [0]
+        while len(made) < 2 * CROWD:
+            await asyncio.sleep(0)
+            counts.append(len(made))
+        accepting.close()
+        for client in clients:
+            client.close()
+        grown = [after - before for before, after in pairwise(counts) if before > 2 * listener.ACCEPTED_AT_ONCE]
+        assert 0 < max(grown) <= 2 * listener.ACCEPTED_IN_CROWD
 
     run(story())
 

@@ -1,0 +1,25 @@
+"""Parts that both modes are made of."""
+
+import os
+import uuid
+
+import pytest
+
+from muster.coordinator.assembly import UUIDS_AT_ONCE, RandomUuids
+
+
+def test_random_bytes_are_asked_for_many_uuids_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call gives the interpreter's lock away, for which a join would wait while the log's thread works."""
+    asked: list[int] = []
+    random_bytes = os.urandom
+
+    def counted(size: int) -> bytes:
+        asked.append(size)
+        return random_bytes(size)
+
+    monkeypatch.setattr("os.urandom", counted)
+    uuids = RandomUuids()
+    made = [uuids.next() for _ in range(2 * UUIDS_AT_ONCE)]
+    assert len(asked) == 2
+    assert len(set(made)) == len(made)
+    assert {(uuid.UUID(each).version, str(uuid.UUID(each)) == each) for each in made} == {(4, True)}
