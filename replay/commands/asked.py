@@ -46,7 +46,7 @@ def moment(option: str, text: str, view: View, *, is_seq: bool = False) -> At:
     """Parse a time, or with `is_seq` an event number; end the command if it is invalid."""
     at = _read(option, text, view, FORMS_OF_TIME, is_seq=is_seq)
     if isinstance(at, AtGeneration):
-        fail(f"{option} {text}: give a time: {FORMS_OF_TIME}", CANNOT_READ)
+        fail(f"{option} {text}: a number is no time; give {FORMS_OF_TIME}", CANNOT_READ)
     return at
 
 
@@ -175,10 +175,15 @@ async def fail_not_reached(reading: Reading, start: Start, fold: StateFold, view
     if not isinstance(at, AtGeneration):
         await fail_outside(reading, start, Window(since=at, until=at), view)
     first, last = fold.generations
-    there = "of no generation" if first is None else f"of {first} to {last}{fold.lives}"
+    if first is None:
+        there = "the start of no generation"
+    elif first == last:
+        there = f"only the start of generation {first}{fold.lives}"
+    else:
+        there = f"the starts of generations {first} to {last}{fold.lives}"
     name = printable(start.group_id)
     fail(
-        f"{reading.log.location} does not tell how generation {at.generation_id} of {name} began; it tells {there}",
+        f"{reading.log.location} does not have the start of generation {at.generation_id} of {name}; it has {there}",
         NOT_FOUND,
     )
 

@@ -12,8 +12,8 @@ from muster.replay.text.times import Instant, moment_of, setting
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[-+#])")
 """Characters that format anywhere, mention a user in a chat, or begin a list or a heading; dates stay readable."""
-_NUMBERED = re.compile(r"^(\d+)([.)])")
-"""The beginning of a numbered list: a digit cannot be escaped, but the character after it can."""
+_NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
+"""The beginning of a numbered list (2.4 is none): a digit cannot be escaped, but the character after it can."""
 
 
 def escaped(content: object) -> str:

@@ -104,6 +104,8 @@ def _member_text(event: AnyMemberEvent) -> str:
             return f"{who(ref(event.member))} was retired, had not left when its time was over, and was removed"
         case MemberRemoved() if event.why.cause is Cause.GROUP_RELEASED:
             return f"{who(ref(event.member))} was removed: {cause_text(event.why, [])}"
+        case MemberRemoved() if event.why.cause is Cause.GROUP_FULL:
+            return f"{who(ref(event.member))} rejoined a group that has group.max.size members, and was removed"
         case MemberJoined() | MemberRejoined() | MemberRemoved():
             return cause_text(event.why, [actor(event)])
         case _:

@@ -38,7 +38,10 @@ def ask_all(addresses: Sequence[str], timeout_s: float) -> list[Asked]:
     """Ask all in parallel, each address once; return the answers in that order. Raises ValueError if not HOST:PORT."""
     unique = list(dict.fromkeys(_bare(address) for address in addresses))
     for address in unique:
-        read_address(address)
+        try:
+            read_address(address)
+        except ValueError as error:
+            raise ValueError(f"{address!r} {error}") from error
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         answers = pool.map(lambda address: ask(address, timeout_s), unique)
         return [Asked(address=address, answer=answer) for address, answer in zip(unique, answers, strict=True)]

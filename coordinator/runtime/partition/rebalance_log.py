@@ -89,7 +89,9 @@ class RebalanceLines:
             self._timer = None
         if self._left_out:
             log.warning(
-                "rebalance log lines rate-limited",
+                "rebalances without a log line: too many in this minute",
+                lines_of_group_max=LINES_OF_GROUP_MAX,
+                lines_max=LINES_MAX,
                 rebalances=self._left_out.total(),
                 groups=len(self._left_out),
                 most=dict(self._left_out.most_common(NAMES_MAX)),

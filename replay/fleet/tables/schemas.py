@@ -312,12 +312,12 @@ GROUP_DAY: Final = FleetTable(
         GROUP,
         Column("day", DAY, "The UTC day; it counts whatever began on it."),
         Column("rebalances", COUNT, "The number of rebalances."),
-        Column("rebalancing_ms", MS, "How long the group was not Stable, as far as known."),
+        Column("rebalancing_ms", MS, "How long the group was not Stable, at least: unknown durations count 0."),
         Column("longest_ms", MS, "Its longest rebalance; null: none whose duration is known.", can_be_null=True),
         Column(
             "partition_ms",
             MS,
-            "Partitions times the time without a consumer, in rebalances and outside, as far as known.",
+            "Partitions times the time without a consumer, in rebalances and outside, at least: unknown parts count 0.",
         ),
         Column(
             "partitions_moved",
@@ -356,8 +356,8 @@ STORMS: Final = FleetTable(
         Column("groups", TEXTS, "The group ids."),
         Column("incidents", COUNT, "The number of incidents."),
         Column("rebalances", COUNT, "The number of their rebalances."),
-        Column("rebalancing_ms", MS, "How long the groups were not Stable, as far as known."),
-        Column("partition_ms", MS, "Partitions times the time without a consumer, as far as known."),
+        Column("rebalancing_ms", MS, "How long the groups were not Stable, at least: unknown durations count 0."),
+        Column("partition_ms", MS, "Partitions times the time without a consumer, at least: unknown parts count 0."),
     ),
     derived=True,
 )

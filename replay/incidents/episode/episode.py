@@ -308,19 +308,25 @@ class Episode:
         """Return when the member was last heard from; a takeover since then hides the exact time.
 
         Its session had not expired, so it was heard from within its session timeout before the last known fact about
-        the former owner.
+        the former owner; unless the group rebalanced then: a member that waits for the others does not expire.
         """
         takeovers = [each for each in self.aways if not each.paused and each.until_ms <= went.at_ms]
         if went.heard is None:  # before format level 4 it may be the time of a takeover
             takeovers = [each for each in takeovers if abs(each.until_ms - went.last_seen_ms) <= TAKEOVER_MS]
         if went.heard or (went.heard is None and not takeovers):
             return Silence(from_ms=went.last_seen_ms, to_ms=went.last_seen_ms)
+        last = [each.since_ms for each in takeovers[-1:] if not self._rebalanced_at(each.since_ms)]
         signs = [
             went.member.joined_ms,
-            *(each.since_ms - went.member.session_timeout_ms for each in takeovers[-1:]),
+            *(since_ms - went.member.session_timeout_ms for since_ms in last),
             self._last_joins_ms.get(went.member.member_id, 0),
         ]
         return Silence(from_ms=min(max(signs), went.last_seen_ms), to_ms=went.last_seen_ms)
+
+    def _rebalanced_at(self, at_ms: int) -> bool:
+        """Whether a rebalance was running at this time."""
+        running = self.rebalances_between(at_ms, at_ms)
+        return any(each.started_ms <= at_ms and (each.ended_at is None or each.ended_ms > at_ms) for each in running)
 
     @cached_property
     def _owned(self) -> list[Rebalance]:

@@ -150,7 +150,8 @@ def test_a_group_that_rebalances_without_an_end_fills_no_log() -> None:
             assert groups == ["wild"] * LINES_OF_GROUP_MAX + ["quiet"]
             await asyncio.sleep(61)
             left_out = 500 - LINES_OF_GROUP_MAX
-            assert told[-1]["event"].startswith("rebalance log lines rate-limited")
+            assert told[-1]["event"] == "rebalances without a log line: too many in this minute"
+            assert (told[-1]["lines_of_group_max"], told[-1]["lines_max"]) == (LINES_OF_GROUP_MAX, LINES_MAX)
             assert (told[-1]["rebalances"], told[-1]["groups"], told[-1]["most"]) == (left_out, 1, {"wild": left_out})
             lines.write("wild", {"generation_id": 500})
             assert told[-1]["generation_id"] == 500

@@ -198,7 +198,7 @@ def test_verify_of_a_part_says_what_was_checked(url: str) -> None:
     for asked, told in (
         (("--group", "x*"), "no group"),
         (("--since", "2050-01-01T00:00"), "it tells of "),
-        (("--since", "7"), "--since 7: give a time"),
+        (("--since", "7"), "--since 7: a number is no time; give a time"),
     ):
         result = run("verify", "--log", url, *asked)
         assert (result.exit_code in (1, 2), result.stdout, result.stderr.count("\n")) == (True, "", 1), result.output

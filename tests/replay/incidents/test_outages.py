@@ -111,6 +111,20 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
         assert "last heard from, and removed" not in said(crash)
 
 
+def test_a_member_that_waited_for_a_join_phase_at_a_takeover_may_have_died_long_before() -> None:
+    """It died 16 s before the takeover, with a session of 6 s: a member that waits for the others does not expire."""
+    fleet = Fleet(4, session_ms=6 * S, rebalance_ms=40 * S)
+    fleet[2].slow_ms = 35 * S
+    fleet.start(5)
+    fleet.run(3 * S)
+    fleet[1].die()
+    fleet.run(15 * S)
+    fleet.away(2 * S)
+    fleet.rest(90 * S)
+    crash = of_kind(fleet.told(), "crash")
+    assert "between 2023-11-18 22:59:40 UTC and 2023-11-18 22:59:59 UTC, when the coordinator" in said(crash, "unknown")
+
+
 @pytest.mark.parametrize(("second", "first_of_them"), [("paused", "were not heard from again"), ("away", "not known")])
 def test_a_second_outage_puts_off_what_follows_from_the_first(second: str, first_of_them: str) -> None:
     """Two members die in the first; the second restarts their sessions of 45 s, and a takeover hides more."""

@@ -12,6 +12,7 @@ from muster.events.events import (
     JoinPhaseCompleted,
     JoinRefused,
     MemberAssigned,
+    MemberRemoved,
     RebalanceStarted,
     RegistrationEnded,
 )
@@ -80,6 +81,14 @@ def test_an_initial_delay_is_no_limit_of_the_join_phase(state: GroupState, said:
     why = msgspec.structs.replace(event.why, cause=Cause.ALL_JOINED)
     group = msgspec.structs.replace(event.group, previous_state=state)
     assert said in event_text(msgspec.structs.replace(event, why=why, group=group, timeout_ms=3_000))
+
+
+def test_a_member_that_is_removed_from_a_full_group_is_not_called_refused() -> None:
+    """It was a member, with partitions; what it gets next is a refusal, another event."""
+    script = Script().created()
+    script.advanced(script.joined(script.member("a"))).advanced(script.removed(script.of("a"), Cause.GROUP_FULL))
+    (removed,) = (event for _, parts in script.transitions for event in parts if isinstance(event, MemberRemoved))
+    assert "rejoined a group that has group.max.size members, and was removed" in event_text(removed)
 
 
 def test_bytes_that_are_no_assignment_are_counted() -> None:

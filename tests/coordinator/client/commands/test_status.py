@@ -268,6 +268,11 @@ def test_a_process_is_asked_and_its_status_is_shown_and_well() -> None:
     assert (asked["address"], asked["answered"], asked["status"]["ownership"]["log_partitions"]) == (address, True, 2)
 
 
+def test_an_address_without_a_port_is_named() -> None:
+    done = said_by("localhost")
+    assert (done.exit_code, "'localhost' should be HOST:PORT" in done.stderr) == (2, True)
+
+
 def test_something_that_is_wrong_is_exit_code_1() -> None:
     with answering(msgspec.json.encode(process(not_ready="starting"))) as address:
         done = said_by(address)
