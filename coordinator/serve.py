@@ -111,7 +111,7 @@ async def run(settings: Settings) -> None:
 
 def _reason(why: Exception | str) -> str:
     if isinstance(why, Deposed):  # another line names it, once it is known
-        return "another process has taken the event log over"
+        return "another process has taken over the event log"
     return str(why)
 
 
@@ -122,7 +122,7 @@ def _is_bug(why: Exception | str) -> bool:
 
 def _message(loss: Exception, settings: Settings) -> str:
     if _is_bug(loss):
-        return f"ended by an error in Muster itself, please report it with the traceback above: {loss!r}"
+        return f"ended because of a bug in Muster, please report it with the traceback above: {loss!r}"
     return f"{settings.log}: {_with_replay(loss)}"
 
 
@@ -208,7 +208,9 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
 def _cluster(settings: Settings) -> Cluster:
     for topic in settings.topic:
         if ":" not in topic:
-            log.info("topic declared without its partitions: it gets one", topic=topic, say=f"{topic}:PARTITIONS")
+            log.info(
+                "topic declared without a number of partitions: it gets one", topic=topic, say=f"{topic}:PARTITIONS"
+            )
     address = Address(settings.advertise or settings.listen)
     return new_cluster(
         cluster_id=settings.cluster_id,

@@ -110,7 +110,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 def test_a_muster_that_is_named_as_the_cluster_is_refused(serving: MusterProcess) -> None:
     said = refused("--upstream", serving.bootstrap, "--log", "memory:")
-    assert f"--upstream {serving.bootstrap}: a Muster answers there, not a broker" in said
+    assert f"--upstream {serving.bootstrap}: a Muster runs there, not a broker" in said
     assert CONFIG_OF_A_MUSTER == COORDINATOR  # events/ may not import the name
 
 
@@ -153,7 +153,7 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
     assert "Traceback (most recent call last)" in done.stderr
     assert "in look" in done.stderr
     (last,) = last_words(done.stderr.splitlines()[-1])
-    assert last.startswith("muster: ended by an error in Muster itself, please report it")
+    assert last.startswith("muster: ended because of a bug in Muster, please report it")
     assert last.endswith("KeyError('a bug of ours')")
 
 
@@ -308,7 +308,7 @@ def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
         until_so(lambda: bool(events(name)), output.read_text, within_s=ENDS_WITHIN_S)
 
     with output.open("wb") as written_to, leashed(command, stdout=written_to) as leash:
-        wait_for("event log unavailable, trying again")
+        wait_for("event log unavailable, retrying")
         (listening,), (metrics,) = events("listening"), events("metrics")
         asyncio.run(answers_while_it_waits(listening["listen"]))
         authority.certificate.write_bytes(2 * authority.certificate.read_bytes())
@@ -322,5 +322,5 @@ def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
         assert f"no broker answers at {HOST}:{port}: " in reason
         signal_group(leash, signal.SIGTERM)
         assert leash.wait(timeout=ENDS_WITHIN_S) == 0
-    (away,) = events("event log unavailable, trying again")
+    (away,) = events("event log unavailable, retrying")
     assert away["log"] == log

@@ -231,7 +231,7 @@ def _log(group: Group, unassigned: Sequence[UnassignedStatus]) -> None:
     leader = group.members.get(group.leader_id) if group.leader_id is not None else None
     more = len(unassigned) - NAMES_MAX
     log.warning(
-        "partitions of subscribed topics are assigned to nobody",
+        "partitions of subscribed topics are unassigned",
         group_id=group.group_id,
         topics={each.topic: each.numbers for each in unassigned[:NAMES_MAX]},
         **({"more_topics": more} if more > 0 else {}),
@@ -245,11 +245,11 @@ def _way_out(group: Group, topic: str, lack: _Lack) -> str:
     asked = TopicSize(topic=topic, partitions=lack.partitions) in group.config.rebalanced_for
     if asked:
         return (
-            "Muster has asked the group to rebalance, and the leader did not assign them: restart the leader; if it did"
-            f" not know them yet (metadata.max.age.ms), muster members rebalance {group.group_id}"
+            "Muster asked the group to rebalance, and the leader did not assign them: restart the leader; if it "
+            f"did not know them yet (metadata.max.age.ms), muster members rebalance {group.group_id}"
         )
     if group.config.unassigned_rebalance_delay_ms and len(group.config.rebalanced_for) < ASKED_MAX:
-        return f"Muster asks the group to rebalance when {UNASSIGNED_DELAY} is over"
+        return f"Muster asks the group to rebalance after {UNASSIGNED_DELAY}"
     return f"muster members rebalance {group.group_id}, or set {UNASSIGNED_DELAY} to have Muster ask for it"
 
 

@@ -31,7 +31,7 @@ def _misplaced(name: str, value: Any) -> str:  # noqa: ANN401 -- whatever a file
     """Explain what is wrong with a name at the top of the file."""
     kafkas = next((each for each in _dotted({name: value}) if each in KAFKA_SETTINGS), None)
     if kafkas is not None:
-        return f"{kafkas} belongs into the table [config]"
+        return f"{kafkas} belongs in the table [config]"
     return _unknown(name, [flag(each).removeprefix("--") for each in Settings.model_fields])
 
 
@@ -69,7 +69,7 @@ def _parsed(file: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         twice = "Cannot overwrite a value" in str(error) and "[upstream]" in file.read_text(encoding="utf-8")
         hint = "; the addresses of [upstream] are its bootstrap.servers" if twice else ""
-        raise Unusable(f"{file} is no TOML file: {error}{hint}") from error
+        raise Unusable(f"{file} is not a TOML file: {error}{hint}") from error
     except RecursionError as error:
         raise Unusable(f"{file} cannot be read: its values are nested too deeply") from error
 
@@ -92,7 +92,7 @@ def _is_misused_switch(name: str, value: Any, file: Path, problems: Problems) ->
     if not isinstance(value, bool) or Settings.model_fields[name].annotation is bool:
         return False
     told = next((kafkas for kafkas, field in KAFKA_SETTINGS.items() if field == name), name.replace("_", "-"))
-    problems.add(f"{file}: {told}={str(value).lower()}: only a switch may be true or false")
+    problems.add(f"{file}: {told}={str(value).lower()}: only a flag may be true or false")
     return True
 
 

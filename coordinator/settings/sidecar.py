@@ -300,21 +300,21 @@ def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
     of_files = f"{name_of('single_identity_certificate')} and {name_of('single_identity_key')}"
     if settings.single_identity and None in files:
         yield (
-            f"{single} needs {of_files}, as whom all clients are known upstream; Muster's own is never shown for them, "
-            "since it may do what no client should"
+            f"{single} needs {of_files}, which represent all clients upstream; Muster's own certificate is never "
+            "used for them, since it may have rights that no client should have"
         )
     elif not settings.single_identity and any(files):
         yield f"{of_files} need {single} beside them"
     elif any(files) and upstream.ssl_context is None:
         protocol = name_of("upstream_config", "security.protocol")
-        yield f"{single} shows a certificate to brokers: it needs {protocol}=SSL"
+        yield f"{single} presents a certificate to brokers: it needs {protocol}=SSL"
     # With SASL_SSL the certificate only opens the connection; the principal is the SASL user.
     elif upstream.presents_certificate and upstream.security_protocol == "SSL" and not settings.single_identity:
         yield (
-            f"{name_of('upstream_config', 'ssl.certificate.location')}: where brokers know clients by certificates,"
-            " all clients are one principal upstream, whoever they are, since their own certificates end here: say"
-            f" {single} and give a certificate for them if that is wanted, or have clients authenticate with SASL,"
-            " which is passed through"
+            f"{name_of('upstream_config', 'ssl.certificate.location')}: if brokers identify clients by "
+            "certificates, all clients are one principal upstream, since their own certificates end here: give "
+            f"{single} and a certificate for them if you want that, or have clients authenticate with SASL, which "
+            "is passed through"
         )
 
 

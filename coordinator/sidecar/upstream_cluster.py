@@ -58,7 +58,7 @@ class UpstreamCluster:
 
     async def _refuse_muster(self) -> None:
         if await is_muster(self._link):
-            raise UpstreamRefused("a Muster answers there, not a broker; name the brokers of the Kafka cluster")
+            raise UpstreamRefused("a Muster runs there, not a broker; give the brokers of the Kafka cluster")
 
     async def _until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
         """Retry `ask` until a broker answers."""
@@ -70,7 +70,7 @@ class UpstreamCluster:
             suppressed = throttle.due(self._upstream)
             if suppressed is not None:
                 log.warning(
-                    "upstream unreachable, trying again",
+                    "upstream unreachable, retrying",
                     upstream=self._upstream,
                     error=str(error),
                     others_since=suppressed,

@@ -30,6 +30,6 @@ class MissingTopics:
                 topic=topic,
                 client_id=client_id,
                 client_host=client_host,
-                way_out=f"see whether the name is right; else start muster serve with --topic {topic}:PARTITIONS, too",
+                way_out=f"check the name, or start muster serve with --topic {topic}:PARTITIONS too",
                 others_since=suppressed,
             )

@@ -32,7 +32,7 @@ class ClusterOutage:
         if not error:
             return None
         silent = f"no broker of the cluster has answered for {self._silent_s} s"
-        return f"--upstream {self._asked_at}: {silent}, trying again: {error}"
+        return f"--upstream {self._asked_at}: {silent}, retrying: {error}"
 
     def asks(self) -> None:
         """Note that a request to the brokers begins."""

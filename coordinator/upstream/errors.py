@@ -37,7 +37,7 @@ def connection_error(address: BrokerAddress, error: Exception, security: KafkaSe
     if (tls := tls_failure(error)) is not None:
         reason = (tls.reason or str(tls)).lower().replace("_", " ")
         if "certificate" in reason and not security.presents_certificate:
-            reason += "; it may demand a client's certificate, and none is given (ssl.certificate.location)"
+            reason += "; it may require a client certificate, and none is given (ssl.certificate.location)"
         return UpstreamRefused(f"TLS fails with the broker at {address}: {reason}")
     if isinstance(error, IllegalSaslStateError):
         return UpstreamRefused(f"the broker at {address} does not use SASL at this listener: see security.protocol")
@@ -45,7 +45,9 @@ def connection_error(address: BrokerAddress, error: Exception, security: KafkaSe
         return UpstreamRefused(f"{address}: {describe_failure(error)}")  # not a valid host name
     if is_refusal(error):
         words = refusal(error, user=security.sasl_plain_username, presents_certificate=True)
-        return UpstreamRefused(f"the broker at {address} does not let us in: {words}")
+        return UpstreamRefused(f"the broker at {address} refuses Muster: {words}")
     if hung_up(error):
-        return TryAgain(f"{address} hung up: does it speak {security.security_protocol} (security.protocol)?")
+        return TryAgain(
+            f"{address} closed the connection: does it use {security.security_protocol} (security.protocol)?"
+        )
     return TryAgain(f"{address}: {describe_failure(error)}")

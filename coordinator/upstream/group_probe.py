@@ -148,15 +148,15 @@ def _foreign(described: DescribedGroup, name: ShadowName, asked_at: str) -> Fore
     instance_id = shadow.group_instance_id
     is_unnamed = instance_id == UNNAMED.group_instance_id
     whose = (
-        "one of an earlier version, or what it has left"
+        "one of an earlier version, or its leftover"
         if is_unnamed
-        else "which keeps another event log, or what this Muster left before its event topic was made anew"
+        else "which has another event log, or a leftover of this Muster from before its event topic was recreated"
     )
     return ForeignShadow(
-        f"another Muster coordinates it ({whose}): upstream it has the shadow {instance_id}, client {shadow.client_id}"
-        f" at {shadow.client_host}, and this Muster's would be {name.group_instance_id}. Connect its clients to that"
-        " Muster. If there is none any more, its shadow leaves within 30 minutes, or at once with: muster members"
-        f" remove {shlex.quote(described.group_id)} {instance_id} --bootstrap {asked_at}",
+        f"another Muster coordinates it ({whose}): upstream it has the shadow {instance_id}, client "
+        f"{shadow.client_id} at {shadow.client_host}, and this Muster's would be {name.group_instance_id}. Connect "
+        "its clients to that Muster. If that no longer exists, its shadow leaves within 30 minutes, or at once "
+        f"with: muster members remove {shlex.quote(described.group_id)} {instance_id} --bootstrap {asked_at}",
         is_unnamed=is_unnamed,
     )
 

@@ -59,7 +59,7 @@ AGAIN_AFTER_MS: Final = 1_000
 GROUPS_AT_ONCE: Final = 200
 WAIT: Final = "members cannot be heard, sessions wait: the group's coordinator in the cluster does not answer"
 BACK: Final = "members can be heard again, sessions last longer"
-HAS_MOVED: Final = "its coordinator has moved, and no broker says where to"
+HAS_MOVED: Final = "its coordinator has moved, and no broker knows where to"
 _LANE: Final = "reachability"
 _TICK_MS: Final = 100
 

@@ -235,11 +235,11 @@ _NO_EFFECT: Final = frozenset(
 )
 _REASONS: Final = {
     ErrorCode.group_id_not_found: "upstream the group is of another type",
-    ErrorCode.fenced_instance_id: "another muster serve with this event log has taken the group's shadow",
+    ErrorCode.fenced_instance_id: "another muster serve with this event log has taken over the group's shadow",
     ErrorCode.group_authorization_failed: "Muster's own principal lacks the ACL Allow READ on this GROUP upstream",
     ErrorCode.group_max_size_reached: "upstream's group.max.size leaves no place for the shadow",
-    ErrorCode.invalid_session_timeout: "upstream refuses each session timeout that a shadow may have (1 to 30 minutes)",
-    ErrorCode.invalid_group_id: "upstream accepts no group of this name",
+    ErrorCode.invalid_session_timeout: "upstream refuses every session timeout of a shadow (1 to 30 minutes)",
+    ErrorCode.invalid_group_id: "upstream does not accept a group of this name",
 }
 
 
@@ -254,7 +254,7 @@ def _use(shadow: Shadow, wanted: int) -> Shadow:
 
 
 _COORDINATED: Final = "Muster coordinates this group"
-_EMPTY: Final = "nobody is left in this group"
+_EMPTY: Final = "the group has no members left"
 
 
 def shadow_request(group_id: str, action: Action, name: ShadowName, *, session_timeout_ms: int) -> GroupRequest:

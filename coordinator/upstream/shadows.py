@@ -148,7 +148,7 @@ class Shadows:
             return await probe_group(self._link, group_id, self.name)
         except LinkError as error:
             raise ShadowUnavailable(
-                f"upstream does not say whether group {group_id} has members there: {error}"
+                f"cannot determine whether group {group_id} has members upstream: {error}"
             ) from error
 
     def is_leaving(self, group_id: GroupId) -> bool:
@@ -297,7 +297,7 @@ class Shadows:
         try:
             groups = await groups_with_shadow(self._link)
         except LinkError as error:
-            raise ShadowUnavailable(f"upstream does not list which groups have a shadow: {error}") from error
+            raise ShadowUnavailable(f"cannot determine which groups have a shadow upstream: {error}") from error
         strays = [each for each in groups if is_ours(each) and each not in self._handles and each not in self._refused]
         for group_id in strays:
             stray = self._handles[group_id] = ShadowHandle(group_id, Shadow(wanted=None, state=ShadowState.UNSURE))
@@ -323,7 +323,7 @@ class Shadows:
         if refused is not None:
             self._refuse(handle, refused)
         elif handle.shadow.wanted is None and not handle.withdrawals:
-            self._end(handle, "nobody is left in it")
+            self._end(handle, "it has no members left")
         elif handle.shadow.should_be_in:
             every_ms = min(self._heartbeat_interval_ms, self._driver.session_timeout_ms // 5)
             after_s = every_ms / 1000 * _fraction(handle.group_id)
@@ -359,7 +359,7 @@ class Shadows:
                         raise ShadowUnavailable(f"group {handle.group_id} has no shadow upstream: {handle.end_reason}")
                     await handle.wait_change()
         except TimeoutError as error:
-            why = handle.last_error or "upstream has not answered"
+            why = handle.last_error or "upstream has not responded"
             raise ShadowUnavailable(
                 f"the shadow of group {handle.group_id} is not ready after {self._wait_timeout_ms} ms: {why}"
             ) from error

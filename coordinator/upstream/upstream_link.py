@@ -206,7 +206,7 @@ class UpstreamLink(ClusterLink):
                     )
                 return TryAgain(str(error))
             case AnswerLost():
-                return AnswerLost(f"{error}: does it want credentials?")
+                return AnswerLost(f"{error}: does it require credentials?")
         return connection_error(address, error, self._security)
 
     # ---- asking --------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class UpstreamLink(ClusterLink):
                 raise
             if (error := error_of(answer)) in COORDINATOR_MOVED:
                 self._coordinators.moved(group_id, error)
-                raise TryAgain(f"broker {node_id} says {error.name.upper()} for group {group_id}")
+                raise TryAgain(f"broker {node_id} returned {error.name.upper()} for group {group_id}")
             return answer
 
         began_ms = self._monotonic_ms()

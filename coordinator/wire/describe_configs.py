@@ -32,9 +32,9 @@ _LEGACY_MAX = 32_767
 """The longest string below v4, in bytes: enough for every list, but not for the members of a large group."""
 
 _TWICE = "Each resource must appear at most once."
-_MEMBERS_DOCUMENTATION = "The group's members, and the instances that are expected, as JSON."
+_MEMBERS_DOCUMENTATION = "The group's members and its expected instances, as JSON."
 _REPAIR_DOCUMENTATION = "What a repair of the quarantined group would lose and keep, as JSON."
-_MOVE_DOCUMENTATION = "How far the group's move to or from the cluster upstream is, as JSON."
+_MOVE_DOCUMENTATION = "The progress of the group's move to or from the upstream cluster, as JSON."
 
 
 class Included(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,14 +94,14 @@ def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | N
         case ResourceType.TOPIC if is_topic_name(name):
             return ErrorCode.unknown_topic_or_partition, None
         case ResourceType.TOPIC:
-            return ErrorCode.invalid_topic_exception, f"{name!r} is no name of a topic"
+            return ErrorCode.invalid_topic_exception, f"{name!r} is not a topic name"
         case ResourceType.BROKER if name in {"", str(cluster.node.node_id)}:
             return ErrorCode.none, None
         case ResourceType.BROKER:
             expected = f"expected {cluster.node.node_id} or empty string, but received {name}"
             return ErrorCode.invalid_request, f"Unexpected broker id, {expected}"
         case _:
-            return ErrorCode.invalid_request, f"The configs of {named(resource)} cannot be told here."
+            return ErrorCode.invalid_request, f"The configs of {named(resource)} cannot be described here."
 
 
 def _entries(

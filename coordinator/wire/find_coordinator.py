@@ -37,7 +37,7 @@ def _coordinator(key: str, key_type: int, service: Service) -> Fields:
         if node is None:
             return {
                 "error_code": ErrorCode.coordinator_not_available,
-                "error_message": "The group's partition of the event log is on its way to an owner.",
+                "error_message": "The group's event log partition is moving to an owner.",
                 **_NO_NODE,
             }
         return {

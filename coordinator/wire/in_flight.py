@@ -78,7 +78,7 @@ class InFlightRequest:
     def _failure(self, error: Exception) -> ProtocolError:
         """Build the error that closes this connection, and no other, after a bug of ours, as in Kafka (G24)."""
         log.error("a request failed", request=self._form.name, exc_info=error)
-        return ProtocolError(Fault.FAILED_REQUEST, f"{self._form.name} could not be worked on: {error!r}")
+        return ProtocolError(Fault.FAILED_REQUEST, f"could not handle {self._form.name}: {error!r}")
 
     def cancel(self) -> None:
         """Cancel the remaining work: the client has disconnected."""

@@ -19,8 +19,8 @@ from muster.coordinator.wire.resources import ResourceType, named
 from muster.events.steps import Steps, entries_of
 
 _NO_CLUSTER = (
-    f"{COORDINATOR}: there is no cluster upstream that a group could be moved to or from; this Muster stands alone "
-    "(muster serve --upstream)"
+    f"{COORDINATOR}: there is no upstream cluster to move a group to or from; this Muster runs standalone (muster "
+    "serve --upstream)"
 )
 CHANGES_MAX = 1_000
 """The limit of changes to one resource: more than there are configs, each of which may be changed once."""
@@ -62,9 +62,9 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 def refusal(resource: Body) -> str | None:
     """Return the error message for a resource that is refused here; None if the rules decide."""
     if len(resource.configs) > CHANGES_MAX:
-        return f"{len(resource.configs)} changes of one resource, {CHANGES_MAX} are taken at once."
+        return f"{len(resource.configs)} changes of one resource; the limit is {CHANGES_MAX}."
     if resource.resource_type != ResourceType.GROUP:
-        return f"The configs of {named(resource)} cannot be altered here, only those of groups can."
+        return f"The configs of {named(resource)} cannot be altered here, only those of groups."
     if not resource.resource_name:
         return "Default group resources are not allowed."
     for change in resource.configs:

@@ -47,7 +47,7 @@ class MessageVersion:
         announces more entries than this API allows: that is detected before any of them is read.
         """
         if len(frame) > self._bound.bytes_max:
-            text = f"{self.name} of {len(frame)} bytes, {self._bound.bytes_max} are allowed"
+            text = f"{self.name} of {len(frame)} bytes; the limit is {self._bound.bytes_max}"
             raise ProtocolError(Fault.OVERSIZED_FRAME, text)
         try:
             # The client id is written in the old form in every version of the header.

@@ -18,7 +18,7 @@ from muster.coordinator.service import Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fault, Fields, ProtocolError, RequestContext
 from muster.events.steps import Each
 
-_REFUSED = "topics declared with --topic hold no data: they are there to be subscribed to"
+_REFUSED = "topics declared with --topic hold no data: clients can only subscribe to them"
 
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -26,12 +26,12 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
     if body.acks == 0:
-        raise ProtocolError(Fault.REFUSED_PRODUCE, f"records were produced without asking for an answer: {_REFUSED}")
+        raise ProtocolError(Fault.REFUSED_PRODUCE, f"records were produced with acks=0: {_REFUSED}")
     log.warning(
         "records refused: declared topics hold no data",
         peer=context.client_host,
         client_id=context.client_id,
-        way_out="produce to the brokers; a sidecar (--upstream) relays what is produced",
+        way_out="produce to the brokers; a sidecar (--upstream) relays produced records",
     )
     answer({"responses": Each(lambda topic: _topic(topic, service.cluster), body.topic_data)})
 

@@ -61,7 +61,7 @@ def refusal(error: BaseException, *, user: str | None, presents_certificate: boo
         return describe_failure(error) + where_trust_is_set(tls)
     wants_ours = "CERTIFICATE" in ((tls and tls.reason) or "")
     if wants_ours and not presents_certificate:
-        missing = "it may demand a client's certificate, and none is given (ssl.certificate.location)"
+        missing = "it may require a client certificate, and none is given (ssl.certificate.location)"
         return f"{describe_failure(error)}; {missing}"
     return describe_failure(error)
 

@@ -8,7 +8,7 @@ from muster.events.log.base import Deposed
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, story
 
-TOLD = "the former owner of the event log did not shut down cleanly: if it still runs, it is fenced now"
+TOLD = "the previous owner of the event log did not shut down cleanly: if it still runs, it is fenced now"
 
 
 @story

@@ -51,7 +51,7 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     # What the others' own appends waited for began later.
     assert [(line["log_level"], line["partitions"]) for line in lost] == [("warning", [0]), ("warning", [1, 2])]
     assert lost[0]["error"].startswith("partition 0 of events: given up after 30000 ms")
-    away = [line["seconds"] for line in logged if line["event"] == "event log unavailable, trying again"]
+    away = [line["seconds"] for line in logged if line["event"] == "event log unavailable, retrying"]
     assert len(away) == 5
     assert 25 <= away[0] <= 35  # reported when the first append was given up, and counted from when that was started
     assert all(59 <= after - before <= 95 for before, after in pairwise(away))

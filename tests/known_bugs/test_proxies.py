@@ -173,7 +173,7 @@ async def test_p6_a_tls_alert_is_not_taken_for_a_length() -> None:
             client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
             assert await client.rest() == b""
         assert [line["cause"] for line in told if "cause" in line] == [
-            "the broker speaks TLS, and was spoken to in plain text",
+            "the broker speaks TLS, but was contacted in plain text",
             "the client speaks TLS, which is not served here (security.protocol)",
         ]
 

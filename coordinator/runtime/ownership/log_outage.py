@@ -68,7 +68,7 @@ class LogOutage:
         if not self._waiting:
             return None
         seconds = (self._monotonic_ms() - self._since_ms) // 1000
-        return f"the event log {self._location} has been unavailable for {seconds} s, trying again: {self._reason}"
+        return f"the event log {self._location} has been unavailable for {seconds} s, retrying: {self._reason}"
 
     def failed(self, partition: int, error: Exception, *, began_ms: int) -> None:
         """Note that an attempt for the partition failed. `began_ms`: start of the attempt."""
@@ -78,7 +78,7 @@ class LogOutage:
         self._reason = str(error)
         if self._throttle.due(self._location) is not None:
             log.warning(
-                "event log unavailable, trying again",
+                "event log unavailable, retrying",
                 log=self._location,
                 seconds=(now_ms - self._since_ms) // 1000,
                 error=self._reason,

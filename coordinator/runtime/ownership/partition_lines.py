@@ -64,7 +64,7 @@ class LostLog:
 
     def _write(self) -> None:
         lost, self._lost = self._lost, {}
-        log.warning("partitions lost, taking them over again", partitions=sorted(lost), error=next(iter(lost.values())))
+        log.warning("partitions lost, claiming them again", partitions=sorted(lost), error=next(iter(lost.values())))
 
 
 class StopLog:

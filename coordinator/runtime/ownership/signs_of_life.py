@@ -90,7 +90,7 @@ class SignsOfLife:
             self._not_read_before_ms = self._clock.monotonic_ms() + READ_RETRY_INTERVAL_MS
             SIGNS_OF_LIFE_FAILED.inc()
             log.warning(
-                "could not read when the former owner was last alive",
+                "could not read when the previous owner was last alive",
                 log=self._log.location,
                 error=str(error) or "no answer in time",
             )
@@ -119,7 +119,7 @@ class SignsOfLife:
         if not self._is_said and now_ms - self._fails_since_ms >= REPORTED_AFTER_MS:
             self._is_said = True
             log.warning(
-                "could not record that this process is alive: if it crashes, nobody may know when",
+                "could not record that this process is alive: if it crashes, the time of the crash may be unknown",
                 log=self._log.location,
                 error=str(error) or "no answer in time",
             )

@@ -97,7 +97,7 @@ class Snapshots:
         except OSError as error:
             self._log_unused(number, "disk", f"it cannot be read: {error.strerror}")
         except Exception as bug:
-            log.error("a snapshot is not used by an error in Muster itself, please report it", exc_info=bug)
+            log.error("snapshot not used because of a bug in Muster, please report it", exc_info=bug)
         return None
 
     async def keep(self) -> None:
@@ -119,12 +119,12 @@ class Snapshots:
             except OSError as error:
                 if self._throttle.due("write") is not None:
                     log.warning(
-                        "a snapshot could not be written: after a restart more of the event log has to be read",
+                        "could not write a snapshot: after a restart, more of the event log has to be read",
                         file=str(self.file_of(number)),
                         error=error.strerror or str(error),
                     )
             except Exception as bug:
-                log.error("no snapshot was written by an error in Muster itself, please report it", exc_info=bug)
+                log.error("no snapshot written because of a bug in Muster, please report it", exc_info=bug)
             else:
                 self._throttle.end("write")
 
@@ -151,7 +151,7 @@ class Snapshots:
     def _log_unused(self, number: int, kind: str, reason: str) -> None:
         if self._throttle.due(kind) is not None:  # there may be one for each partition
             log.warning(
-                "a snapshot is not used, the event log is read instead",
+                "snapshot not used, reading the event log instead",
                 partition=number,
                 file=str(self.file_of(number)),
                 reason=reason,

@@ -65,7 +65,7 @@ class FormerOwners:
         if warned_ms is None or now_ms - warned_ms >= LINE_INTERVAL_MS:
             self._warned_ms[last_event.owner] = now_ms
             log.warning(
-                "the former owner of the event log did not shut down cleanly: if it still runs, it is fenced now",
+                "the previous owner of the event log did not shut down cleanly: if it still runs, it is fenced now",
                 log=location,
                 owner=last_event.owner,
             )

@@ -18,7 +18,7 @@ from muster.events.state import Group, Member
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-EVENT: Final = "a static member came back with another subscription, and kept its assignment: nobody rebalances"
+EVENT: Final = "a static member rejoined with another subscription and kept its assignment, without a rebalance"
 
 
 class KeptAssignments:
@@ -49,7 +49,7 @@ class KeptAssignments:
                 client_id=event.member.client_id,
                 client_host=event.member.client_host,
                 **_named(new_topics=topics - former, former_topics=former - topics),
-                way_out=f"when all are restarted: muster members rebalance {event.group_id}",
+                way_out=f"after all of them have restarted: muster members rebalance {event.group_id}",
                 others_since=suppressed,
             )
 

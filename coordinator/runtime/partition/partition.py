@@ -371,7 +371,7 @@ class Partition:
             return
         self._deadlines.begin()
         log.warning(
-            "timer late, sessions last longer",
+            "timer late, sessions extended",
             partition=self.number,
             late_ms=late_ms,
             in_full=in_full,

@@ -105,7 +105,7 @@ class Quarantine:
             self._under_way.discard(damage.group_id)
             if refused is not None:
                 message = (
-                    f"the repair takes {refused.size_bytes} bytes in the event log, the limit is {refused.limit_bytes}"
+                    f"the repair needs {refused.size_bytes} bytes in the event log; the limit is {refused.limit_bytes}"
                 )
                 self._reply(command, AlterGroupConfigOutcome(error=ErrorCode.unknown_server_error, message=message))
                 return

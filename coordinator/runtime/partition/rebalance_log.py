@@ -123,7 +123,7 @@ def follow(
 
 def _details(under_way: UnderWay, group: GroupImage, ended: Ended, now_ms: int) -> dict[str, object]:
     """Record the durations, and return the fields of the log line."""
-    told: dict[str, object] = {"cause": "began under a former owner"}
+    told: dict[str, object] = {"cause": "began under a previous owner"}
     if (why := under_way.why) is not None:
         told = {"cause": why.cause.value, **_who(why)}
     if under_way.began_ms is not None:

@@ -130,7 +130,10 @@ class RefusedJoins:
                 way_out = "raise group.max.size, or start fewer consumers"
                 return event, {"max_size": settings.max_size, "way_out": way_out}
             case RefusedFor.SESSION_TIMEOUT:
-                event = "join refused: the session timeout is outside of group.min. and group.max.session.timeout.ms"
+                event = (
+                    "join refused: the session timeout is outside group.min.session.timeout.ms and "
+                    "group.max.session.timeout.ms"
+                )
                 return event, {
                     "session_timeout_ms": join.session_timeout_ms,
                     "least_ms": settings.min_session_timeout_ms,
@@ -138,14 +141,14 @@ class RefusedJoins:
                     "way_out": "set the client's session.timeout.ms to a value between them",
                 }
             case RefusedFor.METADATA_SIZE:
-                event = "join refused: its metadata is larger than --member-metadata-max-bytes"
+                event = "join refused: its metadata exceeds --member-metadata-max-bytes"
                 return event, {
                     "size_bytes": metadata_bytes(join),
                     "limit_bytes": settings.member_metadata_max_bytes,
                     "way_out": "subscribe to fewer topics, or raise --member-metadata-max-bytes",
                 }
             case RefusedFor.NO_GROUP_ID:
-                return "join refused: it names no group", {"way_out": "set the client's group.id"}
+                return "join refused: it has no group id", {"way_out": "set the client's group.id"}
 
 
 def _refused_for(join: JoinGroup, replies: Iterable[Reply], settings: GroupSettings) -> RefusedFor | None:
@@ -163,17 +166,17 @@ def _refused_for(join: JoinGroup, replies: Iterable[Reply], settings: GroupSetti
 def _protocol(join: JoinGroup, group: Group | None) -> tuple[str, dict[str, object]]:
     offers = [protocol.name for protocol in join.protocols[:NAMES_MAX]]
     if group is None or not group.members or not join.protocol_type or not offers:
-        way_out = "the client sends no protocol (no partition.assignment.strategy), which no group takes"
+        way_out = "the client sends no protocol (no partition.assignment.strategy), and no group accepts that"
         return "join refused: it offers no protocol", {"offers": offers, "way_out": way_out}
     has_type = group.image.protocol_type
     if join.protocol_type != has_type:
         return "join refused: the group has another protocol type", {
             "offers_type": join.protocol_type,
             "group_has_type": has_type,
-            "way_out": "the group id is taken by clients of another kind: give these a group.id of their own",
+            "way_out": "the group id is used by clients of another protocol type: give these another group.id",
         }
     common = sorted(supported_by_all(group.members.values()))[:NAMES_MAX]
-    return "join refused: it offers no protocol that all members of the group have", {
+    return "join refused: it offers no protocol that all members of the group support", {
         "offers": offers,
         "all_members_have": common,
         "way_out": f"add {' or '.join(common)} to the client's partition.assignment.strategy",

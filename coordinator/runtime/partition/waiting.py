@@ -160,7 +160,7 @@ def deliver(waiting: Waiting, outcome: Outcome) -> None:
     try:
         waiting.reply_to(outcome)
     except Exception:
-        log.exception("an answer could not be given", command=type(waiting.command).__name__)
+        log.exception("could not send a response", command=type(waiting.command).__name__)
 
 
 def _without_content(command: JoinGroup | SyncGroup) -> JoinGroup | SyncGroup:

@@ -76,7 +76,7 @@ class WaitingLimit(DelegatingGroups):
 
 
 def _log_full(whose: str) -> None:
-    log.warning("asking joins and syncs to try again: --waiting-per-principal is reached", whose=whose)
+    log.warning("refusing joins and syncs with a retriable error: --waiting-per-principal is reached", whose=whose)
 
 
 def _whose(command: JoinGroup | SyncGroup) -> str:

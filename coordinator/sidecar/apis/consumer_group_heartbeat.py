@@ -38,8 +38,8 @@ CONSUMER_GROUP_HEARTBEAT: Final = 68
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _NOT_A_CONSUMER_GROUP = _INT16.pack(ErrorCode.group_id_not_found)
 _REASON = (
-    "the group has members of the classic protocol, which Muster coordinates: it can be joined when the last of them "
-    "has left, or when the group is released to the cluster (muster release)"
+    "the group has members of the classic protocol, which Muster coordinates: it can be joined after the last of "
+    "them has left, or after the group is released to the cluster (muster release)"
 )
 
 

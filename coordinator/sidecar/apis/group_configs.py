@@ -118,7 +118,7 @@ class GroupConfigsApi:
             if not results[part.key]["error_code"]:
                 refused = await request.client.authorizations.refusal_at_any_broker(part.ours.resource_name, READ)
                 if refused is not ErrorCode.none:
-                    message = "Muster's own configs of a group need READ on it, beside ALTER_CONFIGS"
+                    message = "Muster's own configs of a group need READ on it, in addition to ALTER_CONFIGS"
                     results[part.key] = incremental_alter_configs.encode(part.ours, refused, message)
                     continue
                 only_try = body.validate_only or part.is_mixed

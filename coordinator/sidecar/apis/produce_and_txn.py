@@ -91,7 +91,7 @@ def _not_written(index: int) -> Fields:
         "base_offset": -1,
         "log_append_time": -1,
         "record_errors": (),
-        "error_message": f"nothing is written to this topic: {NOT_FOR_CLIENTS}",
+        "error_message": f"no client may write to this topic: {NOT_FOR_CLIENTS}",
     }
 
 

@@ -79,9 +79,9 @@ class OwnersReach:
         """The message of /readyz; None while an owner is reachable, or could be again after a takeover."""
         if self._lost_since_ms is None or (self._was_reached and self.lost_ms <= self._takeover_ms):
             return None
-        for_s = f"for {self.lost_ms // 1000} s this process has reached no owner of a partition"
+        for_s = f"this process has reached no owner of a partition for {self.lost_ms // 1000} s"
         tried = [
-            f"node {each.node.node_id} at {each.node.host}:{each.node.port}: {each.error or 'it has not answered yet'}"
+            f"node {each.node.node_id} at {each.node.host}:{each.node.port}: {each.error or 'it has not responded yet'}"
             for each in self._links.states()
         ]
         return f"{for_s}; {'; '.join(tried) or 'no process owns any: start one with --role owner or both'}"

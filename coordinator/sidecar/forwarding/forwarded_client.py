@@ -121,7 +121,7 @@ class ForwardedClient:
             self.answered(error)
         except Exception as error:  # an internal error must affect this client only, as in Kafka (G24)
             log.exception("a forwarded request failed", api_key=KEY_AND_VERSION.unpack_from(frame)[0])
-            self.answered(ProtocolError(Fault.FAILED_REQUEST, f"it could not be worked on: {error!r}"))
+            self.answered(ProtocolError(Fault.FAILED_REQUEST, f"could not handle it: {error!r}"))
         else:
             self._cancel = None if self._is_answered else cancel
 
@@ -213,7 +213,7 @@ class ForwardedClient:
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, ProtocolError):
             log.error("could not rewrite a forwarded response", exc_info=error)
-            error = ProtocolError(Fault.FAILED_REQUEST, f"its answer could not be rewritten: {error!r}")
+            error = ProtocolError(Fault.FAILED_REQUEST, f"could not rewrite its response: {error!r}")
         self.answered(error)
 
     def _done(self, message: AnyMessage) -> None:

@@ -324,7 +324,7 @@ def _refused(request: ClientRequest, body: Any, service: Service) -> Fields:  # 
     if request.context.api_key == CONSUMER_GROUP_HEARTBEAT:
         return {
             "error_code": error,
-            "error_message": "the process that coordinates the group is not reached",
+            "error_message": "the process that coordinates the group cannot be reached",
             "member_id": None,
             "member_epoch": 0,
             "heartbeat_interval": 1_000,

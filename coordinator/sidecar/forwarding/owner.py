@@ -284,7 +284,7 @@ class ForwardedRequests:
         try:
             groups = await self._list_own()
         except Exception:
-            log.exception("the groups of this process could not be listed")
+            log.exception("could not list the groups of this process")
             groups = ErrorCode.unknown_server_error
         if isinstance(groups, ErrorCode):
             frontend.send(Owned(question, [], groups.value, is_last=True))

@@ -39,9 +39,9 @@ class Adoption:
             async with asyncio.timeout(within_ms / 1000):
                 members = await upstream_members(self._link, self._group_id, self._name)
         except TimeoutError:
-            self._unknown = self._unknown or f"the cluster upstream did not answer within {within_ms / 1000:.0f} s"
+            self._unknown = self._unknown or f"the upstream cluster did not respond within {within_ms / 1000:.0f} s"
         except LinkError as error:
-            self._unknown = f"the cluster upstream did not answer: {error}"
+            self._unknown = f"the upstream cluster did not respond: {error}"
         except NotAdoptable as error:
             self._unknown = str(error)
         else:
@@ -51,7 +51,7 @@ class Adoption:
     def reason(self, now_ms: int) -> str:
         """Return why members are still upstream at the timeout: they sent no request, or could not be removed."""
         if self._unknown is None:
-            return f"these members have not joined again in time: {names(self._move.waits_for(now_ms))}"
+            return f"these members have not rejoined in time: {names(self._move.waits_for(now_ms))}"
         still = [self._move.members[each] for each in self.still_upstream]
         for_s = (now_ms - (self._listed_ms or now_ms)) // 1000
         return (
@@ -75,8 +75,8 @@ def not_recent(absent: Iterable[UpstreamMember], members: int) -> str:
     were = "was" if len(listed) == 1 else "were"
     return (
         f"{len(listed)} of its {members} members {were} not seen here in the last minute: {names(listed)}. Connect "
-        "clients of the cluster to this Muster first. A member that has just joined is seen with its first heartbeat, "
-        "and one that has gone is removed by the cluster when its session ends: try again then"
+        "clients of the cluster to this Muster first. A member that has just joined is seen at its first "
+        "heartbeat, and the cluster removes one that is gone when its session expires: try again then"
     )
 
 

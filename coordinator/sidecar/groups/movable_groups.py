@@ -50,7 +50,7 @@ _TIMEOUT = GroupConfigDef(
     default="60000",
     minimum=1,
     maximum=DAY_MS,
-    documentation="How long an adoption may take.",
+    documentation="How long an adoption may take, ms.",
 )
 
 
@@ -97,7 +97,9 @@ class MovableGroups(GroupsLayer):
         change = changes[COORDINATOR]
         try:
             if changes.keys() - {COORDINATOR, COORDINATOR_TIMEOUT} or len(changes) < len(command.changes):
-                raise BadConfig(f"{COORDINATOR} must be the only config of its request, but for {COORDINATOR_TIMEOUT}")
+                raise BadConfig(
+                    f"{COORDINATOR} must be the only config of its request, except for {COORDINATOR_TIMEOUT}"
+                )
             if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
                 raise BadConfig(f"{COORDINATOR} is not of type LIST: use SET or DELETE")
             wanted = coordinator(change.value)
@@ -171,7 +173,7 @@ def _as_release(outcome: Outcome) -> AlterGroupConfigOutcome:
     assert isinstance(outcome, AlterGroupConfigOutcome)
     if outcome.error is not ErrorCode.group_id_not_found:
         return outcome
-    text = "no member of it has ever joined here: there is nothing to release"
+    text = "none of its members has ever joined here: there is nothing to release"
     return msgspec.structs.replace(outcome, message=text)
 
 

@@ -272,7 +272,7 @@ class Moves:
             return
         error = await self._take(take)
         if error is not ErrorCode.none:
-            self._end(group_id, move, MoveState.GIVEN_UP, f"{COORDINATOR} was not set back: {error.name.upper()}")
+            self._end(group_id, move, MoveState.GIVEN_UP, f"{COORDINATOR} was not restored: {error.name.upper()}")
             return
         self._end(group_id, move, MoveState.DONE)
 

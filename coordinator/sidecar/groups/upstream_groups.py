@@ -70,11 +70,10 @@ class UpstreamGroups:
 
 
 def _status_of(group_id: GroupId, theirs: KeptUpstream) -> UpstreamGroupStatus:
-    way_out = "docs/sidecar.md#what-can-go-wrong-and-what-it-says has what to do"
+    way_out = "docs/sidecar.md#what-can-go-wrong-and-what-it-says describes what to do"
     if type(theirs) is KeptUpstream:
         way_out = (
-            "it becomes Muster's when nobody is in it there: stop its members, or muster adopt"
-            f" {shlex.quote(group_id)};"
-            " give clients of another kind a group.id of their own"
+            f"Muster takes it when it has no members there: stop them, or muster adopt {shlex.quote(group_id)}; "
+            "give clients of another kind their own group.id"
         )
     return UpstreamGroupStatus(group_id=group_id, reason=theirs.reason, way_out=way_out)

@@ -47,7 +47,7 @@ _TIMEOUT_BYTES = _INT32.size
 _INDEX_BYTES = _INT32.size
 _ID_BYTES = 16
 _NAME_BYTES_MAX = 249  # no topic has a longer name
-NOT_FOR_CLIENTS: Final = "it belongs to Muster's own event log, which nobody else writes"
+NOT_FOR_CLIENTS: Final = "it belongs to Muster's own event log, to which only Muster writes"
 
 
 def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: ReservedNames) -> RequestPlan:

@@ -55,7 +55,8 @@ class ReservedNames:
         """Log why the event topic has no id, except for brokers without topic ids and while it is being created."""
         if error is ErrorCode.topic_authorization_failed:
             log.warning(
-                "cannot protect the event topic from clients that name topics by id (Produce v13): its id is unknown",
+                "cannot keep clients that name topics by id (Produce v13) from writing to the event topic: its id "
+                "is unknown",
                 topic=event_topic,
                 way_out="allow Muster's own principal DESCRIBE on this TOPIC",
             )

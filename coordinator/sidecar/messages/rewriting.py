@@ -115,7 +115,7 @@ class AnswerRewriter:
             if cluster_id and cluster_id != self._cluster_id:
                 raise ProtocolError(
                     Fault.BROKER_ANSWER,
-                    f"a broker of cluster {cluster_id}, where one of {self._cluster_id} was expected",
+                    f"a broker of cluster {cluster_id}; expected cluster {self._cluster_id}",
                 )
             return (yield from changed(data, start))
 

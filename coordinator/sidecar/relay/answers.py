@@ -155,7 +155,7 @@ class Answers:
                 continue
             if length > self._frame_bytes_max:
                 raise ProtocolError(
-                    Fault.BROKER_ANSWER, f"an answer of {length} bytes, {self._frame_bytes_max} are read"
+                    Fault.BROKER_ANSWER, f"a response of {length} bytes; the limit is {self._frame_bytes_max}"
                 )
             if not incoming.has(LENGTH.size + length):
                 return
@@ -205,13 +205,13 @@ class Answers:
     def _due(self, length: int, correlation_id: bytes) -> Expected:
         if not self._expected or length < len(correlation_id):
             self._check_no_alert()
-            raise ProtocolError(Fault.BROKER_ANSWER, f"the broker sent {length} bytes that nobody asked for")
+            raise ProtocolError(Fault.BROKER_ANSWER, f"the broker sent {length} bytes that no request asked for")
         expected = self._expected[0]
         if expected.correlation_id != correlation_id:
             self._check_no_alert()
             raise ProtocolError(
                 Fault.BROKER_ANSWER,
-                f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
+                f"the broker answered correlation id {correlation_id.hex()}; expected {expected.correlation_id.hex()}",
             )
         self._heard.answered(expected.sent_ms)
         self.is_served = self.is_served or not expected.needs_no_authentication
@@ -220,7 +220,7 @@ class Answers:
     def _check_no_alert(self) -> None:
         """Raise ProtocolError if the bytes are a TLS alert, which looks like a very long response (P6)."""
         if _TLS_ALERT.match(self._incoming.look(_ANSWER_START.size)):
-            raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, and was spoken to in plain text")
+            raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, but was contacted in plain text")
 
 
 class AnswerScheduler:

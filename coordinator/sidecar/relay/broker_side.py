@@ -66,7 +66,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     def log_unauthenticated(self, peer: str, request: bytes) -> None:
         """Log that the broker disconnected a client that did not authenticate. `request`: its first bytes."""
         api, client_id = api_and_client_of(request)
-        reason = f"it sent {api} without authenticating, and the broker hung up"
+        reason = f"it sent {api} without authenticating, and the broker closed the connection"
         self.refusals.write(Refusal.NONE_SENT, peer, user=None, client_id=client_id, reason=reason)
 
 
@@ -260,7 +260,7 @@ async def _come(turn: _Turn, queue: ConnectQueue) -> None:
         await asyncio.wait([turn.came], timeout=CONNECT_TIMEOUT_S)
         if turn.came.done():
             return
-    raise TimeoutError(f"none of {queue.at_once} connects to it has succeeded within {CONNECT_TIMEOUT_S:g} s")
+    raise TimeoutError(f"none of {queue.at_once} connection attempts succeeded within {CONNECT_TIMEOUT_S:g} s")
 
 
 def _reset(transport: asyncio.Transport) -> None:

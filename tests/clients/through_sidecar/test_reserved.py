@@ -28,7 +28,7 @@ def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> 
     arguments = ["--listen", "127.0.0.1:0", "--upstream", sidecar.bootstrap, "--log", "memory:"]
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 2
-    assert f"--upstream {sidecar.bootstrap}: a Muster answers there, not a broker" in done.stderr
+    assert f"--upstream {sidecar.bootstrap}: a Muster runs there, not a broker" in done.stderr
 
 
 def test_nor_is_it_one_for_an_event_log(sidecar: MusterProcess) -> None:

@@ -365,7 +365,7 @@ def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*,
         await asyncio.sleep(7.0)
         with capture_logs() as lines:
             process.runtime._partitions.lost(0, LogUnavailable("an append came to nothing"))
-        (line,) = [each for each in lines if each["event"] == "event log unavailable, trying again"]
+        (line,) = [each for each in lines if each["event"] == "event log unavailable, retrying"]
         assert line["seconds"] == (7 if is_appending else 0)
         await process.runtime.stop()
 

@@ -113,7 +113,7 @@ def test_one_that_began_under_a_former_owner_says_so_and_has_no_duration() -> No
         with structlog.testing.capture_logs() as told:
             assert (await second.sync(joined)).error is ErrorCode.none
         (line,) = [line for line in told if line["event"] == "rebalance"]
-        assert (line["cause"], "took_ms" in line) == ("began under a former owner", False)
+        assert (line["cause"], "took_ms" in line) == ("began under a previous owner", False)
         assert observed("muster_rebalance_seconds", ended="stable") == counted
         await second.runtime.stop()
 

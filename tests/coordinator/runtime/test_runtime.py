@@ -566,7 +566,7 @@ async def test_a_former_owner_that_did_not_stop_in_good_order_is_named_once() ->
     async def named() -> tuple[SimulatedProcess, list[str]]:
         with capture_logs() as lines:
             process = await SimulatedProcess(storage).start()
-        told = "the former owner of the event log did not shut down cleanly: if it still runs, it is fenced now"
+        told = "the previous owner of the event log did not shut down cleanly: if it still runs, it is fenced now"
         return process, [line["owner"] for line in lines if line["event"] == told]
 
     first, after_another = await named()

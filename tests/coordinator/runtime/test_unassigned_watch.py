@@ -152,7 +152,7 @@ def test_while_muster_will_still_ask_the_way_out_says_so() -> None:
     stage = Stage(h, orders=7)
     stage.look()
     (line,) = stage.look(after_ms=REPORT_AFTER_MS)
-    assert line["way_out"].startswith("Muster asks the group to rebalance when members.unassigned.rebalance.delay.ms")
+    assert line["way_out"].startswith("Muster asks the group to rebalance after members.unassigned.rebalance.delay.ms")
 
 
 def test_topics_of_groups_with_the_config_are_counted_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,7 @@ def test_a_certificate_as_identity_is_everybodys(issued: Issued) -> None:
         f"ssl.key.location={issued.key}",
     ]
     refusal = refused({"upstream": "kafka:9092", "upstream_config": tls})
-    assert "say --single-identity and give a certificate for them if that is wanted" in refusal
+    assert "give --single-identity and a certificate for them if you want that" in refusal
     # Whoever authenticates with SASL is who they are, whatever certificate opened the connection.
     both = ["security.protocol=SASL_SSL", *tls[1:], *SASL[1:], "sasl.password=a"]
     assert sidecar(upstream_config=both).upstream_security().kafka_security().presents_certificate

@@ -168,7 +168,7 @@ async def test_who_comes_at_once_is_refused_and_told_by_whom(kafka_broker: Broke
         "group not taken: another Muster has it", where=lambda line: line["group_id"] == owner.group_id
     )
     assert f"upstream it has the shadow {shadow}, client muster at" in told["reason"]
-    assert "another Muster coordinates it (which keeps another event log," in told["reason"]
+    assert "another Muster coordinates it (which has another event log," in told["reason"]
 
 
 async def test_a_restart_knows_its_own_shadow_again(

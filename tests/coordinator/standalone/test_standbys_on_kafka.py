@@ -169,7 +169,7 @@ def test_a_start_reads_its_snapshots_and_what_is_new(kafka_broker: Broker, tmp_p
             until_shared(process, partitions=LOG_PARTITIONS)
             until_served(process)
             assert [members_of(process, group_id) for group_id in groups] == [list(MEMBERS)] * GROUPS
-            assert process.events("a snapshot is not used, the event log is read instead") == []
+            assert process.events("snapshot not used, reading the event log instead") == []
             read[has_snapshots] = sum(each["events"] for each in process.events("partitions ready"))
         assert read[True] <= FEW * LOG_PARTITIONS < read[False], read
 

@@ -89,11 +89,11 @@ def test_another_musters_group_is_named_with_the_way_out() -> None:
     """Both identities, as far as they are seen, where the other is, and what to do."""
     told = verdict_of(described("muster", ANOTHER.group_instance_id), OURS, "kafka-1:9092,kafka-2:9092")
     assert told == ForeignShadow(
-        "another Muster coordinates it (which keeps another event log, or what this Muster left before its event topic"
-        " was made anew): upstream it has the shadow muster-cluster.another, client app at /10.0.0.7, and this Muster's"
-        " would be muster-cluster.topic. Connect its clients to that Muster."
-        " If there is none any more, its shadow leaves within 30 minutes, or at once with: muster members remove orders"
-        " muster-cluster.another --bootstrap kafka-1:9092,kafka-2:9092",
+        "another Muster coordinates it (which has another event log, or a leftover of this Muster from before its"
+        " event topic was recreated): upstream it has the shadow muster-cluster.another, client app at /10.0.0.7, and"
+        " this Muster's would be muster-cluster.topic. Connect its clients to that Muster. If that no longer exists,"
+        " its shadow leaves within 30 minutes, or at once with: muster members remove orders muster-cluster.another"
+        " --bootstrap kafka-1:9092,kafka-2:9092",
         is_unnamed=False,
     )
 

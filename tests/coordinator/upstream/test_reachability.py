@@ -572,7 +572,7 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
     """Clients are relayed to it by the same trust. What does not let Muster in alone says nothing of them."""
     for refusal in (
         BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"),
-        UpstreamRefused("the broker at broker:1 does not let us in"),
+        UpstreamRefused("the broker at broker:1 refuses Muster"),
         OwnShortage("broker:1: this machine has no local port left for it"),
     ):
         link = RefusingLink(refusal)

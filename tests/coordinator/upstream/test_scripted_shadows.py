@@ -341,7 +341,7 @@ async def test_who_waits_for_a_join_that_is_not_answered_is_told_when_it_takes_t
     subject.upstream.held = {"JoinGroup"}
     subject.wants(1)
     began_s = asyncio.get_running_loop().time()
-    with pytest.raises(ShadowUnavailable, match="is not ready after 20000 ms: upstream has not answered"):
+    with pytest.raises(ShadowUnavailable, match="is not ready after 20000 ms: upstream has not responded"):
         await subject.shadows.wait_bumped(GROUP, 1)
     assert asyncio.get_running_loop().time() - began_s == pytest.approx(20.0)
 
@@ -388,7 +388,7 @@ async def test_who_is_not_told_which_groups_have_shadows_says_so(subject: Subjec
         raise TryAgain("no broker")
 
     subject.upstream.ask = refuse  # type: ignore[method-assign]
-    with pytest.raises(ShadowUnavailable, match="does not list which groups have a shadow: no broker"):
+    with pytest.raises(ShadowUnavailable, match="cannot determine which groups have a shadow upstream: no broker"):
         await subject.shadows.remove_stray_shadows(lambda _: True)
 
 

@@ -85,7 +85,7 @@ async def test_a_password_that_is_wrong(secured: SecuredBroker) -> None:
     """One line, and trying again makes no sense."""
     security = security_of(secured, "SASL_PLAINTEXT", **{"sasl.password": "guessed"})
     link = UpstreamLink(secured.address("SASL_PLAINTEXT"), security, give_up=unexpected)
-    with pytest.raises(UpstreamRefused, match=r"does not let us in: .*invalid credentials"):
+    with pytest.raises(UpstreamRefused, match=r"refuses Muster: .*invalid credentials"):
         await link.open()
     await link.close()
 

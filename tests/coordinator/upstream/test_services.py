@@ -39,7 +39,7 @@ async def test_a_group_of_another_service_is_theirs(ours: Process, other: Proces
     group_id = new_group()
     identity = await other.own(group_id)
     theirs = await ours.shadows.take(group_id)
-    assert "another Muster coordinates it (which keeps another event log," in str(theirs)
+    assert "another Muster coordinates it (which has another event log," in str(theirs)
     ours.shadows.update_generation(
         group_id, generation_id=1, is_wanted=True
     )  # as after a restart: nobody is asked first
@@ -127,7 +127,7 @@ async def test_an_upgrade_leaves_the_groups_of_an_earlier_version_beside_it(
     group_id = new_group()
     identity = await former.own(group_id)
     theirs = await ours.shadows.take(group_id)
-    assert "another Muster coordinates it (one of an earlier version, or what it has left)" in str(theirs)
+    assert "another Muster coordinates it (one of an earlier version, or its leftover)" in str(theirs)
     await ours.shadows.remove_stray_shadows(lambda _: True)
     await until(lambda: not ours.shadows.may_have_shadow(group_id))
     assert await direct.commit(group_id, identity) == 0

@@ -69,7 +69,7 @@ def test_an_array_beyond_the_bound_is_refused_before_it_is_read(api_key: int, ve
     bound = bound_of(api_key)
     if len(content) > bound.bytes_max:
         assert raised.value.fault is Fault.OVERSIZED_FRAME
-        assert f"v{version} of {len(content)} bytes, {bound.bytes_max} are allowed" in str(raised.value)
+        assert f"v{version} of {len(content)} bytes; the limit is {bound.bytes_max}" in str(raised.value)
     else:
         assert raised.value.fault is Fault.TOO_MANY_ENTRIES
         assert f"{entries + len(path) - 1} entries or more, {bound.entries_max} are allowed" in str(raised.value)
@@ -122,7 +122,7 @@ def test_a_request_may_have_as_many_bytes_as_its_bound() -> None:
     content = request_of(12, 4, (), 0).ljust(bytes_max, b"\x00")
     client_id, body = read(content)
     assert (client_id, body.group_id) == ("c", "g")
-    with pytest.raises(ProtocolError, match=f"{bytes_max + 1} bytes, {bytes_max} are allowed") as raised:
+    with pytest.raises(ProtocolError, match=f"{bytes_max + 1} bytes; the limit is {bytes_max}") as raised:
         read(content + b"\x00")
     assert raised.value.fault is Fault.OVERSIZED_FRAME
 

@@ -96,7 +96,7 @@ def alter(
 def test_a_resource_has_a_thousand_changes_at_most() -> None:
     changes = [SimpleNamespace(**change(f"c{number}", "1")) for number in range(1_001)]
     asked: Any = SimpleNamespace(resource_type=GROUP, resource_name="orders", configs=changes)
-    assert refusal(asked) == "1001 changes of one resource, 1000 are taken at once."
+    assert refusal(asked) == "1001 changes of one resource; the limit is 1000."
     asked.configs = changes[1:]
     assert refusal(asked) is None
 
@@ -169,17 +169,17 @@ def test_a_resource_that_is_named_twice_is_refused(version: int) -> None:
     [
         (
             resource("orders", kind=TOPIC),
-            "The configs of topic 'orders' cannot be altered here, only those of groups can.",
+            "The configs of topic 'orders' cannot be altered here, only those of groups.",
         ),
-        (resource("1", kind=BROKER), "The configs of broker '1' cannot be altered here, only those of groups can."),
-        (resource("", kind=BROKER), "The configs of broker '' cannot be altered here, only those of groups can."),
+        (resource("1", kind=BROKER), "The configs of broker '1' cannot be altered here, only those of groups."),
+        (resource("", kind=BROKER), "The configs of broker '' cannot be altered here, only those of groups."),
         (
             resource("all", kind=CLIENT_METRICS),
-            "The configs of client metrics 'all' cannot be altered here, only those of groups can.",
+            "The configs of client metrics 'all' cannot be altered here, only those of groups.",
         ),
         (
             resource("x", kind=NOBODYS),
-            "The configs of resource type 99 'x' cannot be altered here, only those of groups can.",
+            "The configs of resource type 99 'x' cannot be altered here, only those of groups.",
         ),
         (resource("", change(TARGET_GROUP_SIZE, "1")), "Default group resources are not allowed."),
         (
@@ -307,7 +307,7 @@ def test_documentation_is_told_when_asked_for(version: int) -> None:
     told = describe(version, keys=(TARGET_GROUP_SIZE, MEMBERS), include_documentation=True).configs
     assert [each.documentation for each in told] == [
         GROUP_CONFIGS[TARGET_GROUP_SIZE].documentation,
-        "The group's members, and the instances that are expected, as JSON.",
+        "The group's members and its expected instances, as JSON.",
     ]
 
 
@@ -351,7 +351,7 @@ def test_a_group_that_cannot_be_told_of_has_an_error_alone(version: int) -> None
     [
         (TOPIC, "orders", ErrorCode.none, None),
         (TOPIC, "nope", ErrorCode.unknown_topic_or_partition, None),
-        (TOPIC, "no topic", ErrorCode.invalid_topic_exception, "'no topic' is no name of a topic"),
+        (TOPIC, "no topic", ErrorCode.invalid_topic_exception, "'no topic' is not a topic name"),
         (BROKER, "1", ErrorCode.none, None),
         (BROKER, "", ErrorCode.none, None),
         (
@@ -364,9 +364,9 @@ def test_a_group_that_cannot_be_told_of_has_an_error_alone(version: int) -> None
             BROKER_LOGGER,
             "1",
             ErrorCode.invalid_request,
-            "The configs of broker logger '1' cannot be told here.",
+            "The configs of broker logger '1' cannot be described here.",
         ),
-        (NOBODYS, "x", ErrorCode.invalid_request, "The configs of resource type 99 'x' cannot be told here."),
+        (NOBODYS, "x", ErrorCode.invalid_request, "The configs of resource type 99 'x' cannot be described here."),
         (GROUP, "", ErrorCode.invalid_request, "Group name must not be empty"),
     ],
 )

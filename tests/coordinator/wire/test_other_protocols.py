@@ -18,7 +18,7 @@ from muster.coordinator.wire.api import Fault
         (
             b"\x7f\xff\xff\xff",
             Fault.OVERSIZED_FRAME,
-            "a request announces 2147483647 bytes, 100 are allowed",
+            "a request announces 2147483647 bytes; the limit is 100",
         ),
     ],
 )

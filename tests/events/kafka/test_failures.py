@@ -90,7 +90,7 @@ def test_a_connection_that_was_closed_was_hung_up_on() -> None:
         (
             tls("TLSV13_ALERT_CERTIFICATE_REQUIRED"),
             False,
-            "; it may demand a client's certificate, and none is given (ssl.certificate.location)",
+            "; it may require a client certificate, and none is given (ssl.certificate.location)",
         ),
         (tls("TLSV13_ALERT_CERTIFICATE_REQUIRED"), True, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"),
         (tls("WRONG_VERSION_NUMBER"), False, "[SSL: WRONG_VERSION_NUMBER]"),

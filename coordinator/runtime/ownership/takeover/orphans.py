@@ -68,14 +68,15 @@ async def recreate_groups(
     if not unknown:
         return
     log.warning(
-        "keeping committed offsets of groups that the event log does not know, in empty groups",
+        "keeping committed offsets of groups that the event log does not know, as empty groups",
         log=events.location,
         offsets=offsets.location,
         partition=writer.partition,
         groups=len(unknown),
         first=min(unknown),
-        way_out="nothing, if an older backup of the event topic was restored: the groups go on from these offsets; else"
-        " check whether both topics belong together, and delete the groups that are not needed",
+        way_out="nothing, if an older backup of the event topic was restored: the groups continue from these "
+        "offsets; otherwise check that both topics belong together, and delete the groups that are not "
+        "needed",
     )
     wall_ms = clock.wall_ms()
     now = Now(

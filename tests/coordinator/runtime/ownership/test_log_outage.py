@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.events.log.base import LogUnavailable
 
-SAID = "the event log here has been unavailable for {} s, trying again: still none"
+SAID = "the event log here has been unavailable for {} s, retrying: still none"
 
 
 def test_an_outage_lasts_from_the_first_failed_attempt_until_no_partition_waits() -> None:
@@ -26,6 +26,6 @@ def test_an_outage_lasts_from_the_first_failed_attempt_until_no_partition_waits(
         reasons.append(outage.reason)
     assert reasons == [None, SAID.format(13), SAID.format(15), None]
     assert [(line["event"], line["seconds"]) for line in lines] == [
-        ("event log unavailable, trying again", 3),
+        ("event log unavailable, retrying", 3),
         ("event log available again", 15),
     ]

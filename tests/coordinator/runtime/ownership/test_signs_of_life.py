@@ -133,8 +133,8 @@ def test_one_that_cannot_be_left_is_said_once_and_counted(after_s: float) -> Non
             await asyncio.sleep(3 * REPORTED_AFTER_MS / 1000)
             await process.runtime.stop()
         assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
-            "could not read when the former owner was last alive",
-            "could not record that this process is alive: if it crashes, nobody may know when",
+            "could not read when the previous owner was last alive",
+            "could not record that this process is alive: if it crashes, the time of the crash may be unknown",
         ]
         assert failures() - before >= 3
         assert readies(storage)[-1] == ("simulated:1", None)

@@ -105,7 +105,7 @@ def test_a_join_to_a_full_group_is_told_with_the_setting_that_is_to_blame() -> N
     [
         (
             {"offers": ("roundrobin",)},
-            "join refused: it offers no protocol that all members of the group have",
+            "join refused: it offers no protocol that all members of the group support",
             {"offers": ["roundrobin"], "all_members_have": ["range"]},
         ),
         (

@@ -17,7 +17,7 @@ from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
 from tests.waiting import until
 
-LATE = "timer late, sessions last longer"
+LATE = "timer late, sessions extended"
 
 
 def test_a_session_that_became_shorter_ends_in_time() -> None:

@@ -37,7 +37,7 @@ async def test_a_process_that_reaches_an_owner_is_ready_and_one_that_loses_all_i
         clock.now_ms += 1
         reach.look()
         said = reach.not_ready or ""
-        assert said.startswith("for 15 s this process has reached no owner of a partition; node 2 at 127.0.0.1:")
+        assert said.startswith("this process has reached no owner of a partition for 15 s; node 2 at 127.0.0.1:")
         stage.give_to(stage.frontend.service.cluster.node)
         reach.look()
         assert (reach.not_ready or "", reach.lost_ms) == ("", 0)

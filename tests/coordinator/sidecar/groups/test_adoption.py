@@ -72,7 +72,9 @@ async def test_a_cluster_that_does_not_answer_is_to_blame_and_no_member(
     _, _, upstream = adoption(answer)
     await upstream.list_members(1_000, within_ms=1)
     said = upstream.reason(21_000)
-    assert said.startswith("no member could be removed upstream for the last 20 s: the cluster upstream did not answer")
+    assert said.startswith(
+        "no member could be removed upstream for the last 20 s: the upstream cluster did not respond"
+    )
     assert why in said
     assert said.endswith("; still there: own-1 at 10.0.0.1")
     assert "joined again in time" not in said
@@ -85,4 +87,4 @@ async def test_members_that_did_not_come_while_the_cluster_answered_are_to_blame
     cluster.answer = empty
     await upstream.list_members(1_000, within_ms=60_000)
     move.members[MemberId("m")].was_dropped = False
-    assert upstream.reason(60_000) == "these members have not joined again in time: own-1 at 10.0.0.1"
+    assert upstream.reason(60_000) == "these members have not rejoined in time: own-1 at 10.0.0.1"

@@ -314,7 +314,7 @@ async def test_an_adoption_that_cannot_be_written_is_given_up() -> None:
             told=0,
             back=0,
             took_ms=0,
-            reason="members.coordinator was not set back: COORDINATOR_NOT_AVAILABLE",
+            reason="members.coordinator was not restored: COORDINATOR_NOT_AVAILABLE",
         )
         assert scene.released
 

@@ -25,8 +25,8 @@ def test_the_status_names_them_for_a_while_with_the_way_out_until_they_are_ours(
     upstream_groups.note(GroupId("bills"), NotPermitted("no right"))
     bills, orders = upstream_groups.status()
     assert (orders.group_id, orders.reason) == ("orders", "upstream it has 2 members (type consumer)")
-    assert "muster adopt orders; give clients of another kind a group.id of their own" in orders.way_out
-    assert bills.way_out == "docs/sidecar.md#what-can-go-wrong-and-what-it-says has what to do"
+    assert "muster adopt orders; give clients of another kind their own group.id" in orders.way_out
+    assert bills.way_out == "docs/sidecar.md#what-can-go-wrong-and-what-it-says describes what to do"
     upstream_groups.forget(GroupId("bills"))
     assert [each.group_id for each in upstream_groups.status()] == ["orders"]
     now_ms[0] += KEPT_MS

@@ -145,7 +145,7 @@ def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
             subject.update_ids({EVENTS: told})
     assert [(line["log_level"], line["event"].partition(":")[0]) for line in lines] == [
         ("error", "the event topic was deleted"),
-        ("warning", "cannot protect the event topic from clients that name topics by id (Produce v13)"),
+        ("warning", "cannot keep clients that name topics by id (Produce v13) from writing to the event topic"),
     ]
 
 

@@ -198,5 +198,5 @@ def test_brokers_of_another_cluster_are_told_to_nobody(api_key: int, version: in
             answer = replace(answer, cluster_id=cluster_id)
             told = finished(rewrite(response_bytes(answer)))
             assert read_response(api_key, version, told) == expected(api_key, answer)
-        with pytest.raises(ProtocolError, match="cluster theirs, where one of ours was expected"):
+        with pytest.raises(ProtocolError, match="cluster theirs; expected cluster ours"):
             finished(rewrite(response_bytes(replace(answer, cluster_id="theirs"))))

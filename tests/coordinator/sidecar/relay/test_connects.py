@@ -131,7 +131,7 @@ def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 HANGS: Final = "no answer within 0.5 s"
-BEHIND: Final = "none of 1 connects to it has succeeded within 0.5 s"
+BEHIND: Final = "none of 1 connection attempts succeeded within 0.5 s"
 
 
 @pytest.mark.usefixtures("one_at_a_time")
@@ -164,7 +164,7 @@ def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
             await asyncio.sleep(6)
             queue.connected += 1
             assert not waiting.done()
-        with pytest.raises(TimeoutError, match=r"none of 0 connects to it has succeeded within 10 s"):
+        with pytest.raises(TimeoutError, match=r"none of 0 connection attempts succeeded within 10 s"):
             await waiting
 
     simulate(story())

@@ -178,7 +178,7 @@ def test_one_that_has_to_be_read_whole_is_not() -> None:
     subject = new_conversation()
     subject.receive(request(METADATA, 7, 1))
     assert subject.next_request(0) is None
-    with pytest.raises(ProtocolError, match=f"{FRAME_BYTES_MAX + 1} bytes, {FRAME_BYTES_MAX} are read") as raised:
+    with pytest.raises(ProtocolError, match=f"{FRAME_BYTES_MAX + 1} bytes; the limit is {FRAME_BYTES_MAX}") as raised:
         subject.answers.receive((FRAME_BYTES_MAX + 1).to_bytes(4, "big") + bytes(3) + b"\x01")
     assert raised.value.fault is Fault.BROKER_ANSWER
 
@@ -217,7 +217,7 @@ def test_a_first_request_that_is_too_long_is_refused_before_it_has_come() -> Non
         plan_of=lambda *_: plan, fast=lambda *_: None, limits=limits, new_id=lambda: b"must", heard=Heard()
     )
     subject.receive(request(JOIN, 7, 1, bytes(100))[:12])
-    with pytest.raises(ProtocolError, match="50 are allowed") as raised:
+    with pytest.raises(ProtocolError, match="the limit is 50") as raised:
         subject.has_request()
     assert raised.value.fault is Fault.OVERSIZED_FRAME
 
@@ -236,11 +236,11 @@ def test_a_produce_without_acks_is_refused(rest: bytes) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (framed(2, b"x"), "answered 00000002, next is 00000001"),
-        (framed(1, b"x") + framed(1, b"x"), "nobody asked for"),
-        ((3).to_bytes(4, "big") + bytes(4), "sent 3 bytes that nobody asked for"),
-        ((-5).to_bytes(4, "big", signed=True) + bytes(4), "sent -5 bytes that nobody asked for"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "answered 2f312e31"),
+        (framed(2, b"x"), "answered correlation id 00000002; expected 00000001"),
+        (framed(1, b"x") + framed(1, b"x"), "no request asked for"),
+        ((3).to_bytes(4, "big") + bytes(4), "sent 3 bytes that no request asked for"),
+        ((-5).to_bytes(4, "big", signed=True) + bytes(4), "sent -5 bytes that no request asked for"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "answered correlation id 2f312e31"),
     ],
 )
 def test_answers_that_make_no_sense_are_refused(answer: bytes, said: str) -> None:
@@ -426,7 +426,7 @@ def test_an_answer_too_many_is_never_taken_for_that_to_a_question_of_ours() -> N
     assert subject.next_request(0) is not None
     told: list[bytes] = []
     subject.ask(QUESTION, 5, b"?", told.append)
-    with pytest.raises(ProtocolError, match="next is 9e1107c4"):
+    with pytest.raises(ProtocolError, match="expected 9e1107c4"):
         subject.answers.receive(framed(int.from_bytes(b"must", "big"), b"all is allowed"))
     assert told == []
 

@@ -181,7 +181,7 @@ async def test_a_client_that_does_not_authenticate_is_told_of_and_not_the_broker
     assert (line["event"], line["log_level"]) == ("client refused by the broker", "warning")
     assert line["client_id"] == ("shop" if is_handled else "not known")
     api = "JoinGroup" if is_handled else "Fetch"
-    assert line["reason"] == f"it sent {api} without authenticating, and the broker hung up"
+    assert line["reason"] == f"it sent {api} without authenticating, and the broker closed the connection"
 
 
 async def test_clients_behind_one_address_that_are_refused_are_each_told_of_and_the_broker_is_not() -> None:

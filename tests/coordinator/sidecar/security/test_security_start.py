@@ -44,7 +44,7 @@ def test_wrong_credentials_end_it(broker: SecuredBroker, changed: dict[str, str]
     """Trying again makes no sense; neither the password nor a stack of calls is shown."""
     line = refused_start(*upstream_options(broker, **changed), *own_ports(), *IN_MEMORY)
     assert line.startswith(f"muster: --upstream {broker.address(LISTENER)}: the broker at ")
-    assert "does not let us in: " in line
+    assert "refuses Muster: " in line
     assert reason in line
     assert not any(secret in line for secret in ("guessed", "muster-secret"))
 
@@ -108,7 +108,7 @@ async def test_a_cluster_that_comes_later_is_waited_for(broker: SecuredBroker, t
             assert await asyncio.to_thread(readiness, muster) == (200, "ready")
             async with speaking(muster.bootstrap, "alice") as connection:
                 assert (await connection.ask("Metadata", 1, topics=[]))["brokers"] != []
-        waited = [event["error"] for event in muster.events("upstream unreachable, trying again")]
+        waited = [event["error"] for event in muster.events("upstream unreachable, retrying")]
         assert waited
         assert all(bootstrap in each for each in waited)
     finally:

@@ -260,9 +260,9 @@ async def test_a_broker_whose_certificate_does_not_match_is_refused(
 @pytest.mark.parametrize(
     ("listener", "spoken", "said"),
     [
-        ("SSL", "PLAINTEXT", r"hung up: does it speak PLAINTEXT \(security\.protocol\)\?"),
-        ("SASL_SSL", "SASL_PLAINTEXT", r"hung up: does it speak SASL_PLAINTEXT \(security\.protocol\)\?"),
-        ("SASL_PLAINTEXT", "SASL_SSL", r"hung up: does it speak SASL_SSL \(security\.protocol\)\?"),
+        ("SSL", "PLAINTEXT", r"closed the connection: does it use PLAINTEXT \(security\.protocol\)\?"),
+        ("SASL_SSL", "SASL_PLAINTEXT", r"closed the connection: does it use SASL_PLAINTEXT \(security\.protocol\)\?"),
+        ("SASL_PLAINTEXT", "SASL_SSL", r"closed the connection: does it use SASL_SSL \(security\.protocol\)\?"),
         ("SASL_PLAINTEXT", "PLAINTEXT", r"does it want credentials\?"),
         ("PLAINTEXT", "SASL_PLAINTEXT", "does not use SASL at this listener: see security.protocol"),
         ("MUTUAL", "SSL", "TLS fails with the broker at .* certificate"),

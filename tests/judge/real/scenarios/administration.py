@@ -21,9 +21,11 @@ FENCED: Final = (Family.LIBRDKAFKA, Family.JAVA, Family.AIOKAFKA)
 rejoins.
 """
 
-REFUSED: Final = "join refused: it offers no protocol that all members of the group have"
+REFUSED: Final = "join refused: it offers no protocol that all members of the group support"
 
-REFUSED_SESSION: Final = "join refused: the session timeout is outside of group.min. and group.max.session.timeout.ms"
+REFUSED_SESSION: Final = (
+    "join refused: the session timeout is outside group.min.session.timeout.ms and group.max.session.timeout.ms"
+)
 TOO_LONG_MS: Final = 2_000 * SECOND
 
 
