@@ -36,9 +36,9 @@ class LogSettingsWatch:
         """Check every minute, until this is cancelled."""
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once, and log what is new; `flaws` stays as it is if the settings cannot be read."""
         try:
             found = tuple(flaw for flaw in await self._log.flaws() if flaw not in self._known)

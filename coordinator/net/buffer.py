@@ -63,7 +63,7 @@ class Incoming:
         """Return whether that many bytes can be looked at or taken."""
         return self.waiting_bytes >= size
 
-    def look(self, size: int) -> bytes:
+    def peek(self, size: int) -> bytes:
         """Return at most that many of the next bytes, and keep them."""
         found = self._data[self._at : self._at + size]
         if self._tail_bytes and len(found) < size:

@@ -243,7 +243,7 @@ class Connection:
 
     def _joins_next(self) -> bool:
         """Join the next request if it is a complete heartbeat in pieces; return whether it was."""
-        start = self._incoming.look(REQUEST_START.size)
+        start = self._incoming.peek(REQUEST_START.size)
         if len(start) < REQUEST_START.size:
             return False
         length, api_key, _, _ = REQUEST_START.unpack(start)
@@ -254,7 +254,7 @@ class Connection:
 
         Raises ProtocolError for a bad length as soon as its four bytes have arrived, since no more may follow.
         """
-        start = self._incoming.look(REQUEST_START.size)
+        start = self._incoming.peek(REQUEST_START.size)
         if len(start) < LENGTH.size:
             return None
         length: int = LENGTH.unpack_from(start)[0]

@@ -23,10 +23,10 @@ class FreeFiles:
     async def keep_checking(self) -> None:
         """Check every second; while none is free, log a line a minute."""
         while True:
-            self.look()
+            self.check()
             await asyncio.sleep(LOOK_S)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Open a file, which counts for the process and the machine, and close it."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))

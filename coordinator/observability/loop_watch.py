@@ -62,7 +62,7 @@ class LoopTicks:
 
     def __init__(self, now: Instant) -> None:
         self.held_s = 0.0
-        self._ticked = self._looked = self._counted_from = now
+        self._ticked = self._last_check = self._counted_from = now
 
     def tick(self, now: Instant) -> float:
         """Note a tick of the loop; returns its delay in seconds."""
@@ -70,21 +70,21 @@ class LoopTicks:
         there_s = self.held_s + seen(before, now, expected_s=LOOK_S)
         return max(0.0, min(now.at_s - before.at_s, there_s) - TICK_S)
 
-    def look(self, now: Instant) -> float:
+    def check(self, now: Instant) -> float:
         """Check the loop; returns how long the process was stopped since the last check, in seconds."""
         ticked = self._ticked
         if ticked is not self._counted_from:
             self._counted_from, self.held_s = ticked, 0.0
-        since = self._looked if self._looked.at_s > ticked.at_s else ticked
+        since = self._last_check if self._last_check.at_s > ticked.at_s else ticked
         self.held_s += seen(since, now, expected_s=LOOK_S)
-        gone_s = now.at_s - self._looked.at_s - seen(self._looked, now, expected_s=LOOK_S)
-        self._looked = now
+        gone_s = now.at_s - self._last_check.at_s - seen(self._last_check, now, expected_s=LOOK_S)
+        self._last_check = now
         return gone_s
 
     @property
     def used_s(self) -> float:
         """Processor time used by the process between the last observed tick and the last check."""
-        return self._looked.used_s - self._counted_from.used_s
+        return self._last_check.used_s - self._counted_from.used_s
 
 
 class LoopWatch(Collector):
@@ -134,7 +134,7 @@ class LoopWatch(Collector):
         """Watchdog thread: log when the event loop stalls, exceeds the limit, and recovers."""
         held_s, is_held = 0.0, False
         while not self._closed.wait(LOOK_S):
-            gone_s = self._turns.look(_now())
+            gone_s = self._turns.check(_now())
             if gone_s > LOGGED_AFTER_S:
                 log.warning(_DID_NOT_RUN, seconds=round(gone_s, 1))
             before_s, held_s = held_s, self._turns.held_s

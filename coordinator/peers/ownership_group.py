@@ -55,7 +55,7 @@ HEARTBEATS_A_SESSION: Final = 20
 SOON_S: Final = 0.01
 """Pause before the next heartbeat when a rebalance is expected; it doubles up to the usual one."""
 
-WHO_IS_IN_IT: Final = "DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
+DESCRIBE_HINT: Final = "DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
 
 RETRY_S: Final = 0.5
 LEAVE_TIMEOUT_S: Final = 5.0
@@ -297,7 +297,7 @@ class OwnershipGroup:
             case ErrorCode.inconsistent_group_protocol:
                 raise LogMismatch(
                     f"a foreign client is in consumer group {self._who.group_id}, which is only for the processes "
-                    f"of this log; {WHO_IS_IN_IT}"
+                    f"of this log; {DESCRIBE_HINT}"
                 )
             case ErrorCode.invalid_session_timeout:
                 raise LogMismatch(
@@ -338,8 +338,8 @@ def _way_out(error: NotUnderstood) -> str:
     if isinstance(error, AnotherLevel):
         return "end the deployment that was left half done: processes of a log need versions that know each other"
     if isinstance(error, AnotherUpstream):
-        return f"check the --upstream and --log of both; {WHO_IS_IN_IT}"
-    return f"it is not a process of this log: stop it, or give it another group.id; {WHO_IS_IN_IT}"
+        return f"check the --upstream and --log of both; {DESCRIBE_HINT}"
+    return f"it is not a process of this log: stop it, or give it another group.id; {DESCRIBE_HINT}"
 
 
 def _what_then(removal: ErrorCode) -> str:

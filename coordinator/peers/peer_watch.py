@@ -25,7 +25,7 @@ SOON_S: Final = 0.01
 """First pause after a connection broke, because a killed process may still accept for some milliseconds. It doubles
 up to RETRY_S.
 """
-GONE_AGAIN_AFTER_S: Final = 30.0
+REPORT_AGAIN_AFTER_S: Final = 30.0
 """Minimum interval between reports of one process, so that a wrong verdict cannot keep it from its partitions."""
 
 
@@ -103,7 +103,7 @@ class PeerWatch:
 
     async def _report_end(self, peer: Peer, seen: EndSeen) -> None:
         now_s, node_id = asyncio.get_running_loop().time(), peer.node.node_id
-        if node_id in self._logged_s and now_s - self._logged_s[node_id] < GONE_AGAIN_AFTER_S:
+        if node_id in self._logged_s and now_s - self._logged_s[node_id] < REPORT_AGAIN_AFTER_S:
             return
         self._logged_s[node_id] = now_s
         await self._peer_ended(peer, seen)

@@ -42,9 +42,9 @@ async def hold_addresses(settings: Settings, stopping: asyncio.Event, stack: Exi
 
     Returns False if it is stopped before that. Raises CannotServe.
     """
-    found = await _found(settings)
+    found = await _resolve(settings)
     until_s, is_logged = time.monotonic() + FREE_WITHIN_S, False
-    while (taken := _taken(found)) is not None:
+    while (taken := _first_unbindable(found)) is not None:
         setting, at, error = taken
         if error.errno != errno.EADDRINUSE or time.monotonic() >= until_s:
             raise _cannot(settings, setting, at, error) from error
@@ -78,7 +78,7 @@ def held(family: socket.AddressFamily, host: str, port: int) -> Iterator[None]:
         yield
 
 
-async def _found(settings: Settings) -> _Found:
+async def _resolve(settings: Settings) -> _Found:
     found = {}
     for setting, address in (("listen", settings.listen), ("peer_listen", settings.peer_listen)):
         if address is not None:
@@ -90,7 +90,7 @@ async def _found(settings: Settings) -> _Found:
     return found
 
 
-def _taken(found: _Found) -> tuple[str, Address, OSError] | None:
+def _first_unbindable(found: _Found) -> tuple[str, Address, OSError] | None:
     """Return the first address that cannot be bound, its setting, and the error."""
     for setting, (at, addresses) in found.items():
         for family, host in addresses:

@@ -33,7 +33,7 @@ class Certificates:
         self._thread = DiskThread("certificates")
         self._complaints: set[str] = set()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Reload changed files. Unusable ones are logged once; connections then keep the previous certificates."""
         complaints: set[str] = set()
         for context in self._contexts():
@@ -60,6 +60,6 @@ class Certificates:
         try:
             while True:
                 await asyncio.sleep(RETRY_INTERVAL_S if self._complaints else CHECK_INTERVAL_S)
-                await self.look()
+                await self.check()
         finally:
             self._thread.end()

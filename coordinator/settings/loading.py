@@ -50,9 +50,9 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
             settings = settings.without_idle_variables()
         if not problems.add_all(_contradictions(settings)):
             # Files are read now, not when the first client connects.
-            for look in (settings.upstream_security, settings.log_security, settings.client_tls):
+            for read_files in (settings.upstream_security, settings.log_security, settings.client_tls):
                 with problems.noted():
-                    look()
+                    read_files()
         with problems.noted():
             _check_log(settings)
     if problems or settings is None:

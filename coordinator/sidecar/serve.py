@@ -130,7 +130,7 @@ class _Sidecar:
         self.relayed.upstream_members = parts.moves.recent_members.counted
         listening = self._listening(parts.service)
         handled_by = self._handled_by(parts, reserved)
-        list_own = SharedListing(own_groups(parts.service, parts.shadows)).asked
+        list_own = SharedListing(own_groups(parts.service, parts.shadows)).list_groups
         forwarding = None if sharing is None else self._forwarding(sharing, parts, list_own)
         if forwarding is None:
             handled = handled_by(list_own)

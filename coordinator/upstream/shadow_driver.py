@@ -244,7 +244,7 @@ class ShadowDriver:
         """Apply an error. Raises as UpstreamLink does."""
         shadow = handle.shadow
         if error is ErrorCode.inconsistent_group_protocol:
-            return await self._who_is_there(handle) or handle.shadow
+            return await self._upstream_members(handle) or handle.shadow
         if error is not ErrorCode.invalid_session_timeout or asked_ms // 2 < SESSION_MIN_MS:
             return on_error(shadow, action, error)
         # group.max.session.timeout.ms is shorter. Reading it would need another ACL, and this happens only once.
@@ -254,7 +254,7 @@ class ShadowDriver:
         )
         return shadow
 
-    async def _who_is_there(self, handle: ShadowHandle) -> ShadowRefused | None:
+    async def _upstream_members(self, handle: ShadowHandle) -> ShadowRefused | None:
         """Find out which member keeps our shadow out; None if none does any more. Raises as UpstreamLink does."""
         verdict = await probe_group(self._link, handle.group_id, self.name)
         if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and handle.is_retake:

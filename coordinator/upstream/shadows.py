@@ -167,7 +167,7 @@ class Shadows:
             if self._is_closed:
                 raise ShadowUnavailable("Muster is stopping")
             taking = self._taking[group_id] = asyncio.create_task(self._take(group_id), name=f"take-{group_id}")
-            taking.add_done_callback(lambda done: self._took(group_id, done))
+            taking.add_done_callback(lambda done: self._on_taken(group_id, done))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -175,7 +175,7 @@ class Shadows:
                 raise  # the caller was cancelled
             raise ShadowUnavailable("Muster is stopping") from None
 
-    def _took(self, group_id: GroupId, taking: asyncio.Task[KeptUpstream | None]) -> None:
+    def _on_taken(self, group_id: GroupId, taking: asyncio.Task[KeptUpstream | None]) -> None:
         del self._taking[group_id]
         error = None if taking.cancelled() else taking.exception()
         if isinstance(error, Exception) and not isinstance(error, ShadowUnavailable):

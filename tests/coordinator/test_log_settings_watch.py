@@ -50,7 +50,7 @@ async def test_while_the_log_is_away_nothing_changes() -> None:
     """The flaws that were found stay until the next look."""
     watch = LogSettingsWatch(Watched(["it is deleted"], LogUnavailable("it is away"), []), "events")
     for expected in (("it is deleted",), ("it is deleted",), ()):
-        await watch.look()
+        await watch.check()
         assert watch.flaws == expected
 
 
@@ -60,5 +60,5 @@ async def test_what_cannot_be_looked_at_is_logged_once_and_looked_at_again() -> 
     watch = LogSettingsWatch(Watched(odd, odd, denied, ["it is deleted"], odd, []), "events")
     with structlog.testing.capture_logs() as told:
         for _ in range(6):
-            await watch.look()
+            await watch.check()
     assert [line.get("reason") for line in told] == [str(odd), str(denied), "it is deleted", str(odd), None]

@@ -112,7 +112,7 @@ def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
     readiness.reason = lambda: "the event log is away"
     no_file_is_free()
     for _ in range(3):
-        readiness.free_files.look()
+        readiness.free_files.check()
     (line,) = caplog.messages
     assert line.startswith("cannot accept connections: this process may open no more files (`ulimit -n`")
     assert readiness() == f"{readiness.free_files.shortage}; the event log is away"
@@ -125,10 +125,10 @@ def test_once_a_file_is_free_all_is_well(no_file_is_free: Callable[[], None], mo
     readiness.reason = lambda: None
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     no_file_is_free()
-    readiness.free_files.look()
+    readiness.free_files.check()
     assert readiness() is not None
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    readiness.free_files.look()
+    readiness.free_files.check()
     assert readiness() is None
 
 

@@ -51,7 +51,7 @@ PART_BYTES: Final = 256 * 1024
 TICK_S: Final = 0.5
 HUNG_TICKS: Final = 4
 """A process that is silent for this long, 2 s, counts as unreachable: other processes may own its groups meanwhile."""
-GONE_TICKS: Final = 60
+SILENT_TICKS_MAX: Final = 60
 """A process that sends nothing for this long, 30 s, is gone with its machine, without a TCP close."""
 CLOSE_TIMEOUT_S: Final = 5.0
 """How long a closed connection may take to send the rest and to end TLS."""
@@ -148,7 +148,7 @@ class PeerConnection(asyncio.Protocol):
     def answer_back(self) -> None:
         """Act as the accepting end: apply backpressure while responses are not read; abort after a long silence."""
         self._has_backpressure = True
-        self._tick(GONE_TICKS, asks=False)
+        self._tick(SILENT_TICKS_MAX, asks=False)
 
     def keep_alive(self) -> None:
         """Act as the connecting end: send pings, and abort when nothing comes back."""

@@ -106,7 +106,7 @@ class Standbys(Generic[R]):
         """Follow the partitions of other owners, for ever."""
         try:
             while True:
-                await self._look()
+                await self._check_ends()
                 await asyncio.sleep(CHECK_INTERVAL_S)
         finally:
             await self._tasks.close()
@@ -161,7 +161,7 @@ class Standbys(Generic[R]):
 
     # ---- following -----------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _check_ends(self) -> None:
         """Request the end offsets, and read partitions with new records."""
         asked_ms = self._owner.boot_ms()
         async with aclosing(self._log.end_offsets(self._not_ours(), timeout_ms=CHECK_TIMEOUT_MS)) as answers:

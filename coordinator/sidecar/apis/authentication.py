@@ -38,7 +38,9 @@ def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
 def _begin(metrics: RelayMetrics, request: ClientRequest) -> None:
     client, mechanism = _own(request), request.body.mechanism
     client.sasl.begin(mechanism)
-    client.relay(rewrite=partial(_begun, metrics, client, request.context.client_id, mechanism[:MECHANISM_CHARS_MAX]))
+    client.relay(
+        rewrite=partial(_check_handshake, metrics, client, request.context.client_id, mechanism[:MECHANISM_CHARS_MAX])
+    )
 
 
 def _own(request: ClientRequest) -> ClientSide:
@@ -47,7 +49,9 @@ def _own(request: ClientRequest) -> ClientSide:
     return request.client
 
 
-def _begun(metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism: str, payload: bytes) -> Steps[bytes]:
+def _check_handshake(
+    metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism: str, payload: bytes
+) -> Steps[bytes]:
     """Read the broker's response and return it unchanged. Raises ProtocolError if it cannot be read."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_HANDSHAKE, 1), payload)
     if answer.error_code is not ErrorCode.none:
@@ -62,10 +66,12 @@ def _begun(metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism:
 def _authenticate(metrics: RelayMetrics, request: ClientRequest) -> None:
     client = _own(request)
     client.sasl.received(request.body.auth_bytes)
-    client.relay(rewrite=partial(_look, metrics, client, request.context))
+    client.relay(rewrite=partial(_check_authentication, metrics, client, request.context))
 
 
-def _look(metrics: RelayMetrics, client: ClientSide, context: RequestContext, payload: bytes) -> Steps[bytes]:
+def _check_authentication(
+    metrics: RelayMetrics, client: ClientSide, context: RequestContext, payload: bytes
+) -> Steps[bytes]:
     """Read the broker's response and return it unchanged. Raises ProtocolError if it cannot be read."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, context.api_version), payload)
     if answer.error_code is ErrorCode.none:

@@ -51,7 +51,7 @@ def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> Sideca
         metrics.consumer_group_heartbeats_deferred += changed != payload
         return changed
 
-    def look(api_version: int, _rewrite: object) -> Inspect:
+    def inspect(api_version: int, _rewrite: object) -> Inspect:
         return lambda frame: _plan(frame, api_version, change_if_shadowed)
 
     def handle(request: ClientRequest) -> Cancel | None:
@@ -63,7 +63,7 @@ def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> Sideca
         return request.work(_ask_and_change(request, plan.rewrite, delays_changed=plan.delays_changed))
 
     return SidecarApi(
-        key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), inspect=look, handle=handle
+        key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), inspect=inspect, handle=handle
     )
 
 

@@ -63,7 +63,7 @@ class MembershipApi:
             if route is GroupRoute.UPSTREAM:
                 self._moves.recent_members.relay(request)
                 return None
-            authorization = request.client.authorizations.known(group_id, request.context.arrived_ms)
+            authorization = request.client.authorizations.cached(group_id, request.context.arrived_ms)
             if route in (GroupRoute.UNDECIDED, GroupRoute.MOVING) or authorization is None:
                 return request.work(self._ask_first(api, request, route))
             return self._handle(api, request, route.refusal(authorization.refusal(READ)))

@@ -88,7 +88,7 @@ class OffsetCommitApi:
                 return request.work(self._relay_when_left(request))
             request.relay()
             return None
-        authorization = request.client.authorizations.known(group_id, request.context.arrived_ms)
+        authorization = request.client.authorizations.cached(group_id, request.context.arrived_ms)
         if authorization is None or route is GroupRoute.UNDECIDED:
             return request.work(self._ask_first(request, command, route))
         self._judge(request, command, route.refusal(authorization.refusal(READ)))

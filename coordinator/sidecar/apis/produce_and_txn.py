@@ -52,7 +52,7 @@ def apis(reserved: ReservedNames) -> tuple[SidecarApi, ...]:
 def _transactional(
     key: int, name: str, versions: range, refusal: Callable[[Body], Fields], reserved: ReservedNames
 ) -> SidecarApi:
-    def look(api_version: int, _rewrite: object) -> Inspect:
+    def inspect(api_version: int, _rewrite: object) -> Inspect:
         flexible = bool(load_request_schema(key, api_version).__flexible__)
 
         def by_id(frame: bytes) -> RequestPlan:
@@ -65,7 +65,7 @@ def _transactional(
     def refuse(request: ClientRequest) -> None:
         request.answer(refusal(request.body))
 
-    return SidecarApi(key=key, name=name, versions=versions, handle=refuse, inspect=look)
+    return SidecarApi(key=key, name=name, versions=versions, handle=refuse, inspect=inspect)
 
 
 def _refuse_records(request: ClientRequest) -> None:

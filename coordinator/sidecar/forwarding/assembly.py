@@ -45,7 +45,7 @@ class Links(Protocol):
 
 
 class OwnersReach:
-    """Tracks whether other owners are reachable. Call `look` when owners or connections change. Thread-safe to read."""
+    """Tracks whether other owners are reachable. Call `check` when owners or links change. Thread-safe to read."""
 
     def __init__(
         self, cluster: Callable[[], Cluster], links: Links, *, monotonic_ms: Callable[[], int], takeover_ms: int
@@ -57,7 +57,7 @@ class OwnersReach:
         self._was_reached = False
         self._lost_since_ms: int | None = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check whether any partition has a reachable owner, which may be this process."""
         cluster = self._cluster()
         if any(
@@ -167,7 +167,7 @@ class Forwarding:
 
         `handled_by` returns the APIs that handle requests for this process's groups. Raises CannotServe.
         """
-        handled = handled_by(SharedListing(self._owners.list_all).asked)
+        handled = handled_by(SharedListing(self._owners.list_all).list_groups)
         self._owner.handle_by(handled)
         settings = self._settings
         assert settings.peer_listen is not None
@@ -232,11 +232,11 @@ class Forwarding:
 
     def _link_changed(self, node: Node) -> None:
         self._owners.link_changed(node)
-        self._reach.look()
+        self._reach.check()
         if not self._links.is_linked(node):
             self._sharing.expect_rebalance()
 
     def _ownership_changed(self) -> None:
         self._links.follow(self._service.cluster.nodes)
-        self._reach.look()
+        self._reach.check()
         self._frontend.ownership_changed()

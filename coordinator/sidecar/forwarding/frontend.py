@@ -64,9 +64,9 @@ from muster.events.steps import collected, entries_of
 PARKED_TIMEOUT_S: Final = 15.0
 """How long a join or sync waits for the next owner: longer than an ownership session (10 s) plus the answer lease."""
 OTHER_TIMEOUT_S: Final = 1.0
-LOOK_AGAIN_S: Final = 0.1
-LOOK_AGAIN_MAX_S: Final = 1.0
-"""A request is sent to the same owner again after LOOK_AGAIN_S; the pause doubles each time, up to this."""
+RETRY_S: Final = 0.1
+RETRY_MAX_S: Final = 1.0
+"""A request is sent to the same owner again after RETRY_S; the pause doubles each time, up to this."""
 SHORT_ANSWER_BYTES: Final = 4_096
 """Responses with an error are shorter than this."""
 
@@ -87,7 +87,7 @@ class Frontend:
         self, service: Service, owners: Owners, *, answer_lease_ms: int, boot_ms: Callable[[], int] = boot_clock_ms
     ) -> None:
         """`boot_ms`: a clock that counts the time in suspend, like the leases."""
-        self._true_for_ms = answer_lease_ms
+        self._fresh_for_ms = answer_lease_ms
         self._boot_ms = boot_ms
         self._service = service
         self._owners = owners
@@ -117,13 +117,13 @@ class Frontend:
         self, inspect: Callable[[int, Rewrite | None], Inspect], api_version: int, rewrite: Rewrite | None
     ) -> Inspect:
         """Plan ConsumerGroupHeartbeat, which is relayed unless another process may have a shadow in the group."""
-        look = inspect(api_version, rewrite)
+        planned = inspect(api_version, rewrite)
         forwarded = RequestPlan(is_handled=True, handled_bytes_max=handled_bytes_max(CONSUMER_GROUP_HEARTBEAT))
 
         def plan(frame: bytes) -> RequestPlan:
             group_id, _ = read_string(frame, body_at(frame, flexible=True), flexible=True)
             is_ours = self._owners.is_own(self._owners.owner_of(GroupId(group_id.decode(errors="replace"))))
-            return look(frame) if is_ours else forwarded
+            return planned(frame) if is_ours else forwarded
 
         return plan
 
@@ -182,20 +182,20 @@ class Frontend:
         asked_ms, sent_ms = self._service.monotonic_ms(), self._boot_ms()
 
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Delegated) and self._is_true(sent_ms):
+            if isinstance(outcome, Delegated) and self._is_fresh(sent_ms):
                 self._owners.delegated.keep(node, client, frame, asked_ms, outcome)
             self._heartbeat_done(client, frame, handle, sent_ms, outcome)
 
         self._owners.send(node, client, frame, done)
         return True
 
-    def _is_true(self, sent_ms: int) -> bool:
+    def _is_fresh(self, sent_ms: int) -> bool:
         """Return whether the response to a request sent at `sent_ms` (boot clock) is within the answer lease."""
-        return self._boot_ms() - sent_ms <= self._true_for_ms
+        return self._boot_ms() - sent_ms <= self._fresh_for_ms
 
     def _heartbeat_done(self, client: ClientSide, frame: bytes, handle: Handle, sent_ms: int, outcome: Outcome) -> None:
         match outcome:
-            case Answered(payload=payload) | Delegated(payload=payload) if self._is_true(sent_ms):
+            case Answered(payload=payload) | Delegated(payload=payload) if self._is_fresh(sent_ms):
                 client.answered([payload])
             case Closed(fault=fault, reason=reason):
                 client.answered(ProtocolError(Fault(fault), reason))
@@ -229,10 +229,10 @@ class Frontend:
             seen, node = self._owners.changes.seen, self._owners.owner_of(group_id)
             sent_ms = self._boot_ms()
             outcome = await self._owners.outcome(node, request, request.frame, member_uuid)
-            if key == heartbeat.KEY and not self._is_true(sent_ms):
+            if key == heartbeat.KEY and not self._is_fresh(sent_ms):
                 outcome = None
             retried = NOT_YET if attempts.have_failed else MOVED
-            if not await self._is_to_be_retried(request, outcome, retried) and self._is_finished(request, outcome):
+            if not await self._can_retry(request, outcome, retried) and self._is_finished(request, outcome):
                 return
             if not await attempts.is_another_due(node, seen):
                 request.answer(_refused(request, request.body, self._service))
@@ -249,7 +249,7 @@ class Frontend:
         await self._owners.changes.wait(seen, min(pause_s, within_s) if is_there else within_s)
         return True
 
-    async def _is_to_be_retried(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
+    async def _can_retry(self, request: ClientRequest, outcome: Outcome, retried: frozenset[ErrorCode]) -> bool:
         """Return whether a join or sync was answered that another process coordinates the group, or soon will."""
         key, version = request.context.api_key, request.context.api_version
         if key not in PARKED or not isinstance(outcome, Answered) or outcome.is_brokers:
@@ -301,7 +301,7 @@ class _Attempts:
         self._frontend = frontend
         self._timeout_s = timeout_s
         self._until_s: float | None = None
-        self._pause_s = LOOK_AGAIN_S
+        self._pause_s = RETRY_S
 
     @property
     def have_failed(self) -> bool:
@@ -314,7 +314,7 @@ class _Attempts:
         if self._until_s is None:
             self._until_s = now_s + self._timeout_s
         left_s, pause_s = self._until_s - now_s, self._pause_s
-        self._pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
+        self._pause_s = min(2 * pause_s, RETRY_MAX_S)
         return left_s > 0 and await self._frontend.wait_for_change(node, seen, pause_s=pause_s, within_s=left_s)
 
 

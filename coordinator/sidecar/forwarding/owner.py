@@ -138,13 +138,13 @@ class ForwardedRequests:
             client.record.ended(ConnectionEnd.UNKNOWN, self._service.monotonic_ms())
         for group_id in clients.watched:  # otherwise a frontend that reconnects often would leak entries
             self._watched[group_id].discard(frontend)
-        self._paced.call(partial(self._gone, clients, client) for client in clients.by_number.values())
+        self._paced.call(partial(self._on_closed, clients, client) for client in clients.by_number.values())
 
     async def close(self) -> None:
         """Remove all clients."""
         for clients in self._frontends.values():
             for client in list(clients.by_number.values()):
-                self._gone(clients, client)
+                self._on_closed(clients, client)
         self._frontends.clear()
         await self._tasks.close()
 
@@ -158,7 +158,7 @@ class ForwardedRequests:
                 client = clients.by_number.pop(number, None)
                 if client is not None:
                     self._note_end(client, message)
-                    self._gone(clients, client)
+                    self._on_closed(clients, client)
             case Forwarded(connection=number, frame=frame, member_uuid=member_uuid):
                 client = clients.by_number.get(number)
                 if client is not None:
@@ -167,7 +167,7 @@ class ForwardedRequests:
                 self._broker_answered(clients, message)
             case HeartbeatReport(sent_ms=sent_ms, members=members):
                 for member in members:
-                    self._heard(clients.by_number.get(member.connection), member)
+                    self._count_heartbeat(clients.by_number.get(member.connection), member)
                 frontend.send(Leases(sent_ms, self._leases()))
             case ListOwned(question=question):
                 self._tasks.start(self._list(frontend, question), "list-owned")
@@ -234,7 +234,7 @@ class ForwardedRequests:
         if not answer.done():
             answer.cancel() if answered.payload is None else answer.set_result(answered.payload)
 
-    def _heard(self, client: ForwardedClient | None, heard: ReportedHeartbeat) -> None:
+    def _count_heartbeat(self, client: ForwardedClient | None, heard: ReportedHeartbeat) -> None:
         """Count a heartbeat that the frontend answered: in full, by the rules, if the group has changed meanwhile."""
         if client is None or client.note_heartbeat(heard.frame, heard.age_ms):
             return
@@ -273,7 +273,7 @@ class ForwardedRequests:
                 self._frontends[frontend].watched.discard(group_id)
                 frontend.send(Revoked(group_id))
 
-    def _gone(self, clients: _Clients, client: ForwardedClient) -> None:
+    def _on_closed(self, clients: _Clients, client: ForwardedClient) -> None:
         client.gone()
         for question in client.questions:
             _, answer = clients.questions.pop(question)

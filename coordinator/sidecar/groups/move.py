@@ -128,11 +128,11 @@ class Move:
 
     def mark_back(self, sender: Sender) -> None:
         """Mark the notified member that sends this JoinGroup without a member id as back, if there is one."""
-        member = self._found(sender)
+        member = self._find(sender)
         if member is not None:
             member.is_back = True
 
-    def _found(self, sender: Sender) -> FormerMember | None:
+    def _find(self, sender: Sender) -> FormerMember | None:
         if sender.group_instance_id is not None:
             return self.predecessor(sender.group_instance_id)
         away = [each for each in self.members.values() if not each.is_gone and each.group_instance_id is None]

@@ -56,7 +56,7 @@ class SharedListing:
         self._being_made: asyncio.Task[list[OwnedGroup] | ErrorCode] | None = None
         self._next: asyncio.Task[list[OwnedGroup] | ErrorCode] | None = None
 
-    async def asked(self) -> list[OwnedGroup] | ErrorCode:
+    async def list_groups(self) -> list[OwnedGroup] | ErrorCode:
         """List the groups, at the time of the call or later. Raises what the listing raises."""
         if self._next is None:
             self._next = asyncio.create_task(self._made_after(self._being_made), name="list-groups")

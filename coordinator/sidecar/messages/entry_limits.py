@@ -37,7 +37,7 @@ def entry_check(api_key: int, api_version: int, plan: RequestPlan) -> Inspect | 
     request = load_request_schema(api_key, api_version)
     flexible, entries_max = bool(request.__flexible__), bound_of(api_key).entries_max
 
-    def look(frame: bytes) -> RequestPlan:
+    def inspect(frame: bytes) -> RequestPlan:
         at = body_at(frame, flexible=flexible) + skipped
         entries = read_varint(frame, at)[0] - 1 if flexible else _INT32.unpack_from(frame, at)[0]
         if entries > entries_max:
@@ -45,4 +45,4 @@ def entry_check(api_key: int, api_version: int, plan: RequestPlan) -> Inspect | 
             raise ProtocolError(Fault.TOO_MANY_ENTRIES, f"{request.__name__} v{api_version} is refused: {reason}")
         return plan
 
-    return look
+    return inspect

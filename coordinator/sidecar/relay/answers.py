@@ -142,7 +142,7 @@ class Answers:
                 self._passing -= incoming.pass_on(self._passing, self.for_client)
                 if self._passing:
                     return
-            start = incoming.look(_ANSWER_START.size)
+            start = incoming.peek(_ANSWER_START.size)
             if len(start) < _ANSWER_START.size:
                 if start:
                     self._check_no_alert()  # an alert is shorter
@@ -219,7 +219,7 @@ class Answers:
 
     def _check_no_alert(self) -> None:
         """Raise ProtocolError if the bytes are a TLS alert, which looks like a very long response (P6)."""
-        if _TLS_ALERT.match(self._incoming.look(_ANSWER_START.size)):
+        if _TLS_ALERT.match(self._incoming.peek(_ANSWER_START.size)):
             raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, but was contacted in plain text")
 
 

@@ -59,7 +59,7 @@ class AuthorizationCache:
         self._keep_ms = keep_ms
         self._cached: FIFOCache[GroupId, GroupAuthorization] = FIFOCache(CACHED_BYTES_MAX, getsizeof=_entry_bytes)
 
-    def known(self, group_id: GroupId, now_ms: int) -> GroupAuthorization | None:
+    def cached(self, group_id: GroupId, now_ms: int) -> GroupAuthorization | None:
         """Return the cached authorization if it has not expired."""
         authorization = self._cached.get(group_id)
         return authorization if authorization is not None and now_ms < authorization.until_ms else None
@@ -70,8 +70,8 @@ class AuthorizationCache:
 
     async def of(self, group_id: GroupId) -> GroupAuthorization:
         """Return the authorization from the cache or from the broker. Raises ProtocolError."""
-        known = self.known(group_id, self._monotonic_ms())
-        return known or (await self.ask((group_id,)))[group_id]
+        cached = self.cached(group_id, self._monotonic_ms())
+        return cached or (await self.ask((group_id,)))[group_id]
 
     async def refusal_at_any_broker(self, group_id: GroupId, operation: int) -> ErrorCode:
         """Return NONE if the operation (READ or DESCRIBE) is allowed, even if another broker coordinates the group.

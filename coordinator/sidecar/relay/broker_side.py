@@ -164,7 +164,7 @@ class BrokerSide(asyncio.Protocol):
         queue, turn = self._endpoint.connects.to((host, port)), _Turn()
         queue.wait(turn)
         try:
-            await _come(turn, queue)
+            await _wait_for_turn(turn, queue)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 transport, _ = await asyncio.get_running_loop().create_connection(
                     lambda: self, host, port, ssl=self._endpoint.context
@@ -245,20 +245,20 @@ class _Turn:
     """A connection attempt that waits in a queue."""
 
     def __init__(self) -> None:
-        self.came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def take_turn(self) -> None:
-        if not self.came.done():
-            self.came.set_result(None)
+        if not self.begins.done():
+            self.begins.set_result(None)
 
 
-async def _come(turn: _Turn, queue: ConnectQueue) -> None:
+async def _wait_for_turn(turn: _Turn, queue: ConnectQueue) -> None:
     """Wait until the attempt may begin. Raises TimeoutError when the queue makes no progress."""
     connected = -1
     while queue.connected != connected:
         connected = queue.connected
-        await asyncio.wait([turn.came], timeout=CONNECT_TIMEOUT_S)
-        if turn.came.done():
+        await asyncio.wait([turn.begins], timeout=CONNECT_TIMEOUT_S)
+        if turn.begins.done():
             return
     raise TimeoutError(f"none of {queue.at_once} connection attempts succeeded within {CONNECT_TIMEOUT_S:g} s")
 

@@ -153,7 +153,7 @@ class Conversation(Connection):
             length, api_key, api_version, correlation_id = start
             plan = self._planned(api_key, api_version)
             if plan.inspect is not None:
-                looked = self._looked(plan.inspect, length, api_key, api_version)
+                looked = self._plan_next(plan.inspect, length, api_key, api_version)
                 if looked is None:
                     return None
                 plan = looked
@@ -169,7 +169,7 @@ class Conversation(Connection):
 
     def _planned(self, api_key: int, api_version: int) -> RequestPlan:
         if self._is_unauthenticated and api_key not in _NEED_NO_AUTHENTICATION:
-            self.unauthenticated_request = self._incoming.look(_USUAL_BEGINNING_BYTES)
+            self.unauthenticated_request = self._incoming.peek(_USUAL_BEGINNING_BYTES)
         return self._plan_of(api_key, api_version)
 
     def _check_handled(self, plan: RequestPlan, length: int, api_key: int, api_version: int) -> None:
@@ -260,12 +260,12 @@ class Conversation(Connection):
                 raise
         return not self._passing_request
 
-    def _looked(self, look: Inspect, length: int, api_key: int, api_version: int) -> RequestPlan | None:
+    def _plan_next(self, inspect: Inspect, length: int, api_key: int, api_version: int) -> RequestPlan | None:
         """Plan the next request by its first bytes; return None if too few have arrived."""
         for size in (_USUAL_BEGINNING_BYTES, BEGINNING_BYTES_MAX):
-            beginning = self._incoming.look(LENGTH.size + min(size, length))
+            beginning = self._incoming.peek(LENGTH.size + min(size, length))
             try:
-                return look(beginning[LENGTH.size :])
+                return inspect(beginning[LENGTH.size :])
             except (struct.error, IndexError) as error:
                 if len(beginning) == LENGTH.size + min(BEGINNING_BYTES_MAX, length):
                     raise ProtocolError(

@@ -202,8 +202,8 @@ class Interceptor(RequestHandler):
             _check(f"API key {api_key}", versions, api_version)
         rewrite = self._rewriting.of(api_key, api_version)
         plan = RELAY if rewrite is None else RequestPlan(rewrite=rewrite)
-        look = entry_check(api_key, api_version, plan)
-        return plan if look is None else RequestPlan(inspect=look)
+        check = entry_check(api_key, api_version, plan)
+        return plan if check is None else RequestPlan(inspect=check)
 
 
 class ConsentedTicket(msgspec.Struct, frozen=True):

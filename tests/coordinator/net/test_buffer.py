@@ -33,7 +33,7 @@ def test_what_goes_in_comes_out_in_whatever_steps(taken: list[tuple[str, int]]) 
             added = min(added + size, len(CONTENT))
         elif what == "take":
             assert subject.has(size) is (added - len(out) >= size)
-            assert subject.look(size) == CONTENT[len(out) : min(len(out) + size, added)]
+            assert subject.peek(size) == CONTENT[len(out) : min(len(out) + size, added)]
             if subject.has(size):
                 out += subject.take(size)
         elif what == "join":
@@ -53,7 +53,7 @@ def test_a_chunk_that_is_passed_on_whole_is_not_copied() -> None:
     chunk = bytes(65_536)
     out: list[bytes] = []
     subject.add(chunk)
-    subject.look(12)
+    subject.peek(12)
     assert subject.pass_on(100_000, out) == len(chunk)
     assert out[0] is chunk
 

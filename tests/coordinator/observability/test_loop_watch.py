@@ -59,7 +59,7 @@ class Life:
             self.look()
 
     def look(self) -> None:
-        self.gone_s.append(self.turns.look(self.instant()))
+        self.gone_s.append(self.turns.check(self.instant()))
 
     def tick(self) -> float:
         return self.turns.tick(self.instant())

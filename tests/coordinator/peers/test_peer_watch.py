@@ -85,7 +85,7 @@ async def test_a_connection_that_broke_to_an_address_that_refuses(
 
     That is the one where it was, not another one of its name.
     """
-    monkeypatch.setattr(peer_watch, "GONE_AGAIN_AFTER_S", 0)
+    monkeypatch.setattr(peer_watch, "REPORT_AGAIN_AFTER_S", 0)
     async with listening() as address, watching(peer_at(address.port, host="localhost")) as watched:
         await until(lambda: address.connections == 1)
         address.end()
@@ -181,7 +181,7 @@ async def test_a_process_is_gone_once_in_a_while(refused: list[str], monkeypatch
             await until(lambda: len(refused) > 1)
             await address.listen()
         assert watched.gone == ["m-1"]
-        monkeypatch.setattr(peer_watch, "GONE_AGAIN_AFTER_S", 0)
+        monkeypatch.setattr(peer_watch, "REPORT_AGAIN_AFTER_S", 0)
         await until(lambda: address.connections == 1)
         address.end()
         await until(lambda: watched.gone == ["m-1", "m-1"])

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from muster.coordinator.cluster import Cluster, Node, new_cluster
-from muster.coordinator.peers.ownership_group import PROTOCOL_TYPE, WHO_IS_IN_IT
+from muster.coordinator.peers.ownership_group import DESCRIBE_HINT, PROTOCOL_TYPE
 from muster.coordinator.peers.sharer import CLIENTS_REDIRECTED_S, Sharer
 from muster.coordinator.peers.sharing import Candidate, MemberIdentity, Peer, encode, sharing_of
 from muster.coordinator.upstream.errors import UpstreamRefused
@@ -543,7 +543,7 @@ async def test_a_member_that_is_not_understood_gets_nothing(
     if metadata == OF_ANOTHER_LEVEL:
         way_out = "end the deployment that was left half done: processes of a log need versions that know each other"
     else:
-        way_out = f"it is not a process of this log: stop it, or give it another group.id; {WHO_IS_IN_IT}"
+        way_out = f"it is not a process of this log: stop it, or give it another group.id; {DESCRIBE_HINT}"
     assert warned == [(stranger.member_id, way_out)]
     staying = asyncio.create_task(stranger.take_part())
     second = Process(log, bootstrap, 2)
@@ -567,7 +567,7 @@ async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) 
     await only.die()
 
 
-@pytest.mark.parametrize("is_edge", [False, True])
+@pytest.mark.parametrize("is_frontend", [False, True])
 async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(bootstrap: str, is_frontend: bool) -> None:
     """Its clients' groups are others, of the same names: it would own theirs, and they those of its clients."""
     log = Log()
@@ -599,7 +599,7 @@ async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
     leading = asyncio.create_task(stranger.take_part(b""))
     only = Process(Log(), bootstrap, 1)
     await until(lambda: f"member {stranger.member_id} leads consumer group owners" in str(only.why_not_ready()))
-    assert f"What helps: it is not a process of this log: stop it, or give it another group.id; {WHO_IS_IN_IT}" in (
+    assert f"What helps: it is not a process of this log: stop it, or give it another group.id; {DESCRIBE_HINT}" in (
         str(only.why_not_ready())
     )
     assert only.owned == {}

@@ -61,17 +61,17 @@ async def test_what_was_renewed_is_shown_from_then_on(authority: Authority, logg
     serving, connecting = both_ends(authority, authority.issue("server"), authority.issue("client"))
     certificates = Certificates(lambda: (serving, connecting))
     before = serial_shown(serving, connecting)
-    await certificates.look()
+    await certificates.check()
     assert logged == []
     assert serial_shown(serving, connecting) == before
 
     authority.issue("server")
     authority.issue("client")
-    await certificates.look()
+    await certificates.check()
     after = serial_shown(serving, connecting)
     assert set(after).isdisjoint(before)
     assert [each["event"] for each in logged] == ["certificates reloaded"] * 2
-    await certificates.look()
+    await certificates.check()
     assert len(logged) == 2
 
 
@@ -85,7 +85,7 @@ async def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path
     with pytest.raises(ssl.SSLError):
         serial_shown(serving, stranger)
     authority.certificate.write_bytes(authority.certificate.read_bytes() + other.certificate.read_bytes())
-    await Certificates(lambda: (serving, connecting)).look()
+    await Certificates(lambda: (serving, connecting)).check()
     assert None not in serial_shown(serving, stranger)
 
 
@@ -111,13 +111,13 @@ async def test_files_that_are_being_written_change_nothing_and_are_said_once(
             server.certificate.write_bytes(half)
         logged.clear()
         for _ in range(3):
-            await certificates.look()
+            await certificates.check()
         assert serial_shown(serving, connecting) == before
         (line,) = logged
         assert said in str(line["reason"])
         assert str(server.certificate) in str(line["reason"])
     server.certificate.write_bytes(new)
-    await certificates.look()
+    await certificates.check()
     assert serial_shown(serving, connecting)[0] != before[0]
 
 
@@ -135,7 +135,7 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
     authority.issue("server")
     new = server.certificate.read_bytes()
     server.certificate.write_bytes(old)
-    await certificates.look()
+    await certificates.check()
     looking = asyncio.create_task(certificates.keep_checking())
     server.certificate.write_bytes(new)
     async with asyncio.timeout(30):
@@ -157,7 +157,7 @@ async def test_a_disk_that_hangs_holds_nobody_up_and_is_said(
     server.certificate.unlink()
     os.mkfifo(server.certificate)
     certificates = Certificates(lambda: (serving, connecting))
-    looking = asyncio.create_task(certificates.look())
+    looking = asyncio.create_task(certificates.check())
     while not logged:  # noqa: ASYNC110 -- nothing tells of a line of log
         await asyncio.sleep(0.001)
     assert "does not respond" in str(logged[0]["event"])

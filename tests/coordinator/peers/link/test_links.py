@@ -397,7 +397,7 @@ async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.
 async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing breaks the connection then: its clients would be kept for ever."""
     monkeypatch.setattr(connection_module, "TICK_S", 0.01)
-    monkeypatch.setattr(connection_module, "GONE_TICKS", 3)
+    monkeypatch.setattr(connection_module, "SILENT_TICKS_MAX", 3)
     owner = Process(2)
     async with processes(owner), proven_frontend(owner) as (reader, _):
         await until(lambda: owner.lost)

@@ -27,19 +27,19 @@ async def test_a_process_that_reaches_an_owner_is_ready_and_one_that_loses_all_i
     async with forwarding() as stage:
         clock = Clock()
         reach = reach_of(stage, clock)
-        reach.look()
+        reach.check()
         assert (reach.not_ready or "", reach.lost_ms) == ("", 0)
         await stage.owner.end()
         await until(lambda: not stage.links.is_linked(stage.owner.node))
-        reach.look()
+        reach.check()
         clock.now_ms += TAKEOVER_MS
         assert (reach.not_ready or "", reach.lost_ms) == ("", TAKEOVER_MS)
         clock.now_ms += 1
-        reach.look()
+        reach.check()
         said = reach.not_ready or ""
         assert said.startswith("this process has reached no owner of a partition for 15 s; node 2 at 127.0.0.1:")
         stage.give_to(stage.frontend.service.cluster.node)
-        reach.look()
+        reach.check()
         assert (reach.not_ready or "", reach.lost_ms) == ("", 0)
 
 
@@ -49,7 +49,7 @@ async def test_a_process_that_has_reached_no_owner_yet_is_not_ready() -> None:
         stage.give_to(None)
         stage.links.follow([])
         reach = reach_of(stage, Clock())
-        reach.look()
+        reach.check()
         assert reach.not_ready is not None
         assert "no process owns any: start one" in reach.not_ready
 

@@ -28,16 +28,16 @@ def listed(group_id: str) -> list[OwnedGroup]:
 async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
     listings = Listings()
     shared = SharedListing(listings.make)
-    first = asyncio.create_task(shared.asked())
+    first = asyncio.create_task(shared.list_groups())
     await until(lambda: len(listings.begun) == 1)
-    later = [asyncio.create_task(shared.asked()) for _ in range(200)]
+    later = [asyncio.create_task(shared.list_groups()) for _ in range(200)]
     await until(lambda: shared._next is not None)
     await asyncio.sleep(0)  # all of them wait
     later.pop().cancel()  # its client has gone
     listings.begun[0].set_result(listed("before"))
     assert await first == listed("before")
     await until(lambda: len(listings.begun) == 2)
-    last = asyncio.create_task(shared.asked())
+    last = asyncio.create_task(shared.list_groups())
     listings.begun[1].set_result(listed("after"))
     assert await asyncio.gather(*later) == [listed("after")] * 199
     await until(lambda: len(listings.begun) == 3)
@@ -50,9 +50,9 @@ async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
 async def test_one_that_fails_is_told_to_who_waits_and_is_no_others() -> None:
     listings = Listings()
     shared = SharedListing(listings.make)
-    first, second = asyncio.create_task(shared.asked()), asyncio.create_task(shared.asked())
+    first, second = asyncio.create_task(shared.list_groups()), asyncio.create_task(shared.list_groups())
     await until(lambda: len(listings.begun) == 1)
-    later = asyncio.create_task(shared.asked())
+    later = asyncio.create_task(shared.list_groups())
     await until(lambda: shared._next is not None)
     listings.begun[0].set_exception(ValueError("for a test"))
     for each in (first, second):

@@ -159,7 +159,7 @@ def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
         queue = ConnectQueue(Turns(), at_once=0)
         turn = broker_side._Turn()
         queue.wait(turn)
-        waiting = asyncio.create_task(broker_side._come(turn, queue))
+        waiting = asyncio.create_task(broker_side._wait_for_turn(turn, queue))
         for _ in range(10):
             await asyncio.sleep(6)
             queue.connected += 1
@@ -241,7 +241,7 @@ async def test_who_waits_in_a_queue_waits_a_whole_time_however_many_have_connect
     """It is refused only when none has succeeded since it came."""
     queue = ConnectQueue(Crowd().turns)
     queue.connected, turn = connected, broker_side._Turn()
-    waiting = asyncio.create_task(broker_side._come(turn, queue))
+    waiting = asyncio.create_task(broker_side._wait_for_turn(turn, queue))
     await asyncio.sleep(0)
     turn.take_turn()
     await waiting

@@ -217,13 +217,13 @@ class TestWhileItIsServed:
         """All that a start would refuse: each with the command that puts it right; and that it is right again."""
         log = await open_log(partitions=2)
         watch = LogSettingsWatch(log, log.location, log.warnings)
-        await watch.look()
+        await watch.check()
         assert list(watch.flaws) == []
         bad = {"cleanup.policy": "delete", "unclean.leader.election.enable": "true", "max.message.bytes": "1000000"}
         await set_configs(admin, topic, bad)
         with structlog.testing.capture_logs() as lines:
-            await watch.look()
-            await watch.look()
+            await watch.check()
+            await watch.check()
         assert len(lines) == len(watch.flaws) == 3
         assert {line["log_level"] for line in lines} == {"warning"}
         policy, election, batches = watch.flaws
@@ -234,7 +234,7 @@ class TestWhileItIsServed:
         assert REGISTRY.get_sample_value("muster_event_log_flaws") == 3
         await set_configs(admin, topic, {"max.message.bytes": str(64 * MIB)})
         with structlog.testing.capture_logs() as lines:
-            await watch.look()
+            await watch.check()
         assert list(watch.flaws) == []
         assert [line["log_level"] for line in lines] == ["info"]
         assert REGISTRY.get_sample_value("muster_event_log_flaws") == 0
@@ -252,7 +252,7 @@ class TestWhileItIsServed:
         await admin.delete_records({TopicPartition(topic, 1): RecordsToDelete(before_offset=end)})
         await set_configs(admin, topic, {"max.message.bytes": str(64 * MIB)})
         said = f"the beginning of topic {topic} was deleted (partition 1 up to offset {end})"
-        await watch.look()
+        await watch.check()
         assert [said in flaw for flaw in watch.flaws] == [True]
         again = await open_log(partitions=2)
         assert [said in warning for warning in again.warnings] == [True]
