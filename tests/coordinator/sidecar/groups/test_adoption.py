@@ -62,7 +62,7 @@ async def test_who_is_in_the_list_no_more_and_was_not_told_was_dropped() -> None
 
 @pytest.mark.parametrize(
     ("answer", "why"),
-    [(hung, "127.0.0.1:59039 did not answer within 10 s"), (silent, "did not answer within 0 s")],
+    [(hung, "127.0.0.1:59039 did not answer within 10 s"), (silent, "did not respond within 0 s")],
     ids=["a failure", "beyond the deadline"],
 )
 async def test_a_cluster_that_does_not_answer_is_to_blame_and_no_member(
