@@ -66,7 +66,7 @@ class DeadlineTable(Table[MemberId, V]):
     def due(self, now_ms: int) -> Iterator[tuple[int, MemberId]]:
         """Return the due entries, and since when they are due; an entry stays due until it is changed or deleted."""
         if self._others_ms <= now_ms:
-            self._look_at_all(now_ms)
+            self._check_all(now_ms)
         come = [key for at_ms, key in self._soon if at_ms <= now_ms]
         still = []
         for key in come:
@@ -82,7 +82,7 @@ class DeadlineTable(Table[MemberId, V]):
         self._soon = (*still, *self._soon[len(come) :])
         return ((int(deadline_ms), key) for deadline_ms, key in still)
 
-    def _look_at_all(self, now_ms: int) -> None:
+    def _check_all(self, now_ms: int) -> None:
         earliest = [(self.earliest_ms(value, now_ms), key) for key, value in self.items()]
         until_ms = now_ms + LOOK_AHEAD_MS
         self._soon = tuple(sorted((each for each in earliest if each[0] <= until_ms), key=itemgetter(0)))

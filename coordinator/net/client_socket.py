@@ -197,7 +197,7 @@ class ClientSocket(asyncio.Protocol):
             return
         self._connection.answer(*answered)
         self._answered_bytes += sum(map(len, answered))
-        self._go_on()
+        self._resume()
 
     def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork:
         """Describe the request for the watchdog of the loop."""
@@ -209,7 +209,7 @@ class ClientSocket(asyncio.Protocol):
             principal=self.peer.principal,
         )
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Continue after a request that was handled."""
         if self._is_working:
             return

@@ -78,7 +78,7 @@ class PeerConnection(asyncio.Protocol):
         self.peer = ""
         self.node_id: int | None = None
         """Node id of the other end, once it is proven."""
-        self.knows = 0
+        self.highest_tag = 0
         """The highest message tag that the other end understands, if the other end connected."""
         self.reason = "it was closed by the other process"
         self._message_bytes_max = message_bytes_max

@@ -125,7 +125,7 @@ class PeerListener:
             return
         assert isinstance(secret, bytes)
         del self._challenges[connection]
-        connection.node_id, connection.knows = message.node_id, message.knows
+        connection.node_id, connection.highest_tag = message.node_id, message.highest_tag
         self._replace(message.node_id, connection)
         connection.send(welcome(secret, message, challenge))
         connection.answer_back()

@@ -38,8 +38,8 @@ class Challenge(Message, frozen=True, tag=0):
 class Proof(Message, frozen=True, tag=1):
     """`log`: the identity of the event log. `node_id`: the connecting end. `wanted_node_id`: the node it looks for.
 
-    `knows`: the highest message tag that the sender understands. The MAC does not cover it: changing it in transit only
-    makes the owner withhold a message, as it does for a process of an older version.
+    `highest_tag`: the highest message tag that the sender understands. The MAC does not cover it: changing it in
+    transit only makes the owner withhold a message, as it does for a process of an older version.
     """
 
     level: int
@@ -48,7 +48,7 @@ class Proof(Message, frozen=True, tag=1):
     wanted_node_id: int
     nonce: bytes
     mac: bytes
-    knows: int = 28
+    highest_tag: int = 28
 
 
 class Welcome(Message, frozen=True, tag=2):
@@ -252,7 +252,7 @@ class RequestSuperseded(Message, frozen=True, tag=29):
     connection: int
 
 
-KNOWN: Final = 29
+HIGHEST_TAG: Final = 29
 """The highest tag of all messages."""
 
 AnyMessage = (

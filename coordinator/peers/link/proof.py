@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from muster.coordinator.peers.link.peer_messages import KNOWN, LEVEL, Challenge, Proof, Welcome
+from muster.coordinator.peers.link.peer_messages import HIGHEST_TAG, LEVEL, Challenge, Proof, Welcome
 
 NONCE_BYTES: Final = 32
 SECRET_BYTES_MIN: Final = 16
@@ -37,7 +37,7 @@ def proof_of(secret: bytes, claim: Claim, challenge: Challenge, nonce: bytes) ->
         wanted_node_id=claim.wanted_node_id,
         nonce=nonce,
         mac=_mac(secret, "connects", claim, challenge.nonce, nonce),
-        knows=KNOWN,
+        highest_tag=HIGHEST_TAG,
     )
 
 

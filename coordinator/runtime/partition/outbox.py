@@ -123,7 +123,7 @@ class Outbox:
 
     def switch_to(self, writer: LogWriter) -> None:
         """Switch to another writer, which has written its fence record; must be called in a step."""
-        self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
+        self._check_gap(self._writer.next_offset, writer.next_offset, 1)
         self._writer = writer
 
     @property
@@ -160,7 +160,7 @@ class Outbox:
                 return
             self._idle.set()
 
-    def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
+    def _check_gap(self, before: int | None, after: int | None, appended: int) -> None:
         """Report foreign records if there are more records between two offsets than we have appended."""
         gap = gap_between(before, after, appended)
         if self.on_foreign_records is not None and gap is not None:
@@ -196,7 +196,7 @@ class Outbox:
             appended = sum(
                 len(unit.transition) for unit, answer in zip(with_events, answers, strict=True) if not answer
             )
-            self._look_for_gap(before, self._writer.next_offset, appended)
+            self._check_gap(before, self._writer.next_offset, appended)
             verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
         stored = [(unit, change) for unit in units if verdicts.get(id(unit)) is None for change in unit.offsets]
         if stored:

@@ -83,7 +83,7 @@ class Partition:
         self._waiting = WaitingRequests(lease)
         self._deadlines = Deadlines(
             owner.clock,
-            due=self._deadline_came,
+            due=self._on_deadline,
             paused=self._machine_paused,
             when_caught_up=owner.turns.after_pending,
         )
@@ -327,7 +327,7 @@ class Partition:
             # If a session was refreshed while a deadline check was queued, its deadline is later now.
             self._schedule(context)
 
-    def _deadline_came(self, group_id: GroupId) -> None:
+    def _on_deadline(self, group_id: GroupId) -> None:
         """Check the group's deadlines, but first find out whether its members' requests could reach us."""
         context = self._contexts.get(group_id)
         if context is None or context.deadline_check_queued:

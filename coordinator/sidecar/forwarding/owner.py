@@ -20,7 +20,7 @@ from muster.coordinator.net.heartbeats import SharedBytes
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.peers.link.peer_connection import PeerConnection
 from muster.coordinator.peers.link.peer_messages import (
-    KNOWN,
+    HIGHEST_TAG,
     AnyMessage,
     AskBroker,
     BrokerAnswered,
@@ -66,7 +66,7 @@ class ForwardingPeer(Protocol):
     """A process that forwards requests."""
 
     node_id: int | None
-    knows: int
+    highest_tag: int
     """The highest tag of the messages that it understands."""
 
     def send(self, message: AnyMessage) -> None: ...
@@ -205,7 +205,7 @@ class ForwardedRequests:
 
         def send(message: AnyMessage) -> None:
             # An older version would consider the link broken; its request just stays unanswered.
-            if frontend.knows >= KNOWN or not isinstance(message, RequestSuperseded):
+            if frontend.highest_tag >= HIGHEST_TAG or not isinstance(message, RequestSuperseded):
                 frontend.send(message)
 
         host, principal = connected.client_host, connected.principal

@@ -17,7 +17,7 @@ from muster.coordinator.cluster import Node
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.peers.link.peer_links import PeerLinks
 from muster.coordinator.peers.link.peer_messages import (
-    KNOWN,
+    HIGHEST_TAG,
     Answered,
     AnyMessage,
     AskBroker,
@@ -284,7 +284,7 @@ class _OwnFrontend:
     """This process as the frontend for its own groups."""
 
     node_id: int | None = None
-    knows = KNOWN
+    highest_tag = HIGHEST_TAG
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners

@@ -82,7 +82,7 @@ class ClientSide(ClientSocket):
             self._conversation.answers,
             slices,
             delay_ms=limits.delay_ms,
-            went_on=self._answers_went_on,
+            went_on=self._on_answers_resumed,
             rewritten=self._rewritten,
             failed=self._cannot_answer,
         )
@@ -189,7 +189,7 @@ class ClientSide(ClientSocket):
             self._relayed.answered(begins.api_key, now_ms - begins.sent_ms)
         self._answering.resume(partial(self._conversation.answers.receive, data))
 
-    def _answers_went_on(self) -> None:
+    def _on_answers_resumed(self) -> None:
         if self._conversation.answers.is_served and (principal := self.sasl.proved()) is not None:
             self.authenticated(principal)
         self._work()
@@ -253,7 +253,7 @@ class ClientSide(ClientSocket):
         if self.is_open():
             self._cancel = None
             self._conversation.relay(frame, rewrite)
-            self._go_on()
+            self._resume()
 
     def authenticated(self, principal: str | None) -> None:
         """Note that the broker authenticated the client, perhaps as another principal; clear cached authorizations."""

@@ -167,19 +167,19 @@ class LastOwnerSearch:
                     self._unmarked = self._unmarked or batch.stamp
                 continue
             if self._asks_native and batch.native:
-                self._look_at_native(batch)
+                self._check_native(batch)
             if not self._is_native or batch.native:
-                self._look_at_owners(batch)
+                self._check_owners(batch)
             self.found = self._is_noted and (self._is_native or not self._asks_native)
 
-    def _look_at_native(self, batch: Written) -> None:
+    def _check_native(self, batch: Written) -> None:
         if not self._is_native:  # the batches after it were replayed
             self._is_native, self._is_noted = True, False
             self._owner, self._origin, self._partitions = None, b"", None
         noted = batch.stamp.native_from
         self._native_from = batch.base_offset if noted is None else noted
 
-    def _look_at_owners(self, batch: Written) -> None:
+    def _check_owners(self, batch: Written) -> None:
         self._owner = self._owner or batch.stamp
         self._origin = self._origin or batch.stamp.origin
         self._partitions = self._partitions or batch.stamp.partitions

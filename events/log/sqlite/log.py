@@ -243,7 +243,7 @@ class SqliteEventLog:
         while start < stop:
             try:
                 chunk = await read_range(start, stop)
-                await self._look_for_gap(partition, start, chunk[-1].offset + 1 if chunk else stop, len(chunk))
+                await self._check_gap(partition, start, chunk[-1].offset + 1 if chunk else stop, len(chunk))
             except LogDamaged as damage:
                 self._note(partition, damage)
                 break
@@ -263,7 +263,7 @@ class SqliteEventLog:
                 until = min(end, start + _SEARCHED_OFFSETS)
                 chunk = await self._read_range(partition, wanted, start, until)
                 until = chunk[-1].offset + 1 if chunk else until
-                await self._look_for_gap(partition, start, until, len(chunk))
+                await self._check_gap(partition, start, until, len(chunk))
                 if chunk:
                     yield chunk
                 start = until
@@ -275,7 +275,7 @@ class SqliteEventLog:
     ) -> Sequence[StoredRecord]:
         return await self.file.read(partial(statements.read_chunk, partition, wanted, start, end))
 
-    async def _look_for_gap(self, partition: int, start: int, end: int, found: int = -1) -> None:
+    async def _check_gap(self, partition: int, start: int, end: int, found: int = -1) -> None:
         """When opened for reading, note if not all records between two offsets exist. Raises LogDamaged.
 
         An owner accepts a file as it is: it may be what was recovered from a damaged one.

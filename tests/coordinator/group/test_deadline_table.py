@@ -127,9 +127,9 @@ class Counting(MemberSyncDeadlines):
 
     looks = 0
 
-    def _look_at_all(self, now_ms: int) -> None:
+    def _check_all(self, now_ms: int) -> None:
         Counting.looks += 1
-        super()._look_at_all(now_ms)
+        super()._check_all(now_ms)
 
 
 @pytest.mark.parametrize("later_ms", [LOOK_AHEAD_MS - 1, LOOK_AHEAD_MS, LOOK_AHEAD_MS + 1])

@@ -13,7 +13,7 @@ from muster.coordinator.group.outcomes import (
     Superseded,
     SyncGroupOutcome,
 )
-from muster.coordinator.peers.link.peer_messages import KNOWN, LENGTH, NotOwned, RequestSuperseded
+from muster.coordinator.peers.link.peer_messages import HIGHEST_TAG, LENGTH, NotOwned, RequestSuperseded
 from muster.coordinator.sidecar.forwarding import frontend as frontend_module
 from muster.coordinator.sidecar.relay import broker_side
 from muster.events.connection import ConnectionEnd
@@ -180,8 +180,8 @@ async def test_an_edge_of_a_former_version_is_sent_nothing_that_it_does_not_know
     async with forwarding() as stage:
         superseded, _ = await stage.parked_join()
         (frontend,) = stage.owner.requests._frontends
-        assert frontend.knows == KNOWN
-        frontend.knows = KNOWN - 1
+        assert frontend.highest_tag == HIGHEST_TAG
+        frontend.highest_tag = HIGHEST_TAG - 1
         parked = await stage.frontend.connect(1)
         parked.send(join(2))
         await until(lambda: len(stage.groups.parked) == 2)

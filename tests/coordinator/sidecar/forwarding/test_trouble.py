@@ -18,7 +18,7 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome
 from muster.coordinator.peers.link import peer_connection as connection_module
 from muster.coordinator.peers.link.peer_connection import PART_BYTES
 from muster.coordinator.peers.link.peer_messages import (
-    KNOWN,
+    HIGHEST_TAG,
     AnyMessage,
     AskBroker,
     BrokerAnswered,
@@ -273,7 +273,7 @@ class FakeFrontend:
     """Answers no question of the owner's."""
 
     node_id: int | None = 7
-    knows = KNOWN
+    highest_tag = HIGHEST_TAG
 
     def __init__(self) -> None:
         self.told: list[AnyMessage] = []
