@@ -139,10 +139,10 @@ TEXTS = {
     Cause.METADATA_CHANGED: "{member} rejoined with another subscription or other protocols",
     Cause.LEADER_REJOINED: "the leader {member} rejoined, which asks for a new assignment",
     Cause.STATIC_REPLACEMENT_CHANGED_PROTOCOL: (
-        "{member} came back under a new member id with other protocols, so another one is selected"
+        "{member} rejoined under a new member id with other protocols, so another one is selected"
     ),
     Cause.STATIC_REPLACEMENT_DURING_SYNC: (
-        "{member} came back under a new member id while the leader was computing the assignment"
+        "{member} rejoined under a new member id while the leader was computing the assignment"
     ),
     Cause.SESSION_EXPIRED: "{member} was not heard from within its session timeout",
     Cause.SYNC_TIMED_OUT: "{member} did not ask for its assignment in time",
@@ -151,12 +151,12 @@ TEXTS = {
     Cause.PENDING_MEMBER_LEFT: "{member} left before it had joined",
     Cause.ASSIGNMENT_NOT_STORED: "the assignment from {member} could not be stored",
     Cause.OVER_CAPACITY: "the group was loaded with more members than group.max.size allows",
-    Cause.REGISTRATION_COMPLETE: "{member} came as the last of those that were registered",
+    Cause.REGISTRATION_COMPLETE: "{member} was the last of the registered members to join",
     Cause.REGISTRATION_TIMED_OUT: "the time for registered members to come was up",
     Cause.EXPANSION_DELAY_ELAPSED: "the delay in which joins of new members are gathered was over",
     Cause.LEARNERS_PROMOTED: "learners were promoted by an administrator",
     Cause.LEARNER_TIMEOUT_ELAPSED: "the learner timeout elapsed",
-    Cause.RETIREMENT_COMPLETE: "{member} went as the last of those that were retired",
+    Cause.RETIREMENT_COMPLETE: "{member} was the last of the retired members to leave",
     Cause.RETIREMENT_TIMED_OUT: "the time for retired members to go was up, and those still there were removed",
     Cause.RETIREMENT_WITHDRAWN: "the retirement of members was withdrawn",
     Cause.GROUP_CONFIGURED: "configs of the group were changed by an administrator",

@@ -10,7 +10,7 @@ def jump_text(jump_ms: int) -> str:
     """Describe a jump of the wall clock."""
     way = "ahead" if jump_ms > 0 else "back"
     return (
-        f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times are told as if it had never"
+        f"the coordinator's wall clock jumped {way} by {duration(abs(jump_ms))}; times are shown as if it had not"
         " jumped"
     )
 

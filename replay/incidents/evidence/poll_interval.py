@@ -64,7 +64,7 @@ def interval_advice(member: Member) -> str:
     if member.rebalance_timeout_ms == member.session_timeout_ms:
         return LONGER_POLLS
     interval = setting(member.rebalance_timeout_ms)
-    return f"its max.poll.interval.ms is {interval}, as its rebalance timeout says: {LONGER_POLLS}"
+    return f"its max.poll.interval.ms is {interval} (its rebalance timeout): {LONGER_POLLS}"
 
 
 def _stay(episode: Episode, each: Replacement) -> tuple[Member, int] | None:

@@ -25,7 +25,7 @@ def given_up(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
             continue
         gone = partitions(by_topic(before - after))
         yield Statement(
-            text=f"{process_name(act.member)} rejoined without {gone}, which it had given up",
+            text=f"{process_name(act.member)} rejoined without {gone}, which it had revoked",
             grade=Grade.RECORDED,
             at=instant(act.at_ms),
             seqs=(act.seq,),

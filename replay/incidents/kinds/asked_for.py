@@ -125,8 +125,8 @@ def _claims(view: EpisodeView, act: Rejoined, rebalance: Rebalance) -> Iterator[
         return
     if _follows_a_gap(view, rebalance):
         text = (
-            f"{process_name(act.member)} rejoined to hand on what it had given up, as cooperative assignors do;"
-            " the round before is not in the log"
+            f"{process_name(act.member)} rejoined to hand over the partitions that it had revoked, as cooperative"
+            " assignors do; the round before is not in the log"
         )
         yield IncidentClaim(kind=ROUND, acts=(act,), culprits=(), grade=Grade.INFERRED, headline=text)
         return
@@ -153,7 +153,7 @@ def _advice(act: Rejoined) -> str:
     if is_of_application(reason):
         return (
             "look at where the application calls enforceRebalance() (Kafka Streams does so by itself), and at its log:"
-            " each call has the whole group rebalance"
+            " each call makes the whole group rebalance"
         )
     if says_something(reason):
         return "its client rejoined by itself: look at its log before this"

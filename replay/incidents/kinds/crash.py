@@ -62,7 +62,10 @@ def _of_several(view: EpisodeView, run: Sequence[Went]) -> IncidentClaim:
             f" {processes([act.member for act in run])}; each closed its connection, and"
             f" {nobody_took(view.episode, run[-1], 'their places')}"
         ),
-        advice=(f"{ADVICE}: what they have in common there", f"if they were stopped on purpose: {do_not_leave}"),
+        advice=(
+            "find out what happened to them, from their own logs and their machines', and what these have in common",
+            f"if they were stopped on purpose: {do_not_leave}",
+        ),
     )
 
 

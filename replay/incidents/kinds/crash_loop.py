@@ -52,7 +52,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 f"{'' if would_be_heard(run) else MAY_HAVE_LIVED}"
             ),
             chain=() if last is None else tuple(silences(view.episode, [last])),
-            advice=("look at why this process ends, in its own log", *shorter_sessions(view.episode, _gone(run))),
+            advice=("find out from its own log why this process ends", *shorter_sessions(view.episode, _gone(run))),
         )
 
 

@@ -51,7 +51,8 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             culprits=tuple({act.member.member_id: act.member for act in taken}.values())[-1:],
             grade=Grade.RECORDED,
             headline=(
-                f"two live processes took the instance id '{instance}' from each other, {one} and {other}{counted}"
+                f"two live processes kept taking the instance id '{instance}' from each other, {one} and"
+                f" {other}{counted}"
             ),
             chain=(*map(_taking, taken), *map(_fenced, fenced)),
             advice=("give each process a group.instance.id of its own",),

@@ -34,7 +34,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             text += f': "{went[0].why.client_reason}"'
         returned = [back[act.seq].came for act in went if act.seq in back]
         if _emptied(went[-1], view.episode):
-            text += "; the group was empty then"
+            text += "; the group was then empty"
         acts: list[AnyAct] = sorted([*went, *returned], key=lambda act: act.seq)
         yield IncidentClaim(
             kind=KIND,

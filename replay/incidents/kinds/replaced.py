@@ -21,13 +21,13 @@ from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS, REPLACED_MS, SAM
 
 LOST_AGAIN: Final = "; then it lost its place again, and whether it had ended by then is not known"
 IF_NOT_BACK: Final = "if it does not come back: look at its log, at its machine, and at the network to it"
-WAITED_FOR: Final = "but a process that dies is waited for as long (muster replay whatif tells the cost)"
+WAITED_FOR: Final = "but then the group waits as long for a process that dies (muster replay whatif shows the cost)"
 INSTANCE_IDS: Final = (
     "with a group.instance.id each, and a session timeout above the time of a restart, none would rebalance;"
     f" {WAITED_FOR}"
 )
 INSTANCE_ID: Final = (
-    "with a group.instance.id, and a session timeout above the time of a restart, its restart would make no rebalance;"
+    "with a group.instance.id, and a session timeout above the time of a restart, its restart would cause no rebalance;"
     f" {WAITED_FOR}"
 )
 

@@ -28,11 +28,11 @@ from muster.replay.incidents.kinds.replaced import (
 from muster.replay.rebalances.wording import host, is_close, says_something
 from muster.replay.text.times import duration, instant, setting
 
-TWO_OF_ONE: Final = "if it was no restart: give each process a group.instance.id of its own"
-HELD_UP: Final = "look at what held it up: garbage collection, a processor that is throttled, its network"
+TWO_OF_ONE: Final = "if it was not a restart: give each process a group.instance.id of its own"
+HELD_UP: Final = "look at what held it up: garbage collection, a throttled processor, its network"
 
 REVOKING: Final = (
-    "if it was giving up its partitions: some clients send no heartbeats while the application's listener does that;"
+    "if it was revoking its partitions: some clients send no heartbeats while the application's listener does that;"
     " make it shorter than the session timeout"
 )
 
@@ -44,7 +44,7 @@ _GIVEN_UP: Final = {
 }
 
 SLOW_BEAT: Final = (
-    "if it does nothing but beat too slowly: set its heartbeat.interval.ms to a third of its session.timeout.ms at most"
+    "if only its heartbeats are too slow: set its heartbeat.interval.ms to a third of its session.timeout.ms at most"
 )
 
 KIND = Kind(
@@ -172,7 +172,7 @@ def _evidence(each: Replacement, episode: Episode) -> tuple[Statement, ...]:
 
 def _held_up(went: Went, episode: Episode) -> str:
     if _is_silent_in_join_phase(went, episode):
-        return "stalled, was cut off, or was busy with giving up its partitions"
+        return "stalled, was cut off, or was busy revoking its partitions"
     return _HELD
 
 

@@ -28,7 +28,7 @@ KIND = Kind(
     "the leader",
 )
 
-_ADVICE = ("see how long its assignor takes: it has the rebalance timeout (max.poll.interval.ms in Java) for it",)
+_ADVICE = ("check how long its assignor takes: the rebalance timeout (max.poll.interval.ms in Java) limits it",)
 _ADVICE_IF_SILENT = ("look at its own log: its assignor or a pause kept it from sending heartbeats, too",)
 
 

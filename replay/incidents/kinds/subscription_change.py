@@ -14,7 +14,7 @@ KIND = Kind(
 
 
 _ADVICE = (
-    "nothing to do if this was meant, or if a topic came that the pattern of the subscription matches; if not, look at"
+    "nothing to do if this was meant, or if a new topic matches the pattern of the subscription; if not, look at"
     " where the application calls subscribe(). A topic that only some members subscribe is consumed by these alone"
 )
 

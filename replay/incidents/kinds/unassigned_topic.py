@@ -187,10 +187,10 @@ def _way_out(unassigned: _Unassigned, episode: Episode) -> str:
         return (
             f"after static members were restarted with another subscription: muster members rebalance {group_id}; their"
             " clients do not ask for it, and some go on reading the old topics, or end with an error;"
-            f" {UNASSIGNED_DELAY} has Muster ask for it"
+            f" {UNASSIGNED_DELAY} makes Muster ask for it"
         )
     return (
-        "see whether the name of the topic is right, and whether it exists (standalone: muster serve --topic"
+        "check that the name of the topic is right and that it exists (standalone: muster serve --topic"
         " NAME:PARTITIONS); once it does, clients notice within their metadata.max.age.ms (5 min by default)"
     )
 

@@ -71,7 +71,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 for each in wait.holders
             ),
             advice=(
-                f"{plural(len(holders), 'client')} asked to join and did not complete it: find out what happened to it",
+                f"{plural(len(holders), 'client')} started to join and did not finish: find out what happened to it",
             ),
             held=tuple(wait.rebalance for wait in run),
         )

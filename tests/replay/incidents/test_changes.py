@@ -110,7 +110,7 @@ def test_a_second_round_says_what_was_given_up(level: int) -> None:
     expect(incident, "scale-up", "recorded", "a new process joined: 'app-4' (10.0.1.4)", "app-4")
     assert len(incident.rebalances) == 2
     for number in (1, 2, 3):
-        gave_up = rf"'app-{number}' \(10.0.1.{number}\) rejoined without orders \d+, which it had given up"
+        gave_up = rf"'app-{number}' \(10.0.1.{number}\) rejoined without orders \d+, which it had revoked"
         assert re.search(gave_up, said(incident, "recorded"))
 
 
@@ -123,7 +123,7 @@ def test_of_a_second_round_only_those_are_told_who_gave_something_up(*, polls_la
     if polls_late:
         fleet[1].setup = fleet[1].setup.but(poll_ms=8 * S)
     fleet.rest(10 * S)
-    assert said(fleet.only()).count("which it had given up") == 2
+    assert said(fleet.only()).count("which it had revoked") == 2
 
 
 def test_a_second_round_in_which_a_process_comes_back_is_of_the_incident_of_the_first() -> None:

@@ -293,7 +293,7 @@ def test_the_incident_that_empties_a_group_has_that_rebalance_and_its_cost(leave
         0,
         12 * (started.ended_ms - emptied.ended_ms),
     )
-    assert removed.headline.endswith("; the group was empty then")
+    assert removed.headline.endswith("; the group was then empty")
     assert removed.cost.empty_partition_ms > 12 * 5_000
     assert [each.client_id for each in removed.culprits] == ["admin-1"]
     assert {each.client_id for each in removed.affected} == {"app-2", "app-3"}

@@ -117,7 +117,7 @@ def test_who_fell_silent_when_it_knew_of_a_rebalance_may_have_been_giving_up_its
     restart = of_kind(fleet.told(), "restart")
     headline = (
         "'app-2' (10.0.1.2) was not heard from for longer than its session timeout of 10 s, and came back ... it had"
-        " not died, but stalled, was cut off, or was busy with giving up its partitions"
+        " not died, but stalled, was cut off, or was busy revoking its partitions"
     )
     expect(restart, "restart", "inferred", headline, "app-2")
     assert restart.advice == (HELD_UP, REVOKING)

@@ -85,7 +85,7 @@ SENTENCES = [
     ),
     ("scale_up", "scale-up", r"(a new process|\d+ new processes) joined"),
     ("blue_green", "blue-green", r"\d+ new processes joined and the \d+ old ones left"),
-    ("duel", "duel", r"two live processes took the instance id '.*' from each other"),
+    ("duel", "duel", r"two live processes kept taking the instance id '.*' from each other"),
 ]
 
 

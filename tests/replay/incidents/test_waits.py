@@ -309,7 +309,7 @@ def test_of_several_unused_ids_each_holder_is_named() -> None:
         "43.7 s of it after all others had joined: it waited for 'app-8' (10.0.2.8) and 'app-9' (10.0.2.9), which had"
         " been given a member id up to 45.0 s before and had not joined with it"
     ) in said(incident, "recorded")
-    assert incident.advice == ("2 clients asked to join and did not complete it: find out what happened to it",)
+    assert incident.advice == ("2 clients started to join and did not finish: find out what happened to it",)
 
 
 @pytest.mark.parametrize("takeover", [False, True])
