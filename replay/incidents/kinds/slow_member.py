@@ -56,7 +56,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
             ),
             chain=tuple(_evidence(act, rebalance.started_ms) for act in slow.values()),
             advice=(
-                "a member rejoins when it polls: shorten its batches, or lower max.poll.interval.ms, which ends the wait",
+                "a member rejoins when it polls: shorten its batches, or lower max.poll.interval.ms (the limit)",
             ),
             held=(rebalance,),
         )
