@@ -55,9 +55,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 f" {plural(max(others, 0), 'other member')} had to wait{ended}"
             ),
             chain=tuple(_evidence(act, rebalance.started_ms) for act in slow.values()),
-            advice=(
-                "a member rejoins when it polls: shorten its batches, or lower max.poll.interval.ms (the limit)",
-            ),
+            advice=("a member rejoins when it polls: shorten its batches, or lower max.poll.interval.ms (the limit)",),
             held=(rebalance,),
         )
 
