@@ -69,7 +69,7 @@ def _bound(_listening: object, _family: object, host: str, port: int) -> _Bound:
     return _Bound(host, port)
 
 
-def _accepting(bound: _Bound, new_connection: Callable[[], asyncio.Protocol]) -> Any:
+def _accepting(bound: _Bound, new_connection: Callable[[], asyncio.Protocol], *_: object) -> Any:
     return _process().sockets.listen(new_connection, *bound.at)
 
 
