@@ -338,10 +338,13 @@ class FakeCluster:
         return fetch.FetchResponse_v11(0, 0, 0, [(topic, [(number, error.value, end, end, 0, [], -1, batches)])])
 
     def _list_offsets(self, node: int, request: Any) -> Any:
-        ((topic, ((number, timestamp),)),) = request.topics
-        error, partition = self._led(node, topic, number)
-        found = -1 if partition is None else 0 if timestamp == _EARLIEST else partition.known_end
-        return offset.OffsetResponse_v1([(topic, [(number, error.value, -1, found)])])
+        ((topic, wanted),) = request.topics
+        answers = []
+        for number, timestamp in wanted:
+            error, partition = self._led(node, topic, number)
+            found = -1 if partition is None else 0 if timestamp == _EARLIEST else partition.known_end
+            answers.append((number, error.value, -1, found))
+        return offset.OffsetResponse_v1([(topic, answers)])
 
     def _create_topics(self, _node: int, request: Any) -> Any:
         ((name, partitions, _, _, configs),) = request.create_topic_requests
