@@ -186,8 +186,8 @@ TEXTS = {
     Cause.GROUP_CREATED: "the group was created",
     Cause.GROUP_DELETED: "the group was deleted",
     Cause.GROUP_EXPIRED: "the empty group expired",
-    Cause.GROUP_REPAIRED: "a record of the group could not be read, and an administrator had it made anew",
-    Cause.OFFSETS_FOUND: "the event log did not know the group, and it has committed offsets: it was made anew",
+    Cause.GROUP_REPAIRED: "a record of the group could not be read, and an administrator had it re-created",
+    Cause.OFFSETS_FOUND: "the event log did not know the group, and it has committed offsets: it was created again",
     Cause.GROUP_FULL: "{member} was refused, the group has group.max.size members",
     Cause.PROTOCOL_MISMATCH: "{member} was refused, it has no protocol in common with the group",
     Cause.SESSION_TIMEOUT_REFUSED: (

@@ -44,8 +44,8 @@ EVENTS = events()
     ("event_type", "cause", "said"),
     [
         (GroupCreated, Cause.GROUP_CREATED, "the group was created"),
-        (GroupCreated, Cause.GROUP_REPAIRED, "an administrator had it made anew"),
-        (GroupCreated, Cause.OFFSETS_FOUND, "it has committed offsets: it was made anew"),
+        (GroupCreated, Cause.GROUP_REPAIRED, "an administrator had it re-created"),
+        (GroupCreated, Cause.OFFSETS_FOUND, "it has committed offsets: it was created again"),
         (GroupEmptied, Cause.RECORD_OVERWRITTEN, "a record that Muster did not write stood in its place"),
         (GroupEmptied, Cause.ALL_JOINED, "the group is empty, generation 2"),
         (InstanceRegistered, Cause.INSTANCES_REGISTERED, "'r' was registered: it is expected to join"),
