@@ -213,7 +213,7 @@ def usable_head(frame: bytes, of: SnapshotOf, *, wall_ms: int, deletions_kept_ms
         raise UnusableSnapshot("form", f"another version of Muster has written it: its form is {head.form}, not {FORM}")
     for name, is_, should_be in _differences(head.of, of):
         raise UnusableSnapshot(
-            "log", f"it is of another log, or of this one before it was created again: {name} is {is_}, not {should_be}"
+            "log", f"it is of another log, or of this one before it was recreated: {name} is {is_}, not {should_be}"
         )
     age_ms = wall_ms - head.at_end_ms
     if age_ms < 0:

@@ -253,7 +253,7 @@ class Connections:
         if found != expected:
             raise OtherCluster(
                 f"{address} is a broker of cluster {found}, where one of {expected} was expected: correct the"
-                " address, or restart if the cluster was created again under it"
+                " address, or restart if the cluster was recreated under it"
             )
 
     def _closed(self, closed: AIOKafkaConnection, reason: CloseReason | None) -> None:

@@ -92,7 +92,7 @@ class ArchiveWriter:
         if theirs.identity != log.identity:
             raise LogMismatch(
                 f"{self.root} is the archive of another log: of {theirs.location} ({theirs.identity}), and this is"
-                f" {log.location} ({log.identity}). A topic that was deleted and created again is another one, too. Give"
+                f" {log.location} ({log.identity}). A topic that was deleted and recreated is another one, too. Give"
                 " --to another folder"
             )
         if theirs.partitions != log.partitions:

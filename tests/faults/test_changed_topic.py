@@ -56,7 +56,7 @@ async def test_a_topic_that_was_made_anew_is_given_up(noticed_by: str) -> None:
     assert seconds() - began < 1
     (lost,) = process.lost
     assert isinstance(lost, LogMismatch)
-    assert f"topic {TOPIC} was deleted and created again while it was in use: its id was {was} and is now " in str(lost)
+    assert f"topic {TOPIC} was deleted and recreated while it was in use: its id was {was} and is now " in str(lost)
     await process.stop()
 
 

@@ -213,7 +213,7 @@ async def test_a_topic_that_is_taken_away_while_it_is_followed_ends_it(what: str
     error = follower.task.exception()
     assert isinstance(error, LogReplaced)
     assert f"topic {TOPIC} " in error.what
-    assert ("is gone: it was deleted" if what == "deleted" else "was deleted and created again") in error.what
+    assert ("is gone: it was deleted" if what == "deleted" else "was deleted and recreated") in error.what
     assert follower.joined == ["a"]
 
 
@@ -223,11 +223,11 @@ def test_that_the_topic_was_replaced_is_said_to_a_reader_without_advice_for_owne
     """The log cannot be read on: that is the exit code, too."""
 
     async def read() -> None:
-        raise LogReplaced("topic events was deleted and created again", "Delete the new one")
+        raise LogReplaced("topic events was deleted and recreated", "Delete the new one")
 
     with pytest.raises(typer.Exit) as ended:
         run(read())
     assert ended.value.exit_code == CANNOT_READ
     assert said(capsys) == [
-        "topic events was deleted and created again. The answer ends there; run the command again for what is there now"
+        "topic events was deleted and recreated. The answer ends there; run the command again for what is there now"
     ]

@@ -49,6 +49,6 @@ def warning_of_new_topic(topic: str) -> str:
     """Return the warning that the topic of a log that existed before had to be recreated."""
     return (
         f"there was no topic {topic}, though a log of this name was opened before ({topic}{PROBE_SUFFIX} is there):"
-        " it was created again, and the history before is not in it. If it was not deleted on purpose, stop all processes"
+        " it was recreated, and the history before is not in it. If it was not deleted on purpose, stop all processes"
         " that use it and restore it"
     )

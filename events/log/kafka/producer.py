@@ -273,7 +273,7 @@ class KafkaWriter:
             await self._link.refresh()
         return self._link.refusal(self._config.topic) or LogMismatch(
             f"{self._named()} ended at offset {self._end_offset} and has taken an append at {base_offset}: it has lost"
-            f" what was acknowledged, or the topic was deleted and created again. {MADE_ANEW}"
+            f" what was acknowledged, or the topic was deleted and recreated. {MADE_ANEW}"
         )
 
     async def _send(self, batch: bytes) -> int | None:

@@ -138,7 +138,7 @@ def _changed(name: str, known: _FollowedTopic, topic_id: UUID | None, partitions
     if topic_id is not None and known.topic_id is not None and topic_id != known.topic_id:
         was, now = topic_id_text(known.topic_id), topic_id_text(topic_id)
         return LogReplaced(
-            f"topic {name} was deleted and created again while it was in use: its id was {was} and is now {now}, and what"
+            f"topic {name} was deleted and recreated while it was in use: its id was {was} and is now {now}, and what"
             " was appended to the old topic is not in the new one",
             f"{MADE_ANEW}. {_OR_ELSEWHERE}",
         )

@@ -38,7 +38,7 @@ async def test_a_topic_that_forgets_them_after_an_hour_is_told_of(
     """As earlier versions created it; with the command that changes it."""
     await create_topic(admin, f"{topic}_fencing_probe", {"cleanup.policy": "delete", "retention.ms": "3600000"})
     (made_anew, told) = (await open_log(partitions=2)).warnings
-    assert "it was created again" in made_anew
+    assert "it was recreated" in made_anew
     assert f"--entity-name {topic}_fencing_probe --add-config cleanup.policy=compact" in told
 
 

@@ -100,7 +100,7 @@ async def test_a_topic_that_was_deleted_and_made_anew_is_refused(kafka_broker: B
         writer = await log.claim(0)
         await writer.append([(Record(b"a", b"1"), Record(b"b", b"2"))])
         if number:
-            with pytest.raises(LogMismatch, match="deleted and created again is another one"):
+            with pytest.raises(LogMismatch, match="deleted and recreated is another one"):
                 await archived(log, tmp_path, now_ms=None)
         else:
             await archived(log, tmp_path, now_ms=None)

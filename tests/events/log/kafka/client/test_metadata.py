@@ -165,7 +165,7 @@ def test_a_topic_that_was_never_seen_is_not_deleted() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (topic((2, 9), topic_id=OTHER_ID), "created again while it was in use: "),
+        (topic((2, 9), topic_id=OTHER_ID), "recreated while it was in use: "),
         (topic((2, 9), topic_id=OTHER_ID), "Restore the first one, or delete the new one and start again (it is made"),
         (topic((2, 9), (2, 9)), "has 2 partitions, it had 1"),
     ],
