@@ -102,7 +102,7 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_events_was_made_anew(
     was = cluster.topics[TOPIC]
     cluster.delete(TOPIC)
     process = process_on(cluster)
-    with pytest.raises(LogMismatch, match=rf"topic {TOPIC} .*, and that of {OFFSETS} .* Restore {TOPIC}, or start"):
+    with pytest.raises(LogMismatch, match=rf"topic {TOPIC} .*, but that of {OFFSETS} .* Restore {TOPIC}, or start"):
         await begun(process, cluster, TOPIC)
     await process.stop()
     cluster.topics[TOPIC] = was
