@@ -73,6 +73,10 @@ def _accepting(bound: _Bound, new_connection: Callable[[], asyncio.Protocol], *_
     return _process().sockets.listen(new_connection, *bound.at)
 
 
+def _drawn_uuid(_uuids: object) -> str:
+    return f"{random.getrandbits(64):016x}"
+
+
 def _boot_ms() -> int:
     return _process().clock.boot_ms()
 
@@ -89,7 +93,6 @@ def _new_owner(*arguments: Any, **named: Any) -> Owner:
 
 
 _SOCKETS: Final = SimpleNamespace(create_server=lambda at, **_options: _Bound(*at))
-_LOTS: Final = SimpleNamespace(uuid4=lambda: f"{random.getrandbits(64):016x}")
 _NO_COLLECTOR: Final = SimpleNamespace(
     disable=lambda: None, freeze=lambda: None, enable=lambda: None, set_threshold=lambda *_: None
 )
@@ -106,7 +109,7 @@ def simulated(seed: int) -> Iterator[None]:
         for module in (assembly, followed_topic):
             stack.enter_context(patch.object(module, "gc", _NO_COLLECTOR))
         stack.enter_context(patch.object(frontend, "time", _LOOPS_CLOCK))
-        stack.enter_context(patch.object(assembly, "uuid", _LOTS))
+        stack.enter_context(patch.object(assembly.RandomUuids, "next", _drawn_uuid))
         stack.enter_context(patch.object(serve, "SystemClock", _RunningClock))
         stack.enter_context(patch.object(group_parts, "new_owner", _new_owner))
         stack.enter_context(patch.object(forwarding_assembly, "boot_clock_ms", _boot_ms))
