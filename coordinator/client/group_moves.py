@@ -42,7 +42,7 @@ class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupsHere(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups that have members at a Muster. Without `sees_all`, `user` may lack DESCRIBE on others."""
+    """The groups that have members on a Muster instance. Without `sees_all`, `user` may lack DESCRIBE on others."""
 
     group_ids: list[str]
     sees_all: bool

@@ -1,6 +1,6 @@
 """Extends a group's deadlines by the time that its members could not be heard: a long append, a paused machine.
 
-This module decides by how much. It has no clock, and does not detect the slowness.
+Only computes the extension: callers detect the stall and pass in the times.
 """
 
 from collections.abc import Callable

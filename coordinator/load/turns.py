@@ -1,12 +1,12 @@
 """Turns: all connections of a process share a slice of each turn of the event loop.
 
-This has the queue of connections, and the length of a turn; it does not know what a connection does.
+Keeps the queue of connections and limits the length of a turn; does not know what a connection does.
 
 The loop calls every ready socket in one turn, so a limit per connection does not limit all of them together. Here they
-share `SLICE_MS` (twice that at most: see `begin`). A connection that comes later, or has more requests than its share,
-waits in one queue, first come first served, so that no connection is served twice while another waits. A round of the
-queue is `REQUESTS_IN_ROUND` requests in total, or one of each connection if that is more. Without a queue, which is the
-usual case, the cost is a look at the clock.
+share `SLICE_MS` (twice that at most: see `begin`). A connection that arrives later, or has more requests than its
+share, waits in a single first-in, first-out queue, so that no connection is served twice while another waits. A round
+of the queue is `REQUESTS_IN_ROUND` requests in total, or one of each connection if that is more. Usually there is no
+queue; then the only cost is reading the clock.
 """
 
 import asyncio
@@ -18,14 +18,18 @@ from typing import Protocol
 from muster.coordinator.load.slices import SLICE_S
 
 REQUESTS_AT_ONCE = 64
-"""The requests of one connection if no other one waits, not counting those that the fast path answers."""
+"""How many requests one connection may process if no other one waits, not counting those that the fast path answers."""
 
 REQUESTS_IN_ROUND = 1_024
-"""The requests of all waiting connections: about 50 ms of work. Fewer would mean a write for each request."""
+"""How many requests all waiting connections may process together in one round: about 50 ms of work. Fewer would mean a
+write for each request.
+"""
 
 
 CROWD = 64
-"""With more connections in the queue few new ones are accepted: those that are there are served before."""
+"""If more connections than this are queued, only a few new ones are accepted per turn, so that the queued ones are
+served first.
+"""
 
 
 class Waits(Protocol):
@@ -53,8 +57,8 @@ class Turns:
     def begin(self, connection: Waits) -> bool:
         """Return whether the connection may begin now; if not, it is queued.
 
-        A slice begins with the first connection after the former slice, and not with each turn of the loop, which would
-        need a callback in each.
+        A slice begins with the first connection after the previous slice ended. Starting one with each turn of the loop
+        would need a callback in each.
         """
         if not self._waiting:
             if not self.is_over:

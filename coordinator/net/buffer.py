@@ -10,7 +10,7 @@ separately, and a `BytesIO` gathers the rest, whose bytes can be taken out witho
 from io import BytesIO
 
 READ_BYTES_MAX = 65_536
-"""The largest part of a chunk that stays in memory after it was read, because of unread bytes after it."""
+"""At most this many bytes of a chunk stay in memory after they were read, because unread bytes follow them."""
 
 
 _LENGTH_BYTES = 4
@@ -21,8 +21,8 @@ class Incoming:
     """The buffer of one socket. `waiting_bytes`: received, but neither taken nor passed on."""
 
     def __init__(self) -> None:
-        self._data = b""  # the chunk that is being cut ...
-        self._at = 0  # ... from here on
+        self._data = b""  # the chunk that frames are being cut from
+        self._at = 0  # offset of its first unread byte
         self._tail = BytesIO()  # bytes that arrived after `_data`; joined with it when both are needed in one piece
         self._tail_bytes = 0
 

@@ -152,7 +152,7 @@ class OwnershipStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Number of their members by coordinator."""
     oldest_parked_ms: int = 0
     oldest_parked_group: str = ""
-    """The group whose member has waited that long."""
+    """The group of the member that has waited for `oldest_parked_ms`."""
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ class _Lack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The shares of a group after one of its events."""
+    """The shares of a group as of one of its events (`seq`)."""
 
     incarnation: int
     seq: int

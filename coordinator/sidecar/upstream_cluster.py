@@ -1,4 +1,4 @@
-"""The start of a sidecar: wait for the upstream cluster, and read what serving needs before any listener is bound.
+"""Starts a sidecar: waits for the upstream cluster, and reads all that serving needs before any listener is bound.
 
 Knows nothing of groups.
 """

@@ -36,7 +36,7 @@ class GroupRequest(msgspec.Struct, frozen=True):
 
 
 def join(who: AsMember, member_id: str, *, metadata: bytes, session_timeout_ms: int, reason: str) -> GroupRequest:
-    """Build JoinGroup v9. The session timeout is also the rebalance timeout: no member needs to be faster."""
+    """Build JoinGroup v9. The session timeout is also the rebalance timeout: no member needs a shorter one."""
     timeout = i32Timedelta.parse(timedelta(milliseconds=session_timeout_ms))
     request = JoinGroupRequest(
         group_id=GroupId(who.group_id),

@@ -36,7 +36,7 @@ CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000
 """The default of Kafka's clients: shorter than the ten minutes after which a broker closes an idle connection."""
 OPENING_MAX: Final = 16
-"""The limit of connections to one broker that are being opened."""
+"""At most this many connections to one broker are opened concurrently."""
 CONNECTIONS_CLOSE_TIMEOUT_S: Final = 1.0
 RECONNECT_BACKOFF_S: Final = 0.1
 """The pause after a failed connection to an address, since thousands of lanes may ask at once."""

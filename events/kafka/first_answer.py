@@ -16,8 +16,8 @@ HEDGE_DELAY_S: Final = 0.5
 
 
 class Round(NamedTuple, Generic[P, R, E]):
-    """The result. `answer`: the first, with its broker, or None if all failed. `silent`: brokers asked before that
-    one.
+    """The result. `answer`: the first response and the broker that sent it, or None if all failed. `silent`: the
+    brokers that were asked before that one.
     """
 
     answer: tuple[P, R] | None

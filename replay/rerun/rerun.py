@@ -81,9 +81,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class Rerunner:
     """One rerun, fed item by item. The caller may take entries out of `inputs` and `differences` between items.
 
-    All events of a decision have the same time, so only the events of one time are kept. `group`: its state before the
-    first item, at rest, if that is not the first of its history. `skipped`: the number of events after something
-    missing, which cannot be checked.
+    All events of a decision have the same timestamp, so only the events with the current timestamp are kept. `group`:
+    its state before the first item, at rest, if that is not the first of its history. `skipped`: the number of events
+    after something missing, which cannot be checked.
     """
 
     def __init__(self, group: Group | None = None) -> None:

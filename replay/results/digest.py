@@ -39,7 +39,7 @@ SHOWN: Final = 20
 """The number of incidents that are shown in full: those with the highest cost."""
 
 LISTED: Final = 100
-"""The number of incidents that get one line each: the next ones by cost."""
+"""The number of incidents that get one line each: those with the next highest cost."""
 
 HEAVIEST_KEPT: Final = 200
 BRIEFS_MAX: Final = 100_000
@@ -81,9 +81,11 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     more: int
     """The number of all other incidents."""
     listed: tuple[ListedIncident, ...] = ()
-    """The next ones by cost, sorted by start, oldest first."""
+    """The incidents with the next highest cost, sorted by their start, oldest first."""
     unserved: tuple[Incident, ...] = ()
-    """Refused consumers, and topics that no member is assigned, without a rebalance. The newest ones, newest first."""
+    """The most recent incidents without a rebalance in which consumers were refused or a topic was assigned to no
+    member; newest first.
+    """
     ended_at: Instant | None = None
     """The last event of all groups, if that was before the window."""
 
@@ -264,7 +266,7 @@ class _Group:
         yield from fold.end()
 
     def _items(self, begin: Checkpoint) -> Iterator[Item]:
-        """Yield the items from the checkpoint on."""
+        """Yield the group's items since the checkpoint."""
         gaps = SeqGaps(incarnation=begin.incarnation, seq=begin.seq)
         yield from begin.prelude
         own = (read for read in self._kept.take(self._number) if read.position.offset >= begin.offset)

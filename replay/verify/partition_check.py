@@ -72,7 +72,7 @@ class PartitionCheck:
 
     @property
     def has_groups(self) -> bool:
-        """True if there is any wanted group."""
+        """True if the partition has a group that is to be checked."""
         return len(self._groups) > 0
 
     def unreadable(self) -> Iterator[LogFinding]:

@@ -285,7 +285,9 @@ class Play:
     # ---- decisions --------------------------------------------------------------------------------------------------
 
     def _pass(self, command: AnyCommand) -> None:
-        """A deadline has passed. Live members were heard from in time, and retry requests that got an error."""
+        """Handle a deadline that has passed. The session of a live member does not expire, and a join whose hold has
+        ended is sent again.
+        """
         if isinstance(command, ExpireSession) and command.member_id not in self.silent:
             session = self._soft.sessions.get(command.member_id)
             if session is not None and session.deadline_ms <= self.now_ms:

@@ -95,7 +95,9 @@ class PeerConnection(asyncio.Protocol):
         self._is_flush_due = False
         self._is_writable = True
         self._is_waiting = False
-        """True if received data waits for the next iteration of the event loop, or until the other end reads."""
+        """True if received data is left for the next iteration of the event loop, or until the other end reads our
+        responses.
+        """
         self._is_handling_due = False
         self._has_backpressure = False
         self._is_heard = True

@@ -40,7 +40,7 @@ CHECK_INTERVAL_S: Final = 1.0
 CHECK_TIMEOUT_MS: Final = 2_000
 PREPARE_INTERVAL_S: Final = 5.0
 READ_AT_ONCE: Final = 4
-"""Partitions that are read further concurrently, each with one fetch in memory. First readings go one at a time."""
+"""Partitions that are read further concurrently, each with one fetch in memory. First readings run one at a time."""
 RETRY_MS: Final = 5_000
 RETRY_MAX_MS: Final = 600_000
 """Pause after a standby was discarded; it doubles up to the maximum."""

@@ -1,6 +1,6 @@
 """The hot standbys of both topics: of events, and of committed offsets if they have a topic of their own.
 
-A takeover needs both, so the lag of a partition is that of the topic further behind. `followed_topic.py` follows one
+A takeover needs both, so a partition's lag is the larger of the two topics' lags. `followed_topic.py` follows one
 topic.
 """
 

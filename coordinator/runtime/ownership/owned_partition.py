@@ -67,11 +67,11 @@ def _decoded(record: StoredRecord) -> AnyRecordedEvent | None:
 
 
 RENEWAL_RETRY_S = 60.0
-"""Pause between two attempts to renew a claim. There are hours to succeed."""
+"""Pause between two attempts to renew a claim. There are hours left for a renewal to succeed."""
 
 
 class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
-    """The log of a pending append, and the broker or file that has to store it, in human-readable form."""
+    """The log that a pending append goes to, and the broker or file that stores it; both as text for messages."""
 
     log: str
     whom: str
@@ -135,7 +135,7 @@ class OwnedPartition:
     async def durable_state(self) -> Projector | None:
         """Return the state of the partition between two writes, equal to what replaying the log up to there would give.
 
-        None if it is not known at that time. Raises OutboxEnded if the partition is lost meanwhile.
+        Returns None if the state is not known at that time. Raises OutboxEnded if the partition is lost meanwhile.
         """
         state: Projector | None = None
 
@@ -170,7 +170,7 @@ class OwnedPartition:
         await self._writer.append([records_of([stopped], self._owner.event_log.format_level)])
 
     async def abandon(self) -> None:
-        """Stop without writing anything, because the log is lost to us."""
+        """Stop without writing anything, because this process can no longer write to the log."""
         await self._foreign_records.close()
         await self._end_renewal()
         self._old_leases_task.cancel()

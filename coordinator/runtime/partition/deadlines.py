@@ -19,7 +19,7 @@ from muster.coordinator.load.slices import SLICE_MS
 from muster.events.ids import GroupId
 
 PAUSE_MS = 1_000
-"""A timer later than this means that the machine stalled, so no session expires because of it."""
+"""A timer that fires later than this means that the machine stalled, so no session expires because of it."""
 
 GRACE_S = 0.005
 """Delay before deadlines are decided, in which requests that have already arrived are read."""

@@ -204,7 +204,8 @@ class Outbox:
             answers = await self._offsets.write([change for _, change in stored])
             for (unit, _), answer in zip(stored, answers, strict=True):
                 if answer is not None and unit.transition:
-                    # Its events are stored and its offsets never will be: the stored state has to be read again.
+                    # The unit's events are stored but its offsets never will be, so the stored state has to be read
+                    # again.
                     raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
                 verdicts[id(unit)] = verdicts.get(id(unit)) or answer
         yielder = Yielder()
@@ -214,7 +215,7 @@ class Outbox:
 
 
 def kind_of(error: Exception) -> AppendFailure:
-    """Return the kind of an error of the log."""
+    """Map an error of the log to the kind of failure."""
     match error:
         case Deposed():
             return AppendFailure.DEPOSED

@@ -31,7 +31,7 @@ from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX
 
 TAKEOVER_MS: Final = 5_000
-"""The longest time that a takeover takes after the former owner's session has expired."""
+"""The maximum duration of a takeover once the former owner's session has expired."""
 
 
 class Links(Protocol):

@@ -1,8 +1,8 @@
 """The owner of groups, for clients of other processes: handles the requests that those processes forward.
 
 Receives the messages of the frontends and keeps track of the clients behind them. A forwarded request is handled like
-one of this process's own clients. If its group is not owned here, the frontend is notified at once, so nothing is
-decided, or asked upstream, for another process's group.
+one of this process's own clients. If this process does not own its group, the frontend is notified at once, and nothing
+is decided or requested upstream.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Reads the first fields of a request whose rest may not have arrived yet.
 
-The bytes are unchecked, and are read as Kafka's own readers do. A number of more than 31 bits, of which Kafka would
-drop some, is refused: no request may be read differently here and in the broker. Bytes that end too early raise
-IndexError or struct.error.
+The bytes are unchecked, and are read as Kafka's own readers read them. A number of more than 31 bits is refused,
+because Kafka would drop its upper bits, and no request may be read differently here and in the broker. If the bytes end
+too early, IndexError or struct.error is raised.
 """
 
 import struct

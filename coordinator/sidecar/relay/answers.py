@@ -1,4 +1,4 @@
-"""The broker's responses to one client, matched with the requests in the order in which these were sent.
+"""Matches the broker's responses to one client with its requests, in the order in which the requests were sent.
 
 A response is
 
@@ -74,7 +74,7 @@ class Answers:
 
     @property
     def expected(self) -> int:
-        """The number of responses that the broker owes and has not begun."""
+        """The number of responses that the broker has not begun to send."""
         return len(self._expected)
 
     @property

@@ -1,4 +1,4 @@
-"""The broker connection of one client, and the endpoint that says where that broker is."""
+"""The broker connection of one client, and the endpoint with that broker's address."""
 
 import asyncio
 import socket
@@ -27,7 +27,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 CONNECT_TIMEOUT_S = 10.0
 """Timeout of a connection attempt. An attempt that waits in the queue times out when no other succeeds for as long."""
 LINGER_S = 10.0
-"""How long requests of a disconnected client are still handled, or sent to a broker that does not read."""
+"""For how long after a client has disconnected its requests are still handled, or still offered to a broker that does
+not read.
+"""
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -91,7 +93,7 @@ class BrokerEvents(Protocol):
 
 
 class BrokerSide(asyncio.Protocol):
-    """The broker's socket of one client: connected once, when first needed, and closed once.
+    """One client's socket to the broker: connected once, when first needed, and closed once.
 
     `lost` completes when the socket is closed, by either side; `is_writable`: the broker accepts more bytes.
     """
@@ -137,7 +139,7 @@ class BrokerSide(asyncio.Protocol):
     async def _connected(self) -> asyncio.Transport | None:
         """Open a connection for this client alone; on failure log it and return None."""
         was_silent = True
-        # Addresses with a full queue come last: that broker may hang, and any broker will do.
+        # Addresses with a full queue are tried last: that broker may hang, and any broker will do.
         for host, port in sorted(self._endpoint.addresses(), key=lambda each: self._endpoint.connects.to(each).is_full):
             address = f"{host}:{port}"
             try:

@@ -46,7 +46,7 @@ class Contents(Enum):
 
 
 async def contents_of(link: KafkaLink, topic: str, partitions: int, *, timeout_ms: int) -> Contents:
-    """Find out whose records the topic has. Nothing is written; `link` follows the topic. Raises LogUnavailable."""
+    """Find out whose records the topic has, without writing; `link` follows the topic. Raises LogUnavailable."""
     found = Contents.NOTHING
     for partition in range(partitions):
         async for fetched in sample_batches(link, topic, partition, timeout_ms=timeout_ms):

@@ -73,7 +73,7 @@ def describe_missing(connection: sqlite3.Connection, meta: Meta, path: Path) -> 
 
 
 def describe_missing_wal(connection: sqlite3.Connection, path: Path) -> str | None:
-    """Describe what may be missing from the file, for a message; None: nothing, as far as is known.
+    """Describe for a message what may be missing from the file; None if nothing is known to be missing.
 
     The connection prevents an owner that ends meanwhile from deleting its write-ahead log.
     """
@@ -115,7 +115,7 @@ def _size_of(wal: Path) -> int:
 
 
 def _is_cut_off(wal: Path, connection: sqlite3.Connection) -> bool:
-    """Return whether it ends within a frame, and still does after a short time."""
+    """Return whether the write-ahead log ends within a frame, and still does after a short time."""
     frame = _FRAME_HEADER_BYTES + connection.execute("PRAGMA page_size").fetchone()[0]
 
     def ends_within(size: int) -> bool:
@@ -131,7 +131,7 @@ def _is_cut_off(wal: Path, connection: sqlite3.Connection) -> bool:
 # ---- the ends of the partitions -------------------------------------------------------------------------
 
 _NOTE_BYTES_MAX: Final = 1024 * 1024
-"""The note of 10,000 partitions, the maximum of a log, has about 270 kB with the largest offsets."""
+"""A log has at most 10,000 partitions; with the largest possible offsets their note takes about 270 kB."""
 
 
 class PartitionEnds(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ def encode_note(ends: PartitionEnds) -> bytes:
 
 
 def read_note(path: Path) -> PartitionEnds | None:
-    """Read the note beside a file, before the file itself; None if there is no complete one."""
+    """Read the note beside a file; None if there is no complete one. Must be read before the file itself."""
     try:
         with lock_of(path).open("rb") as lock:
             lock.seek(NOTE_AT)
@@ -171,7 +171,7 @@ def read_ends(connection: sqlite3.Connection, meta: Meta) -> PartitionEnds:
 
 
 def describe_missing_records(path: Path, note: PartitionEnds | None, found: PartitionEnds) -> str | None:
-    """Describe which of its owner's records the file lacks, for a message; None: none, as far as is known."""
+    """Describe for a message which of its owner's records the file lacks; None if none are known to be missing."""
     if note is None or note.log_id != found.log_id:
         return None
     lacks = {each: note.offsets.get(each, 0) - end for each, end in found.offsets.items()}
@@ -186,7 +186,7 @@ def describe_missing_records(path: Path, note: PartitionEnds | None, found: Part
 
 
 def describe_emptied(connection: sqlite3.Connection, path: Path, ends: PartitionEnds) -> str | None:
-    """Say which partitions had an owner and have no record, for people; None: there is none."""
+    """Describe for a message which partitions had an owner but have no record; None if there are none."""
     owned = [partition for (partition,) in connection.execute(_OWNED)]
     emptied = [str(partition) for partition in owned if ends.offsets.get(partition) == 0]
     if not emptied:

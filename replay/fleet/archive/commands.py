@@ -95,7 +95,7 @@ def archive_command(asked: AskedArchive) -> None:
 
 def archive_until_sigterm(asked: AskedArchive) -> None:
     """Archive repeatedly until SIGTERM, which ends it at once with exit code 0: committed records are safe."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container ignores it by default
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 ignores SIGTERM by default
     try:
         archive_command(asked)
     finally:

@@ -27,7 +27,7 @@ class NotCarriedOver(Exception):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Creates only the values that a fold consists of."""
+    """Unpickles only the types that the state of a fold consists of."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 -- as of pickle
         if (module, name) == ("builtins", "getattr"):

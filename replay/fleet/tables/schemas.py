@@ -1,7 +1,8 @@
 """The tables: names, columns, and descriptions of rows and columns. `docs/fleet.md` is generated from this.
 
 Times are UTC timestamps with microseconds, durations whole milliseconds in columns that end in `_ms`; the description
-of a nullable column says what null means. Summing a column never counts anything twice, since each row is one thing.
+of a nullable column says what null means. Summing a column never counts anything twice, since each row stands for a
+different thing.
 """
 
 from typing import Final

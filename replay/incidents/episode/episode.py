@@ -237,7 +237,8 @@ class Episode:
     def heard_again(self) -> dict[MemberId, tuple[int, int]]:
         """The members that were removed as silent and heard from again: when (wall clock ms), and the event's `seq`.
 
-        Their processes had not died. Others may not have died either: they may have rejoined without their member id.
+        These members' processes had not died. The processes of other removed members may be alive too: they may have
+        rejoined without their member id.
         """
         return {
             each.member_id: (each.heard_ms, act.seq)

@@ -104,7 +104,9 @@ def _its_place(view: EpisodeView, act: Went) -> str:
 
 
 def _held(view: EpisodeView, act: Went) -> str:
-    """Describe the sync phase that waited for its assignment, or the join phase that waited for it, if one did."""
+    """Describe how long the group waited for the crashed member: for its assignment if it was the leader, else for its
+    join. Empty if no phase waited.
+    """
     around = view.episode.rebalances_between(act.last_seen_ms, act.at_ms)
     led = (each for each in around if len(each.members_after) > 1 and died_assigning(view.episode, each) is act)
     waited = next((ms for each in led if (ms := sync_held_ms(each)) is not None), None)

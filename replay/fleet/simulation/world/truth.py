@@ -22,8 +22,9 @@ Range = tuple[int, int]
 
 @unique
 class Knowable(StrEnum):
-    """How well the log shows it: an event records it; events let it be inferred; or neither (only *unknown* is
-    right)."""
+    """How well the log shows an incident: an event records it, it can be inferred from events, or neither (then only
+    *unknown* is right).
+    """
 
     RECORDED = "recorded"
     INFERRED = "inferred"
@@ -31,7 +32,7 @@ class Knowable(StrEnum):
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
-    """One incident that was done. `kinds`: any of them is right, the first is that of docs/incidents.md.
+    """One incident that the simulation caused. `kinds`: any of them is right, the first is that of docs/incidents.md.
 
     `culprits`: names of processes; None: not compared. `starts`, `ends`: any of them is right. `extent`: from its first
     act or rebalance to the last one, to find the reported incidents that match. `must`: its own rebalances; `may`:
@@ -75,7 +76,9 @@ class SeenRebalance:
         return self.incarnation, self.to_generation
 
     def ends_after(self, first: "SeenRebalance") -> list[int]:
-        """Its end by the wall clock; and, in case that jumped, the start of the first plus the monotonic time since."""
+        """Return its end by the wall clock, and the start of `first` plus the monotonic time since, in case the clock
+        jumped.
+        """
         assert self.ended is not None, "the case ended within a rebalance"
         return [self.ended[1], first.began[1] + self.ended[0] - first.began[0]]
 
@@ -126,7 +129,7 @@ class StoryBase:
         must: Iterable[RebalanceId],
         may: Iterable[RebalanceId],
     ) -> Truth:
-        """Return the value. Replacements too fast to be noticed need not be reported."""
+        """Return the truth. A replacement that was too fast to be noticed need not be reported."""
         must, may = frozenset(must), frozenset(may)
         was_absorbed = self.kind in REPLACING and not must and not may
         return Truth(
