@@ -66,17 +66,18 @@ class _PlaceOfLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonLinesForm:
-    """One record per line. Blank lines are skipped, and the last line needs no line end."""
+    """One record per line, after the head. Blank lines are skipped, and the last line needs no line end."""
 
     unit = "line"
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(ExportedLine)
         self._places = msgspec.json.Decoder(_PlaceOfLine)
+        self._first = 1  # the number of the line with the head
 
     def head(self, file: IO[bytes]) -> Head:
         """See Form."""
-        line = file.readline(LINE_BYTES_MAX)
+        self._first, _, line = next(_lines(file, number=1), (1, 0, b""))
         try:
             return msgspec.json.decode(line, type=Head)
         except CANNOT_DECODE:
@@ -95,7 +96,7 @@ class JsonLinesForm:
         """See Form. Stops at the first line of another export, whose records are of another log, or repeated."""
         section: Section | None = None
         last: dict[int, int] = {}
-        for number, at, line in _lines(file, number=2):
+        for number, at, line in _lines(file, number=self._first + 1):
             try:
                 place = self._places.decode(line)
             except CANNOT_DECODE as error:

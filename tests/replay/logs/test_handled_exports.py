@@ -59,6 +59,7 @@ def changed(whole: Path, change: Change, name: str = "night.jsonl") -> Path:
         pytest.param(lambda lines: b"\r\n".join(lines) + b"\r\n", id="CRLF"),
         pytest.param(lambda lines: b"\r\n".join(lines[:5]) + b"\n" + b"\n".join(lines[5:]), id="CRLF and LF"),
         pytest.param(lambda lines: b"\n\n \r\n".join(lines) + b"\n", id="blank lines"),
+        pytest.param(lambda lines: b"\n \r\n" + b"\n".join(lines), id="blank lines before the first"),
         pytest.param(lambda lines: b"\xef\xbb\xbf" + b"\n".join(lines), id="byte order mark"),
         pytest.param(lambda lines: b"\r\n".join(lines).decode().encode("utf-16"), id="UTF-16, as PowerShell writes"),
         pytest.param(lambda lines: b"\n".join(lines).decode().encode("utf-16-be"), id="UTF-16 without a mark"),
@@ -236,6 +237,12 @@ def test_a_line_that_was_made_to_end_the_reader_is_named_and_skipped(whole: Path
     code, told, said = history(changed(whole, lambda lines: b"\n".join([lines[0], line, *lines[1:]])))
     assert (code, told) == (3, history(whole)[1])
     assert "line 2: " in said
+
+
+def test_lines_are_numbered_with_the_blank_ones_before_the_first(whole: Path) -> None:
+    code, told, said = history(changed(whole, lambda lines: b"\n".join([b"", b" ", lines[0], b"{", *lines[1:]])))
+    assert (code, told) == (3, history(whole)[1])
+    assert "line 4: " in said
 
 
 def container(
