@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from muster.durations import readable
+
 if TYPE_CHECKING:  # the commands import this file for their help, too
     from muster.coordinator.group.outcomes import GroupMove, MovingMember
 
@@ -97,4 +99,4 @@ def waiting(move: "GroupMove") -> str:
 
 def _at_most(members: Sequence["MovingMember"]) -> str:
     known = [each.wait_ms for each in members if each.wait_ms is not None]
-    return f", for {max(known) / 1000:.0f} s at most" if len(known) == len(members) else ""
+    return f", for {readable(max(known))} at most" if len(known) == len(members) else ""

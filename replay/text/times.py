@@ -1,6 +1,6 @@
 """Formats wall clock times and durations for people and programs, and parses times; no other module does.
 
-Durations are parsed in `muster.durations`.
+Durations are parsed and formatted in `muster.durations`.
 
 Results have instants in UTC (`Instant`). Text output shows them in the user's zone (`zones.py`); an instant there has
 the same form, with the zone's offset in place of the Z: '2026-11-21T03:14:07.250+01:00'.
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Annotated, Final, NewType, TypeVar
 
-from muster.durations import BadDuration, read_duration
+from muster.durations import BadDuration, read_duration, readable
 
 Instant = NewType("Instant", str)
 """ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So instants sort as text."""
@@ -209,22 +209,8 @@ def _local_ms(moment: datetime, zone: tzinfo) -> int:
     raise NoSuchTime(f"{moment.isoformat()} {happens} in {zone}: give it with its offset, {readings}")
 
 
-def duration(ms: int) -> str:
-    """Format a duration with a suitable unit: '12 ms', '4.2 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
-    if ms < 0:
-        return f"-{duration(-ms)}"
-    if ms < 1_000:
-        return f"{ms} ms"
-    if ms < 60_000:
-        return f"{ms / 1_000:.1f} s" if ms < 59_950 else "1 min 00 s"
-    seconds = round(ms / 1_000)
-    if seconds < 3_600:
-        return f"{seconds // 60} min {seconds % 60:02d} s"
-    minutes = seconds // 60
-    if minutes < 24 * 60:
-        return f"{minutes // 60} h {minutes % 60:02d} min"
-    hours = minutes // 60
-    return f"{hours // 24} d {hours % 24} h"
+duration: Final = readable
+"""Format a duration with a suitable unit: '4.2 s', '3 min 05 s'."""
 
 
 def setting(ms: int) -> str:

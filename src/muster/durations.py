@@ -1,4 +1,4 @@
-"""Durations as people write them: 30s, 5m, 1h30m, 1.5h, 250ms, 7d. The one place that reads them into ms."""
+"""Durations as people write them: 30s, 5m, 1h30m, 1.5h, 250ms, 7d. The one place that reads them into ms, and back."""
 
 import re
 from typing import Final
@@ -36,6 +36,24 @@ def written(ms: int) -> str:
     units = ((unit, size) for unit, size in _UNITS_MS.items() if unit != "w" and ms >= size and ms % size == 0)
     unit, size = next(units, ("ms", 1))
     return f"{ms // size}{unit}"
+
+
+def readable(ms: int) -> str:
+    """Format a duration with a suitable unit: '12 ms', '4.2 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
+    if ms < 0:
+        return f"-{readable(-ms)}"
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1_000:.1f} s" if ms < 59_950 else "1 min 00 s"
+    seconds = round(ms / 1_000)
+    if seconds < 3_600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    minutes = seconds // 60
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = minutes // 60
+    return f"{hours // 24} d {hours % 24} h"
 
 
 # ---- options of commands ------------------------------------------------------------------------

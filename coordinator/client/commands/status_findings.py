@@ -14,6 +14,7 @@ import msgspec
 
 from muster.coordinator.client.commands.status_asking import Asked, Unanswered
 from muster.coordinator.observability.status import ProcessStatus
+from muster.durations import readable
 from muster.ranges import ranges_of, ranges_text
 
 JOIN_WAITS_MS: Final = 360_000
@@ -74,9 +75,7 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
         yield _finding(problem, address, said, "check the event log's brokers, and the network to them")
     for each in ownership.owned:
         if each.append_waits_ms > APPEND_WAITS_MS:
-            said = (
-                f"an append of partition {each.partition} has had no response for {each.append_waits_ms / 1000:.0f} s"
-            )
+            said = f"an append of partition {each.partition} has had no response for {readable(each.append_waits_ms)}"
             yield _finding(problem, address, said, "check the event log's brokers, or its disk")
     if off := [each.partition for each in ownership.owned if each.read_only]:
         said = f"{_partitions(off)}: taken over from a process that did not stop cleanly"
@@ -85,7 +84,7 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
         )
     if ownership.oldest_parked_ms > JOIN_WAITS_MS:
         group_id = ownership.oldest_parked_group
-        said = f"a member of group {group_id} has waited {ownership.oldest_parked_ms / 1000:.0f} s for the others"
+        said = f"a member of group {group_id} has waited {readable(ownership.oldest_parked_ms)} for the others"
         yield _finding(
             problem, address, said, f"muster replay why {shlex.quote(group_id)} names the members that it waits for"
         )
@@ -133,7 +132,7 @@ def _of_links(address: str, status: ProcessStatus) -> Iterator[Finding]:
     """Find owners that requests cannot be forwarded to, unless /readyz reports it already."""
     links = status.links
     if links.no_owner_reached_ms and status.not_ready is None:
-        said = f"it has reached no owner of any partition for {links.no_owner_reached_ms / 1000:.0f} s"
+        said = f"it has reached no owner of any partition for {readable(links.no_owner_reached_ms)}"
         way_out = "a takeover takes seconds; if it lasts, check the owners and the network to them"
         yield _finding(Severity.PROBLEM, address, said, way_out)
     for each in links.to:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.coordinator.group.configs import GROUP_CONFIGS
+from muster.durations import readable
 
 if TYPE_CHECKING:
     from muster.coordinator.client.group_admin import ConfigEntry, MemberResult
@@ -114,8 +115,8 @@ def print_coordinator(group_id: str, coordinator: "GroupCoordinator | None", con
 
 def _session_left(member: "ListedMember") -> str | None:
     if member.join_left_ms is not None:
-        return f"waits for the join, up to {member.join_left_ms / 1000:.0f} s"
-    return None if member.session_left_ms is None else f"{member.session_left_ms / 1000:.1f} s"
+        return f"waits for the join, up to {readable(member.join_left_ms)}"
+    return None if member.session_left_ms is None else readable(member.session_left_ms)
 
 
 def print_configs(configs: Sequence["ConfigEntry"], console: Console) -> None:

@@ -62,11 +62,11 @@ def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> 
         (move(member("a", wait_ms=2_000), B, members=2), "waits for a at 10.0.0.1, b at 10.0.0.1 to rejoin"),
         (
             move(member("a", wait_ms=2_000), member("b", wait_ms=7_000), members=2),
-            "waits for a at 10.0.0.1, b at 10.0.0.1 to rejoin, for 7 s at most",
+            "waits for a at 10.0.0.1, b at 10.0.0.1 to rejoin, for 7.0 s at most",
         ),
         (
             move(A, member("b", is_notified=False, wait_ms=7_000), members=2),
-            "waits for a at 10.0.0.1 to rejoin; for b at 10.0.0.1, not heard from yet, for 7 s at most",
+            "waits for a at 10.0.0.1 to rejoin; for b at 10.0.0.1, not heard from yet, for 7.0 s at most",
         ),
     ],
 )

@@ -160,7 +160,7 @@ UNASSIGNED = UnassignedStatus(
         (
             {"links": LinksStatus(no_owner_reached_ms=12_000)},
             "problem",
-            "it has reached no owner of any partition for 12 s",
+            "it has reached no owner of any partition for 12.0 s",
         ),
         (
             {"shadows": ShadowStatus(present=1, missing_count=1, missing=MISSING)},
@@ -184,7 +184,7 @@ UNASSIGNED = UnassignedStatus(
         (
             {"ownership": waited_for(ownership_of(0, 1), 400_000, "orders")},
             "problem",
-            "a member of group orders has waited 400 s for the others",
+            "a member of group orders has waited 6 min 40 s for the others",
         ),
     ],
 )  # fmt: skip

@@ -66,7 +66,10 @@ def test_a_group_that_was_released_is_not_said_to_have_no_members(is_upstream: b
     assert printed.getvalue() == f"Group orders has no members{where}, and none is expected.\n"
 
 
-@pytest.mark.parametrize(("left", "said"), [(None, "-"), (4_000, "waits for the join, up to 4 s")])
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [(None, "-"), (4_000, "waits for the join, up to 4.0 s"), (272_000, "waits for the join, up to 4 min 32 s")],
+)
 def test_who_has_no_session_may_wait_for_the_join(left: int | None, said: str) -> None:
     shown, printed = console(200)
     member = msgspec.structs.replace(
