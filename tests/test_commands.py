@@ -79,6 +79,22 @@ def test_a_command_that_does_not_exist_is_told_with_the_nearest() -> None:
     assert (said.exit_code, "Did you mean 'replay'" in said.output) == (2, True), said.output
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["replay", "groups", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'table',"),
+        (["members", "list", "orders", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'table'"),
+        (
+            ["replay", "why", "orders", "--generation", "x"],
+            "Invalid value for '--generation': should be a valid integer",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_without_the_words_of_a_library(command: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, command, env=WIDE)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 @pytest.mark.parametrize(("variable", "meant"), [("MUSTER_BOOTSTRP", "BOOTSTRAP"), ("MUSTER_TABLE", "TABLES")])
 def test_a_mistyped_variable_is_told_of_by_each_command_and_refuses_nothing(variable: str, meant: str) -> None:
     said = CliRunner().invoke(app, ["replay", "groups", "--log", "memory:"], env={**WIDE, variable: "x"})

@@ -23,6 +23,7 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.settings_file import field_of, read_file
 from muster.coordinator.settings.sidecar import EVENT_TOPIC, FRONTEND, NODE_IDS_BY_CHANCE, refusals
 from muster.events.kafka.security import BadSecurity, properties_of_environment, split_properties
+from muster.variables import without_prefix
 
 
 class BadSettings(Exception):
@@ -216,7 +217,7 @@ def _split_config(entry: str) -> tuple[str, str]:
 
 def _problem(detail: Mapping[str, Any], sources: Sources) -> str:
     field, *inside = detail["loc"] or ("settings",)
-    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    message = without_prefix(str(detail["msg"]))
     message = f"{message[0].lower()}{message[1:]}"
     if detail["type"].startswith("int_"):
         message = "should be a whole number"

@@ -14,7 +14,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from muster import DISTRIBUTION
-from muster.variables import mistyped
+from muster.variables import mistyped, without_prefix
 
 HELP = "A Kafka consumer-group coordinator that never forgets why a group rebalanced."
 
@@ -79,6 +79,13 @@ class _Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 -- typer keeps its click to itself
         _show_flags_plainly(self, ctx)
         return super().parse_args(ctx, [_as_by_a_shell(arg) for arg in args])
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 -- typer keeps its click to itself
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as bad:
+            bad.message = without_prefix(bad.message)
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 -- typer keeps its click to itself
         name, command, rest = super().resolve_command(ctx, args)

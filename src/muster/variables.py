@@ -1,4 +1,4 @@
-"""The `MUSTER_*` variables of the environment: which of them set nothing, and which are probably typos.
+"""The `MUSTER_*` variables of the environment: which of them set nothing, which are typos; and errors of values.
 
 What belongs here: what the commands share. What it must not know: what a variable is for.
 """
@@ -37,6 +37,11 @@ def sets_nothing(environment: Mapping[str, str], names: Iterable[str]) -> list[t
             near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
             found.append((variable, _PREFIX + near[0] if near else None))
     return found
+
+
+def without_prefix(message: str) -> str:
+    """Return pydantic's message about the value of an option or a setting without the prefix that explains nothing."""
+    return message.removeprefix("Value error, ").removeprefix("Input ")
 
 
 def _is_kubernetes(variable: str, value: str) -> bool:
