@@ -145,9 +145,11 @@ def _asked_for(asked: AskedIncidents, window: Window) -> Window:
 
 def _no_generation(group: str, choice: OfGeneration, reading: Reading) -> str:
     if choice.known is None:
-        there = "it tells of no rebalance"
+        there = "it has no rebalance"
     else:
         least, greatest = choice.known
-        there = f"it tells of generations {least} to {greatest}"
+        there = f"it has only generation {least}" if least == greatest else f"it has generations {least} to {greatest}"
+    if choice.running is not None:
+        there += f"; the rebalance to generation {choice.running} is still running"
     asked = f"no rebalance of {printable(group)} led to generation {choice.generation} in {reading.log.location}"
     return f"{asked}; {there}"

@@ -19,7 +19,7 @@ from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.incidents.edges import Edges
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.telling import IncidentTeller
-from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.text.times import wall_ms_of
 
 NEWEST: Final = 20
@@ -139,12 +139,17 @@ class OfGeneration:
         self.generation = generation
         self.known: tuple[int, int] | None = None
         """The lowest and the highest generation so far."""
+        self.running: int | None = None
+        """The generation that a rebalance would lead to which has not ended in the log."""
 
     def take(self, incident: Incident) -> Iterable[Incident]:
         numbers = [generation_of(each) for each in incident.rebalances]
         if numbers:
             least, greatest = self.known or (numbers[0], numbers[0])
             self.known = (min(least, *numbers), max(greatest, *numbers))
+        for each in incident.rebalances:
+            if each.outcome is Outcome.RUNNING:
+                self.running = generation_of(each)
         return (incident,) if self.generation in numbers else ()
 
     def end(self) -> Iterable[Incident]:

@@ -133,9 +133,17 @@ def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> No
 
 
 def test_an_unknown_generation_is_told_with_those_that_there_are(url: str) -> None:
-    assert_fails(
-        run("why", "orders", "--generation", "9", log=url), 1, "generation 9", "it tells of generations 1 to 4"
-    )
+    assert_fails(run("why", "orders", "--generation", "9", log=url), 1, "generation 9", "it has generations 1 to 4\n")
+
+
+def test_a_generation_whose_rebalance_is_running_is_not_given_as_reached(tmp_path: Path) -> None:
+    running = script("orders").created()
+    a, b = running.member("a"), running.member("b")
+    running.start(running.joined(a)).wait(3_000).complete().wait(100).stabilize({"a": {"t": [0]}})
+    running.wait(60_000).start(running.joined(b))
+    url = asyncio.run(sqlite_log(tmp_path / "running.db", running))
+    said = "it has generations 1 to 2; the rebalance to generation 2 is still running"
+    assert_fails(run("why", "orders", "--generation", "55", log=url), 1, "generation 55", said)
 
 
 def test_a_moment_before_the_log_is_told_with_its_extent(url: str) -> None:
