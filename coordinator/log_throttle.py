@@ -1,6 +1,6 @@
-"""Throttles for repeated log lines: one when something begins, then one a minute, and one when it ends.
+"""Throttles for repeated log lines: one line when something begins, one a minute while it lasts, one when it ends.
 
-Pure. Decides whether a line is due, and counts suppressed lines.
+Pure. Decides whether a line is due, and counts the suppressed lines.
 """
 
 from collections.abc import Callable, Hashable
@@ -11,13 +11,13 @@ from cachetools import FIFOCache, TTLCache
 
 LINE_INTERVAL_MS: Final = 60_000
 KEYS_MAX: Final = 1_000
-"""Limit of keys; beyond it the oldest is forgotten, and its next line is due immediately."""
+"""The maximum number of keys; beyond it the oldest is forgotten, and its next line is due immediately."""
 NAMES_MAX: Final = 10
 SILENT_FOR_MS: Final = 2 * LINE_INTERVAL_MS
 
 
 class EndedEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that has ended: its duration, and how often it occurred."""
+    """The duration of something that has ended, and how often it occurred."""
 
     seconds: int
     times: int
@@ -59,7 +59,7 @@ class LogThrottle:
             ongoing.suppressed += 1
 
     def end(self, key: Hashable) -> EndedEpisode | None:
-        """End it; returns None if it had not begun."""
+        """Forget the key; return the duration and the number of occurrences, or None if there were none."""
         ongoing = self._ongoing.pop(key, None)
         if ongoing is None:
             return None
@@ -89,9 +89,10 @@ class LossThrottle:
 
 
 class NamesThrottle:
-    """A throttle for names that may be many, or made up: no name hides another, and the number of lines is limited.
+    """A throttle for names that clients choose, such as group ids: there may be many, and some may be invented.
 
-    `NAMES_MAX` names of a kind get their own lines, until they have been silent for a while; the others share one.
+    The first `NAMES_MAX` names of a kind each have their own lines, so that none suppresses those of another; all other
+    names share one. A name loses its place when nothing was logged about it for `SILENT_FOR_MS`.
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
@@ -100,7 +101,7 @@ class NamesThrottle:
         self._named: FIFOCache[Hashable, TTLCache[Hashable, None]] = FIFOCache(KEYS_MAX)
 
     def due(self, kind: Hashable, name: Hashable) -> int | None:
-        """Return the same as `LogThrottle.due`, for this name or for all that share a line."""
+        """Return the same as `LogThrottle.due`, for this name, or for all names that share a line."""
         named = self._live(kind)
         has_line = name in named or len(named) < NAMES_MAX
         if has_line:
@@ -108,9 +109,10 @@ class NamesThrottle:
         return self._throttle.due((kind, (name,) if has_line else None))
 
     def due_of(self, owner: Hashable, kind: Hashable, name: Hashable) -> int | None:
-        """Like `due`, but names of one owner, such as a client host, take no lines from those of another.
+        """Like `due`, but each owner, such as a client host, has its own `NAMES_MAX` names.
 
-        `NAMES_MAX` owners have names of their own; those of all other owners share one line.
+        So one owner cannot use up the names of another. This applies to the first `NAMES_MAX` owners; the names of all
+        other owners share one line.
         """
         owners = self._live(("owners", kind))
         if owner in owners or len(owners) < NAMES_MAX:

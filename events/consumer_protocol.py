@@ -155,9 +155,7 @@ def _read(reader: Reader[_Message], data: bytes) -> _Message | None:
 
 
 def _has_null_array(message: object) -> bool:
-    """Return whether an array has the count -1, which kio reads as None; Kafka's reader refuses it: none is
-    nullable.
-    """
+    """Return whether an array has the count -1: kio reads it as None, but Kafka refuses it, as none is nullable."""
     match message:
         case ConsumerProtocolSubscription(topics=topics):
             return _is_null(topics)

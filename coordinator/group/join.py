@@ -64,14 +64,12 @@ def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCod
 
 
 def metadata_bytes(command: JoinGroup) -> int:
-    """Return the size of the names and the metadata of all protocols."""
+    """Return the total size of all protocols' names and metadata."""
     return sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
 
 
 def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:
-    """Return the error that refuses a join; NONE if it is parked, succeeds or is answered with an id. Changes
-    nothing.
-    """
+    """Return the error that refuses a join; NONE if it is parked, succeeds or gets a member id. Changes nothing."""
     member_id = _sender(turn, command)
     if not _has_room(turn, command, member_id):
         return ErrorCode.group_max_size_reached

@@ -1,11 +1,12 @@
 """Repair of a quarantined group: it is recreated from the records that can be read (`members.repair`).
 
-This module decides what is kept, and as which events. `events/damage.py` finds out what can be read.
+This module decides what is kept, and which events record it. `events/damage.py` finds out what can be read.
 
 The group gets a new incarnation: Empty, in the next generation, with the configs and registrations that can be read. It
-has no members, since their assignments may be what is lost; all of them join again, in one rebalance. Its committed
-offsets are not in the event log, and stay. The first event names the administrator. It is preceded by tombstones for
-every record of the former incarnation, the group's own last, which ends the quarantine for later readers of the log.
+has no members, since it may be their assignments that are lost; all of them join again, in one rebalance. Its committed
+offsets are not in the event log, so they are kept. The first event names the administrator. It is preceded by
+tombstones for every record of the former incarnation. The group's own is the last of them, and ends the quarantine for
+later readers of the log.
 """
 
 from collections.abc import Sequence

@@ -8,10 +8,11 @@ decides when the retention of an offset begins:
     Stable, `consumer`, subscriptions known   those of unsubscribed topics, from their commit            EX3
     anything else                             nothing expires                                            EX5
 
-If a commit named a retention (OffsetCommit v2 to v4), only that applies, where anything expires at all (EX6).
+If a commit set its own retention (OffsetCommit v2 to v4), that one applies instead, and counts from the commit; but
+nothing expires where the last row applies (EX6).
 
-Offsets that are kept upstream expire there. They cannot be seen here, so an Empty group is assumed to have some for the
-whole retention from the time when it became Empty.
+Offsets that are kept upstream expire there. They cannot be seen here, so an Empty group is assumed to have offsets
+until the whole retention has passed since it became Empty.
 """
 
 from collections.abc import Container, Mapping
@@ -55,12 +56,12 @@ def expired_offsets(
 
 
 def _horizon_ms(wall_ms: int, settings: GroupSettings) -> int:
-    """Return the latest start of an offset's retention at which it has expired by now."""
+    """Return the time before which the retention of an offset must have begun for the offset to have expired."""
     return wall_ms - retention_ms(settings)
 
 
 def retention_ms(settings: GroupSettings) -> int:
-    """Return the retention of offsets whose commit named none."""
+    """Return the retention of offsets whose commit did not set one."""
     return settings.offsets_retention_minutes * MINUTE_MS
 
 
@@ -74,8 +75,8 @@ def _has_expired(offset: CommittedAt, wall_ms: int, horizon_ms: int, emptied_ms:
 def is_kept_without_offsets(group: Group, soft: SoftState) -> bool:
     """Return whether the group is kept even if it has no offset left.
 
-    Unlike in Kafka (QK6) a group is kept while a member is pending (KIP-394), so that the id that was handed out stays
-    valid. A group with configs or registrations is kept until they are removed.
+    Unlike in Kafka (QK6), a group is kept while it has a pending member (KIP-394), so that the id that was handed out
+    stays valid. A group with configs or registrations is kept until they are removed.
     """
     if group.state is not GroupState.EMPTY or soft.pending_members:
         return True

@@ -1,16 +1,17 @@
 """A client's connection without its socket: bytes in, one request at a time out; responses in, bytes out.
 
-It handles frames, the order of responses and the limit of waiting bytes, in both modes; the broker's side is in
-sidecar/relay/conversation.py. It knows nothing of sockets, time or the meaning of requests, except for the API keys of
-heartbeats, which the fast path may answer undecoded, and of requests that wait for other members.
+It splits the bytes into frames, keeps responses in the order of requests, and limits the bytes that wait, standalone as
+well as in the sidecar (whose connection to the broker is in sidecar/relay/conversation.py). It knows nothing of
+sockets, time or the meaning of requests, except for two sets of API keys: heartbeats, which the fast path may answer
+without decoding them, and requests that wait for other members.
 
-A request is taken with `next_request` and answered with `answer`; until then there is no next one. So responses are
-sent in the order of requests, and the requests of one connection are decided in that order, as in Kafka (CC5, CA8).
-Bytes that arrive meanwhile wait; `is_full` says when to stop reading.
+A request is taken with `next_request` and answered with `answer`; until it is answered, `next_request` returns None. So
+responses are sent in the order of requests, and the requests of one connection are processed in that order, as in Kafka
+(CC5, CA8). Bytes that arrive meanwhile wait; once `is_full` is true, the caller stops reading.
 
-Heartbeats that the fast path knows are not taken: one loop answers them in place in the buffer. If nothing else is
-there, `receive_known` does so before they enter the buffer, since each step of the usual way makes a lone heartbeat
-a few percent more expensive.
+Heartbeats that the fast path knows are not taken: one loop answers them in place in the buffer. If the buffer is empty,
+`receive_known` answers them before they enter it, since each step of the usual path makes a single heartbeat a few
+percent more expensive.
 """
 
 from collections.abc import Callable
@@ -49,11 +50,11 @@ Fast = Callable[[int, bytes, int], bytes | None]
 """Takes a heartbeat's version, its bytes after the correlation id, and its arrival; returns the response's bytes."""
 
 AT_ONCE = 64
-"""The limit of requests that the fast path answers, or that are relayed, before other connections take their turns."""
+"""How many requests the fast path answers, or the sidecar relays, before other connections take their turns."""
 
 LENGTH = Struct(">i")
 REQUEST_START = Struct(">ihh4s")
-"""The length, the API key and version, the correlation id."""
+"""The length, the API key, the version and the correlation id."""
 _CORRELATION_ID_BYTES = 4
 
 
@@ -85,9 +86,9 @@ def check_bound(api_key: int, api_version: int, length: int, bytes_max: int) -> 
 
 
 class Connection:
-    """`frame_bytes_max` bounds one request; `waiting_bytes_max` bounds what may wait behind an unanswered one.
+    """`frame_bytes_max` limits one request, and `waiting_bytes_max` the bytes that may wait behind an unanswered one.
 
-    `for_client` are the bytes to be sent now; the sender clears them.
+    `for_client` has the bytes to be sent now; the sender clears it.
     """
 
     def __init__(self, *, fast: Fast, frame_bytes_max: int, waiting_bytes_max: int) -> None:
@@ -107,27 +108,27 @@ class Connection:
 
     @property
     def is_handling(self) -> bool:
-        """True if a request was taken that is not answered yet, but will be."""
+        """True if a request was taken that will be answered, but is not yet."""
         return self._taken is not None and not self._is_superseded
 
     @property
     def is_parked(self) -> bool:
-        """True if a join or a sync was taken, which waits for other members, however long they take."""
+        """True if the request that was taken is a join or a sync, which waits for other members, without a limit."""
         return self.is_handling and self._taken_key in PARKED
 
     @property
     def is_under_way(self) -> bool:
-        """True if something has begun and not ended."""
+        """True if a request has begun and not ended."""
         return self.is_handling
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes that have arrived and were neither taken nor passed on."""
+        """The number of bytes that have arrived and were neither taken nor passed on."""
         return self._incoming.waiting_bytes
 
     @property
     def held_bytes(self) -> int:
-        """The bytes in memory: the request that is being handled, and those that have arrived after it."""
+        """The number of bytes in memory: of the request that is being handled, and of those that arrived after it."""
         return self._taken_bytes + self._incoming.waiting_bytes
 
     @property
@@ -146,14 +147,14 @@ class Connection:
         return went_on
 
     def receive(self, data: bytes) -> None:
-        """Receive bytes from the client, cut anywhere."""
+        """Add bytes from the client; they may begin and end in the middle of a frame."""
         if not self._is_superseded:
             self._incoming.add(data)
 
     def receive_known(self, data: bytes, now_ms: int) -> bool:
         """Receive bytes, and answer the heartbeats that the fast path knows, if nothing waits before them.
 
-        Returns whether that was all: the usual case, in which the caller has nothing else to check.
+        Returns True if that was all of them. This is the usual case, in which the caller has nothing else to check.
         """
         incoming = self._incoming
         if self._taken is not None or incoming.waiting_bytes:
@@ -217,7 +218,7 @@ class Connection:
         return answered
 
     def _answer_in_place(self, at_most: int, now_ms: int) -> int:
-        """Answer those that are in one piece."""
+        """Answer the next heartbeats that lie in the buffer in one piece."""
         data, begins_at = self._incoming.in_place
         answered, at = self._answer_known(data, begins_at, at_most, now_ms)
         if answered:

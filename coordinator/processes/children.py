@@ -14,12 +14,12 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import FRONTEND, OWNER
 
 FRONTEND_NODE_IDS: Final = 1_000_000
-"""Distance between the node ids of the frontends, and from the owner's."""
+"""The distance between the node ids of the owner and the frontends, and of one frontend and the next."""
 LOOPBACK: Final = "127.0.0.1"
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):
-    """A process. `arguments`: those given to `muster`, followed by its own."""
+    """A child process. `arguments`: those that `muster` was started with, followed by the child's own."""
 
     name: str
     arguments: tuple[str, ...]

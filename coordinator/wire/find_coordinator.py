@@ -1,11 +1,12 @@
 """FindCoordinator (key 10).
 
-v1 adds the key type, an error message and the throttle time. v3 is flexible. v4 takes many keys (KIP-699). v6 knows
+v1 adds the key type, an error message and the throttle time. v3 is flexible. v4 takes many keys (KIP-699). v6 adds
 share groups.
 
 The coordinator of every group is this node, or, if processes share the partitions of the log, the owner of the group's
-partition; Metadata names it under the same id. There are no transactions here: their coordinator is never available.
-Share groups and unknown types are an invalid request (FC4). A key that is named many times is answered once.
+partition; Metadata lists it with the same id. There are no transactions here, so the response for a transactional id is
+always COORDINATOR_NOT_AVAILABLE. Share groups and unknown types get INVALID_REQUEST (FC4). A key that a request repeats
+is answered once.
 """
 
 from kio.schema.errors import ErrorCode

@@ -1,6 +1,6 @@
 """JoinGroup (key 11).
 
-v0 has no rebalance timeout; the session timeout is used instead (R3). v1 has one. v2 adds the throttle time to the
+v0 has no rebalance timeout; the session timeout is used instead (R3). v1 adds it. v2 adds the throttle time to the
 response. v4 requires a new dynamic member to join again with the member id that it was given (KIP-394). v5 adds the
 group instance id, also for each member in the response (KIP-345). v6 is flexible. v7 adds the protocol type, and the
 protocol name may be null (W11). v8 adds a reason (KIP-800). v9 can make a leader skip the assignment (KIP-814).
@@ -18,9 +18,9 @@ from muster.events.state import Protocol
 from muster.events.steps import Each, Steps
 
 CLIENT_ID_PART_LENGTH_MAX: Final = 255
-"""The characters of a client id that a member id begins with: one that was handed out is kept for half an hour."""
+"""A member id begins with at most so many characters of the client id, since an unused id is kept for half an hour."""
 INSTANCE_ID_PART_LENGTH_MAX: Final = 8_000
-"""The same for an instance id: with more, the member could not send its id, as strings are limited to 32,767 bytes."""
+"""The same for an instance id; strings are limited to 32,767 bytes, so the member could not send a longer id."""
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

@@ -1,7 +1,7 @@
 """Checks that a response has an entry for each group, topic or resource of its request, and no others.
 
-The sender of such a request looks for its own entries in the response. If a broker answered about others, that would
-cause an error in our code, or be taken for the state of a group or a partition that the broker did not mean.
+The sender of such a request looks for its own entries in the response. If a broker returned others, our code would
+fail, or take them for the state of a group or a partition that the broker did not mean.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,7 +9,10 @@ from typing import Any, Final, NamedTuple
 
 
 class _Entries(NamedTuple):
-    """The array of the request, that of the response, and the id in an entry; requests may have only the ids."""
+    """The names of the request's array, of the response's array, and of the id in an entry.
+
+    In some requests the array has only the ids.
+    """
 
     asked_in: str
     answered_in: str
@@ -53,15 +56,15 @@ _PARTITIONS: Final[Mapping[int, tuple[_Partitions, _Partitions]]] = {
 }
 """Produce, Fetch and ListOffsets: their requests, and their responses."""
 _ONCE_EACH: Final = frozenset({*_PARTITIONS, 19, 32})
-"""The APIs whose callers take the one entry that they asked for, so that none may be repeated."""
+"""The APIs whose callers expect exactly one entry for each that they asked for."""
 
 
 class OtherEntries(ValueError):
-    """A response is about something else; the text says what is missing, and what was not asked about."""
+    """A response has other entries than its request asked for; the text lists those missing and those not requested."""
 
 
 def check_entries(request: Any, response: Any) -> None:  # noqa: ANN401 -- any of kio's requests, and its response
-    """Raise OtherEntries for a response to this request that is about something else."""
+    """Raise OtherEntries if the response does not have the entries that the request asked for."""
     key = request.__api_key__
     if key in _PARTITIONS:
         in_request, in_response = _PARTITIONS[key]

@@ -153,8 +153,8 @@ class LogWriter(Protocol):
 
 
 Repeated = bool | Deposed
-"""The outcome of an append that was sent again. True: same response as before; Deposed: a newer writer has appended
-since; False: unknown, as there was no append, or no response.
+"""The outcome of an append that was sent again. True: the log acknowledged it again. Deposed: a newer writer has
+appended since. False: unknown, because there was no append to repeat, or no response.
 """
 
 Repeats = AsyncGenerator[Mapping[int, Repeated], None]

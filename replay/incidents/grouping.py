@@ -1,11 +1,11 @@
 """Divides an episode into incidents; each act belongs to at most one, each rebalance to exactly one.
 
-claims       the kinds claim acts in order of precedence; a kind may hold a rebalance that another one started
+claims       the kinds claim acts in order of precedence; a kind may hold a rebalance that another kind started
 rebalances   a rebalance belongs to the incident that holds it, else to the one that claimed its trigger, unless that
-             was an orderly end and another incident emptied the group; a cooperative assignor's next round, and a
-             rebalance that a leader asks for at once, belong to the previous rebalance's incident; else to the first
-             incident that claimed any of its acts; the rest is of kind unknown
-parents      an incident within a longer one of many processes gets that one as its parent
+             was an orderly end and another incident emptied the group. The next round of a cooperative assignor, and a
+             rebalance that a leader requests right after another, belong to the previous rebalance's incident. Any
+             other rebalance belongs to the first incident that claimed one of its acts, or else to one of kind unknown
+parents      an incident within a longer one that affects many processes has the longer one as its parent
 """
 
 import math
@@ -50,7 +50,7 @@ ORDERLY_ENDS: Final = frozenset(
 """Kinds after which a group is empty on purpose."""
 
 OF_COORDINATOR: Final = frozenset({coordinator_outage.OUTAGE.name, coordinator_outage.CHANGE.name})
-"""Kinds in which members rejoin because of the coordinator's outage: their processes were not restarted."""
+"""Kinds in which members rejoin because the coordinator was unavailable; their processes were not restarted."""
 
 SPLIT: Final = (
     f"within less than {duration(QUIET_MS)} of each other there was more than is looked at together ({ACTS_MAX:,} acts"
@@ -86,12 +86,12 @@ class _Draft:
 
     @property
     def since_ms(self) -> int:
-        """The earliest time that belongs to it: for a silence, when the member was last heard from."""
+        """The earliest time that belongs to the incident: for a silence, when the member was last heard from."""
         return min((act.since_ms for act in self.claim.acts), default=self.begin_ms)
 
     @property
     def end_ms(self) -> int | None:
-        """When its last rebalance ended, or else its last act; None while a rebalance is running."""
+        """The end of its last rebalance, or of its last act if it has none; None while a rebalance is running."""
         if not self.rebalances:
             ends = [act.at_ms for act in self.claim.acts]
             return max([*ends, self.claim.until_ms] if self.claim.until_ms else ends, default=self.claim.at_ms)

@@ -1,7 +1,7 @@
 """Exports as Avro containers (`exports.py`): a section is a block.
 
-The file may come from anyone, so everything that is read from it has a limit, its schema is compared, and a block is
-unpacked and decoded only if its own numbers are plausible.
+The file may come from anyone, so everything that is read from it has a limit, its schema must be the expected one, and
+a block is unpacked and decoded only if its size and its number of records are plausible.
 """
 
 import zlib
@@ -32,7 +32,7 @@ _TOLD_MAX: Final = 10
 _TOLD_CHARS_MAX: Final = 40
 _NO_HEAD: Final = (AttributeError, EOFError, IndexError, KeyError, OverflowError, RecursionError, TypeError)
 _NO_RECORD: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError)
-"""The errors of fastavro, besides ValueError, for malformed input."""
+"""The errors, besides ValueError, that fastavro raises for a malformed record."""
 
 
 class _Block(msgspec.Struct, frozen=True):

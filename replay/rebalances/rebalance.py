@@ -114,7 +114,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMove(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions that moved. No `previous`: they had no owner; no `owner`: they have none now."""
+    """Partitions that moved. `previous`: None if they had no owner. `owner`: None if they have no owner now."""
 
     previous: MemberRef | None
     owner: MemberRef | None

@@ -19,7 +19,7 @@ from muster.replay.text.zones import told_in
 
 
 class StoryStream(Protocol):
-    """Takes the lines of a history."""
+    """Prints the lines of a history as it gets them."""
 
     def feed(self, line: Line) -> None: ...
 
@@ -29,9 +29,7 @@ class StoryStream(Protocol):
 def story_stream(
     group_id: GroupId, log: str, window: Bounds | None, view: View, console: Console, *, goes_on: bool = False
 ) -> StoryStream:
-    """Return the stream for a format; a table that is piped or followed has a line for each event, with day and
-    zone.
-    """
+    """Return the stream for a format. A table that is piped or followed has one line per event, with date and zone."""
     match view.form:
         case Format.JSON:
             return JsonDocument({"group_id": group_id, "log": log, "window": window}, "lines", console.file)

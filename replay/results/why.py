@@ -29,7 +29,7 @@ NEWEST: Final = 20
 class WhyFold:
     """The fold. `start`: where the items begin. `life`: the last incarnation, which event numbers refer to.
 
-    `at`: a point whose wall clock time in ms is wanted. `times`: the corrected event times to look events up by.
+    `at`: find the wall clock time in ms of this point. `times`: the corrected event times by which events are found.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Every:
 
 
 class NewestIncidents:
-    """The last few, newest first. `older`: how many are left out."""
+    """The last few incidents, newest first. `older`: the number of incidents left out."""
 
     def __init__(self, at_most: int) -> None:
         self._last: deque[Incident] = deque(maxlen=at_most)

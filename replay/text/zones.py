@@ -95,7 +95,7 @@ def _teller(kind: Any) -> Tell:  # noqa: ANN401 -- an annotation
 
 
 def _of_union(kind: Any, value: Any, zone: tzinfo) -> Any:  # noqa: ANN401 -- any value of a result
-    """Convert a value of a union type; the type of an optional value is clear."""
+    """Convert a value of a union type: a struct by its own type; else, the union has one type other than None."""
     if value is None:
         return None
     if isinstance(value, msgspec.Struct):

@@ -177,13 +177,13 @@ class Play:
             self._came_in += 1
 
     def arrive(self, member: Member) -> None:
-        """A process joins without a member id."""
+        """Let a process join that has no member id yet."""
         self._feed_join(member, UNKNOWN_MEMBER_ID)
 
     def go_on(self, silent_id: MemberId, member: Member) -> None:
-        """A silent member is heard from again; in the log it has a new id, since it had been removed there.
+        """Let a silent member send requests again. In the log it has a new id, since it had been removed there.
 
-        Here it is still a member, and takes over the new id, so that the following commands apply to it.
+        In the what-if it is still a member, and gets the new id, so that the following commands apply to it.
         """
         assert self.group is not None
         self.silent.pop(silent_id)

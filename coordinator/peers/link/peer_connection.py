@@ -2,15 +2,15 @@
 
 Converts bytes to messages and back, enforces limits, and detects a dead peer. Knows nothing of clients and groups.
 
-    writing     all messages of one event-loop iteration are written at once. A long message is sent in parts, with
-                others between them, so that it delays none: messages about one client only keep their order if they
-                are short, or answer each other
-    reading     up to a few messages in one time slice; reading is paused meanwhile
+    writing     all messages of one event-loop iteration are written at once. A long message is sent in parts, and
+                other messages go between the parts, so that it delays none of them. So messages about one client keep
+                their order only if they are short, or if each answers the one before
+    reading     a few messages are handled per time slice; if more have arrived, reading is paused until the next one
     overload    an end with more than UNSENT_BYTES_MAX to send `is_full`, and should send nothing more for a while. The
                 accepting end takes no more requests until its responses are read; the connecting end always reads, so
                 they never wait for each other
-    silence     the connecting end pings each TICK_S. Ticks are counted, not time: a process that was itself suspended
-                has missed one tick, not all
+    silence     the connecting end sends a Ping every TICK_S. Ticks are counted instead of time, because a process that
+                was itself suspended then misses one tick, not all of them
 """
 
 import asyncio
@@ -44,15 +44,15 @@ UNPROVEN_BYTES_MAX: Final = 4_096
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 MESSAGES_AT_ONCE: Final = 50
-"""Per event-loop iteration: each may wake a task, which runs in the next one."""
+"""Messages per event-loop iteration: each may wake a task, which runs in the next iteration."""
 PART_BYTES: Final = 256 * 1024
 """Longer messages are sent in parts of this size."""
 
 TICK_S: Final = 0.5
 HUNG_TICKS: Final = 4
-"""A process that is silent for this long, 2 s, counts as unreachable: other processes may own its groups meanwhile."""
+"""A process that is silent for so many ticks, 2 s, counts as unreachable: its groups may have another owner by then."""
 SILENT_TICKS_MAX: Final = 60
-"""A process that sends nothing for this long, 30 s, is gone with its machine, without a TCP close."""
+"""A process that sends nothing for so many ticks, 30 s, was lost with its machine, without closing the connection."""
 CLOSE_TIMEOUT_S: Final = 5.0
 """How long a closed connection may take to send the rest and to end TLS."""
 
@@ -60,7 +60,7 @@ Handshake = Challenge | Proof | Welcome | Denied
 
 
 class PeerConnection(asyncio.Protocol):
-    """Either end of a peer connection. `begin` is called when it is made, `proving` with each handshake message.
+    """Either end of a peer connection. `begin` is called once it is open, `proving` with each handshake message.
 
     `lost` is called once, at the end, with a human-readable reason.
     """
@@ -74,10 +74,10 @@ class PeerConnection(asyncio.Protocol):
         lost: Callable[["PeerConnection", str], None],
     ) -> None:
         self.handle: Callable[[AnyMessage], None] | None = None
-        """Called with each message, once the other end is proven."""
+        """Called with each message, once the other end has proven that it has the secret."""
         self.peer = ""
         self.node_id: int | None = None
-        """Node id of the other end, once it is proven."""
+        """The node id of the other end, once the other end is proven."""
         self.highest_tag = 0
         """The highest message tag that the other end understands, if the other end connected."""
         self.reason = "it was closed by the other process"
@@ -110,7 +110,7 @@ class PeerConnection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes wait until the other end reads."""
+        """The number of bytes that the other end has not read yet."""
         if self._transport is None:
             return 0
         return self._transport.get_write_buffer_size() + sum(map(len, self._long))
@@ -153,7 +153,7 @@ class PeerConnection(asyncio.Protocol):
         self._tick(SILENT_TICKS_MAX, asks=False)
 
     def keep_alive(self) -> None:
-        """Act as the connecting end: send pings, and abort when nothing comes back."""
+        """Act as the connecting end: send pings, and abort if nothing comes back."""
         self._tick(HUNG_TICKS, asks=True)
 
     # ---- the socket ----------------------------------------------------------------------------------

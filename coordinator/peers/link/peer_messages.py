@@ -1,13 +1,13 @@
 """The messages between two processes of one event log, encoded as msgpack after a length of four bytes.
 
-Pure. A link is opened by the *frontend*, the process that clients are connected to, to the process that owns their
-groups. On a link each client connection has a number, and at most one request in progress, as Kafka handles one request
-of a connection at a time. So messages need no correlation id, except questions to the broker, of which a request may
-have several.
+Pure. The *frontend*, the process that clients are connected to, opens a link to the process that owns their groups. On
+a link each client connection has a number, and at most one request in progress, as Kafka handles one request of a
+connection at a time. So messages need no correlation id, except questions to the broker, since one request may lead to
+several of them.
 
-Kafka's Envelope carries a request and its response, but nothing else: not that a request must be relayed to the broker,
-a question to the broker on the client's connection, or a client that disconnected. One format for all is simpler than
-two.
+Kafka's Envelope carries a request and its response, but nothing else: it cannot say that a request must be relayed to
+the broker, ask the broker something on the client's connection, or report that a client has disconnected. One format
+for all of this is simpler than two.
 """
 
 from struct import Struct
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 LEVEL: Final = 1
-"""Version of these messages: a process of another level is refused."""
+"""The version of these messages: a process with another one is refused."""
 
 LENGTH: Final = Struct(">I")
 
@@ -93,10 +93,10 @@ class Connected(Message, frozen=True, tag=10):
 
 
 class Disconnected(Message, frozen=True, tag=11):
-    """The client or its broker has disconnected: pending requests of the connection are dropped.
+    """The client or its broker has disconnected: drop the pending requests of the connection.
 
-    `end`: a value of `ConnectionEnd`, and `age_ms`: how long ago that was; None: the client is still connected, or the
-    process is of a version that does not send it.
+    `end`: how it ended, a value of `ConnectionEnd`; None if the client is still connected, or the sender is of a
+    version that does not report it. `age_ms`: how long ago it ended.
     """
 
     connection: int
@@ -105,10 +105,10 @@ class Disconnected(Message, frozen=True, tag=11):
 
 
 class Forwarded(Message, frozen=True, tag=12):
-    """A client's request, without its length. `member_uuid`: the uuid of the member id that a JoinGroup proposes, or
-    "".
+    """A client's request, without its length.
 
-    A JoinGroup that is resent to the next owner has the same uuid, so it creates no second member.
+    `member_uuid`: the UUID to use in a new member id, for a JoinGroup; else "". A JoinGroup that is resent to the next
+    owner has the same UUID, so it does not create a second member.
     """
 
     connection: int
@@ -124,7 +124,7 @@ class BrokerAnswered(Message, frozen=True, tag=13):
 
 
 class ListOwned(Message, frozen=True, tag=14):
-    """Asks which groups the owner has; `question` is repeated in the responses."""
+    """Asks for the owner's groups; the responses repeat `question`."""
 
     question: int
 
@@ -169,7 +169,7 @@ class Relay(Message, frozen=True, tag=21):
 
 
 class NotOwned(Message, frozen=True, tag=22):
-    """This process does not own the group, no longer or not yet."""
+    """This process does not own the group, or not yet, or no longer."""
 
     connection: int
 
@@ -195,8 +195,8 @@ class AskBroker(Message, frozen=True, tag=24):
 class OwnedGroup(msgspec.Struct, frozen=True, array_like=True):
     """A group of the owner. `protocol_type`, `state`: None if the group is not in the log.
 
-    `is_owned`: its shadow is in the upstream group, or about to join; `has_shadow`: or about to leave; `is_in`:
-    upstream lists the group because of the shadow.
+    `is_owned`: its shadow is in the upstream group, or about to join. `has_shadow`: the same, or the shadow is about to
+    leave. `is_in`: upstream lists the group because of the shadow.
     """
 
     group_id: str
@@ -222,8 +222,8 @@ class Owned(Message, frozen=True, tag=25):
 class Delegated(Message, frozen=True, tag=26):
     """The response to the connection's heartbeat, which the frontend may reuse for equal ones until the group changes.
 
-    `valid_ms`: how long it may do so at most, from when it sent the request, because the client's authorization must be
-    checked again; the owner's lease of the partition limits it too (see Leases).
+    `valid_ms`: how long it may reuse it, counted from when it sent the request; after that, the client's authorization
+    must be checked again. The owner's lease of the partition is a second limit (see Leases).
     """
 
     connection: int
@@ -234,13 +234,13 @@ class Delegated(Message, frozen=True, tag=26):
 
 
 class Revoked(Message, frozen=True, tag=27):
-    """The group has changed: the owner answers heartbeats of its members again."""
+    """The group has changed: the frontend must forward its members' heartbeats to the owner again."""
 
     group_id: str
 
 
 class Leases(Message, frozen=True, tag=28):
-    """The response to HeartbeatReport: how long the frontend may respond, by partition, counted from its `sent_ms`."""
+    """The response to HeartbeatReport: how long the frontend may respond, by partition, counted from `sent_ms`."""
 
     sent_ms: int
     left_ms: dict[int, int]

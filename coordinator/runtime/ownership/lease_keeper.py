@@ -1,12 +1,12 @@
-"""Proves that partitions are still ours while nothing is appended: every half lease, and when responses wait for it.
+"""Proves that partitions are still ours while nothing is appended: twice per lease, and when responses wait for it.
 
 A timer of the process repeats the last append of each partition, in one request per broker: the log acknowledges the
 duplicate without appending it, or refuses it if another owner has appended. If that proves nothing, a record is
-appended; it is waited for like any append, and its failure gives the error.
+appended; like any append, it either succeeds or ends the ownership with its error.
 
-A partition leader that was itself deposed and does not know it acknowledges a repeated append from memory, without
-asking its replicas. So every REAL_PROOF_MS a record is really appended, which such a leader cannot do: a tombstone
-under a key that no event has, so that readers of the log can ignore it, and compaction removes it.
+A repeated append is not enough: a partition leader that does not yet know that it was deposed acknowledges it from
+memory, without asking its replicas. So a record is appended every REAL_PROOF_MS, which such a leader cannot do. The
+record is a tombstone with a key that no event has, so readers of the log can ignore it, and compaction removes it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from muster.events.log.base import AppendRefused, Deposed, EventLog, LogWriter, 
 from muster.events.records import Record, Transition
 
 REAL_PROOF_MS: Final = 30_000
-"""In an idle partition this makes 2,880 records of some 100 bytes a day."""
+"""In an idle partition this adds 2,880 records of about 100 bytes a day."""
 
 
 class KeptLease:

@@ -30,15 +30,15 @@ Task: TypeAlias = asyncio.Task[None]
 
 
 class NotAssigned(msgspec.Struct, frozen=True):
-    """Not assigned to this process, and nothing of it is left here."""
+    """The partition is not assigned to this process, and nothing of it is left here."""
 
     @property
     def is_read(self) -> bool:
-        """Return whether this process has read the partition, and does not know of another owner since."""
+        """Return whether this process has read the partition, and has not seen another owner since."""
         return False
 
     def assigned(self, attempt: Task) -> "TakingOver":
-        """Take it over with this task."""
+        """Return the state in which this task takes the partition over."""
         return TakingOver(attempt=attempt, is_read=False)
 
 

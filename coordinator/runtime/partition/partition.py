@@ -70,7 +70,7 @@ class Partition:
         lease: AnswerLease | None = None,
         read_only: bool = False,
     ) -> None:
-        """`read_only`: defer every command that would change something, until `resume_writes`."""
+        """`read_only`: defer every command that would change a group, until `resume_writes` is called."""
         self.number = number
         self._owner = owner
         self._outbox = outbox
@@ -123,7 +123,7 @@ class Partition:
 
     @property
     def epoch(self) -> int:
-        """The owner epoch of new decisions; a decision made before a renewal keeps the older epoch."""
+        """The owner epoch of new decisions; decisions made before the epoch was renewed keep the old one."""
         return self._processor.epoch
 
     @epoch.setter
@@ -135,7 +135,7 @@ class Partition:
     async def add_loaded_groups(self, groups: Iterable[Group]) -> None:
         """Add the groups read from the log, with new sessions, in slices.
 
-        Requests and deadlines reach them only after all have been added.
+        No group gets a request or a deadline before all groups have been added.
         """
         began_ms, pace = self._clock.monotonic_ms(), self._slices.pace()
         for group in groups:
@@ -153,7 +153,7 @@ class Partition:
             self._check_capacity(context)
 
     async def resume_writes(self) -> None:
-        """Decide the deferred commands and start the deadlines; sessions and phases restart with their full time."""
+        """Process the deferred commands and start the deadlines; session and phase timeouts start over."""
         if not self._processor.is_read_only or self._closed_with is not None:
             return
         pace = self._slices.pace()
@@ -201,7 +201,7 @@ class Partition:
             self._processor.enqueue(context, command)
 
     def rewrite(self, entities: Iterable[RecordKey]) -> None:
-        """Rewrite those of the entities that exist, because the last records with their keys are foreign."""
+        """Rewrite the entities that still exist, because the last records with their keys are foreign."""
         by_group: dict[GroupId, list[RecordKey]] = {}
         for entity in entities:
             by_group.setdefault(GroupId(entity.group_id), []).append(entity)
@@ -231,7 +231,7 @@ class Partition:
         return self._closed_with is None and not self._quarantine and not self._rewriting
 
     def would_refuse(self, command: JoinGroup) -> bool:
-        """Return whether this join would be answered with an error immediately, without changing anything."""
+        """Return whether this join would be refused immediately, and so would change nothing."""
         context = self._contexts.get(command.group_id)
         group, soft = (None, SoftState()) if context is None else (context.group, context.soft)
         return would_refuse(command, group, soft, self._processor.now(), self._settings) is not ErrorCode.none
@@ -343,7 +343,7 @@ class Partition:
         if unheard is not None and self._contexts.get(context.group_id) is context:
             for group, soft in versions(context):
                 rearm(group, soft, unheard.until_ms, late_ms=unheard.until_ms - unheard.since_ms)
-        # Requests that arrived meanwhile come first. Only sessions that had expired before the query may end.
+        # Requests that arrived meanwhile come first. Only sessions that had expired before the question may end.
         self._owner.turns.after_pending(partial(self._queue_deadline_check, context, asked_ms))
 
     def _queue_deadline_check(self, context: GroupContext, at_ms: int) -> None:

@@ -95,10 +95,10 @@ async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) ->
 
 
 async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId]) -> Mapping[GroupId, ErrorCode]:
-    """Return those groups, Dead to DescribeGroups, that are of another type upstream, each with an error.
+    """Return the groups that are of another type upstream, among these, which DescribeGroups describes as Dead.
 
-    The error is NONE, or the broker's, for all groups, if ListGroups fails. ListGroups is asked since it lists all
-    types. Raises ProtocolError.
+    The broker is asked with ListGroups, which lists groups of all types. Each group returned has the error NONE; if
+    ListGroups fails, all groups are returned, with the broker's error. Raises ProtocolError.
     """
     if not group_ids:
         return {}
@@ -110,7 +110,7 @@ async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId])
 
 
 def is_unknown(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
-    """Return whether the broker knows no classic group with this name: no group, or one of another type."""
+    """Return whether the broker has no classic group with this name: it has none, or one of another type."""
     return bool(described.group_state == GroupState.DEAD.value)
 
 

@@ -87,16 +87,16 @@ def is_native(headers: Headers, producer_id: int) -> bool:
 
 
 def is_elsewhere(noted: bytes, cluster_id: str | None) -> bool:
-    """Return whether a record with this origin was written on another cluster, as far as both are known."""
+    """Return whether a record with this origin is known to have been written on another cluster."""
     origin = decode_origin(noted)
     return origin is not None and origin.is_elsewhere(cluster_id)
 
 
 class Marks(msgspec.Struct, kw_only=True):
-    """The offset from which on owners mark, as far as a reader knows; None: it has found no mark yet.
+    """A reader's knowledge of the marks in a partition. `since`: the offset of the first mark found; None: none yet.
 
-    `native_from`: the offset from which on marked records must be native; None: nowhere. `home`: the cluster of the
-    owners; None: unknown, so every mark counts as an owner's.
+    `native_from`: the offset from which marked records must be native; None if they need not be. `home`: the cluster of
+    the owners; None if it is unknown: then every mark counts as an owner's.
     """
 
     since: int | None = None

@@ -1,9 +1,9 @@
 """Pieces: Parquet files with a log's records in the columns of an archive's segments, and the records of groups in
 them.
 
-An archive's segments are used in place; the records of another log are first copied into such files (`stage.py`). From
-here on both are the same. Works on columns; values are decoded only for records of whole partitions, which all of their
-groups need (`survey`).
+An archive's segments are used in place; the records of another kind of log are first copied into such files
+(`stage.py`), so that the later steps treat both alike. Works on columns; the only values that are decoded are those of
+records about whole partitions, which every group of the partition needs (`survey`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -185,7 +185,7 @@ def _of_owners(batch: pa.RecordBatch, marks: Marks | None, foreign_records: Fore
 
 
 def _told_apart(batch: pa.RecordBatch, marks: Marks) -> Iterator[bool]:
-    """Yield whether an owner wrote each record; the rule runs once for consecutive records with equal inputs."""
+    """Yield for each record whether an owner wrote it; consecutive records with equal inputs are checked once."""
     offsets: list[int] = batch.column("offset").to_pylist()
     asked: tuple[Any, ...] | None = None
     answer = False

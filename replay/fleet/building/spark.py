@@ -1,11 +1,11 @@
-"""The engine on Spark: `sortWithinPartitions` is directly under `mapInArrow`, so that the order is part of the plan.
+"""The engine on Spark: `mapInArrow` is called directly on `sortWithinPartitions`, so that the plan keeps the order.
 
-Workers read the files of the pieces, and Spark shuffles the records by group and sorts them. Each group's records
-arrive in one run, by offset, one group at a time. Workers write the parts themselves, into the folder of the tables,
-which all of them can see, and return their names. A task that runs twice leaves a part that no build names.
+Workers read the files of the pieces, and Spark shuffles the records by group and sorts them. Each task gets the records
+of one group after another, ordered by offset. Workers write the parts themselves, into the folder of the tables, which
+all of them can access, and return the parts' names. If a task runs twice, it leaves a part that no build refers to.
 
-Spark only reports that a task has ended, so each task writes its progress to a small file in the scratch folder. A task
-that is repeated writes the same file; a file that cannot be read yet is read the next time.
+Spark only reports that a task has ended, so each task writes its progress to a small file in the scratch folder. A
+repeated task writes the same file; a file that cannot be read yet is read the next time.
 """
 
 import re

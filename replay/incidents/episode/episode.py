@@ -164,7 +164,7 @@ class Episode:
 
     @cached_property
     def _members(self) -> dict[MemberId, Member]:
-        """All known members, as of their latest act."""
+        """All known members, as their latest acts show them."""
         members: dict[MemberId, Member] = dict(self.before.members.items()) if self.before is not None else {}
         for act in self.acts:
             if isinstance(act, _OF_MEMBERS):
@@ -172,11 +172,11 @@ class Episode:
         return members
 
     def member(self, member_id: MemberId) -> Member | None:
-        """Return the member as of its latest act; None if the episode does not have it."""
+        """Return the member as its latest act shows it; None if the episode has no such member."""
         return self._members.get(member_id)
 
     def came_ms(self, member_id: MemberId) -> int | None:
-        """Return when the member joined under this id; None if that was before, or is not in the history."""
+        """Return when the member joined under this id; None if it joined before the episode, or the log lacks it."""
         return self._came_ms.get(member_id)
 
     @cached_property

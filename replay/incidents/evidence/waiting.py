@@ -70,10 +70,11 @@ def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameB
 
 
 def died_assigning(episode: Episode, rebalance: Rebalance) -> Went | CameBack | None:
-    """Return the act in which the leader was lost, if it died before it sent the assignment; None if not, or not known.
+    """Return the act in which the group lost a leader that died before it sent the assignment.
 
-    It died if it closed its connection, or if it was removed as silent and nothing shows that it was still alive: it
-    was not heard from again, did not come back on its connection, and sent nothing until it was timed out.
+    None if the leader did not die, or that is not known. It died if it closed its connection, or if its session expired
+    and nothing shows that it was still alive: it was not heard from again, did not reuse its connection, and sent
+    nothing until its session expired.
     """
     sync = rebalance.sync_phase
     if sync is None or sync.leader is None or rebalance.outcome in (Outcome.STABLE, Outcome.RUNNING):
@@ -93,7 +94,7 @@ def _had_ended(episode: Episode, came: CameBack) -> bool:
 
 
 def _has_vanished(episode: Episode, act: Went) -> bool:
-    """Return whether it closed its connection, or was silent for longer than a live member and did not reuse it."""
+    """Return whether the member closed its connection, or was silent for too long and did not reuse the connection."""
     if ending(episode, act) is Ending.ENDED:
         return True
     if act.at_ms - act.last_seen_ms <= heartbeat_ms(act) + SLACK_MS:
@@ -111,7 +112,7 @@ def end_of_join_phase(rebalance: Rebalance, episode: Episode) -> Phase | None:
 
 
 def unused_ids(end: Phase) -> list[HandedOutId]:
-    """Return the handed-out ids that had been unused for long when the phase ended."""
+    """Return the handed-out ids that had been unused for a long time when the phase ended."""
     event = end.event
     assert isinstance(event, JoinPhaseCompleted | GroupEmptied)
     return [each for each in event.handed_out_ids if each.age_ms > HELD_MS]
@@ -185,7 +186,10 @@ def _waited_for_assignment(episode: Episode, rebalance: Rebalance, died: Went | 
 
 
 def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
-    """Return phrases for members that did not join and why; only a few by name, since a group may lose all."""
+    """Return phrases that name the members that did not join, and why.
+
+    Only a few are named, since a group may lose all its members.
+    """
     silent = [act.member for act in gone if act.how is Departure.EXPIRED]
     late = [act.member for act in gone if act.how is not Departure.EXPIRED]
     absent = [(member_id, episode.member(member_id)) for member_id in _absent_ids(end)]
@@ -199,7 +203,7 @@ def _missing(gone: Sequence[Went], end: Phase, episode: Episode) -> list[str]:
 
 
 def _absent_ids(end: Phase) -> Sequence[MemberId]:
-    """Return static members that were kept although they did not rejoin: the phase waited for them to its timeout."""
+    """Return the static members that were kept although they did not rejoin before the join phase timed out."""
     return end.event.absent if isinstance(end.event, JoinPhaseCompleted) else ()
 
 
