@@ -179,8 +179,8 @@ class MoveState(StrEnum):
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member that a move waits for, or that is late.
 
-    `is_notified`: it was answered that it must join again, and has not yet. `wait_ms`: how much longer it is waited
-    for at most; None if unknown. `was_dropped`: the cluster upstream dropped it before that answer.
+    `is_notified`: a response has asked it to rejoin, and it has not done so yet. `wait_ms`: how much longer the move
+    waits for it at most; None if unknown. `was_dropped`: the cluster upstream removed it before that response.
     """
 
     member_id: str

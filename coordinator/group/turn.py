@@ -45,9 +45,7 @@ SILENCE = frozenset({Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.SYNC_TIMED
 """The causes of removals of members that may be dead, cut off or slow."""
 
 REMOVED_MEMBERS_MAX = 1_000
-"""How many members of one group that were removed after going silent are remembered, in case they are heard from
-again.
-"""
+"""Limit of removed silent members that are remembered for each group, in case they are heard from again."""
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10

@@ -49,7 +49,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.set_app(app)
 
     def server_bind(self) -> None:
-        """Bind; `::` is all addresses of both families, as for clients. Raises OSError."""
+        """Bind the socket; `::` means all IPv4 and IPv6 addresses, as it does for `--listen`. Raises OSError."""
         if self.address_family is AF_INET6:
             self.socket.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, self.server_address[0] != "::")
         super().server_bind()

@@ -3,9 +3,10 @@
 Pure. Each member describes itself and the partitions it owns in its JoinGroup (`Candidate`); the leader assigns the
 partitions and sends the same `Sharing` to all members in its SyncGroup.
 
-A partition moves in two steps, as in cooperative rebalancing (KIP-429). First it is revoked from its owner and assigned
-to no process; when the owner has released it, it rejoins without it, and then the partition is assigned to another
-process. So the next owner finds the former one's CoordinatorStopped in the log, and need not wait for its lease to end.
+A partition moves in two steps, as in cooperative rebalancing (KIP-429). The leader first assigns it to no process,
+which revokes it from its owner. The owner releases the partition and rejoins, and in that second rebalance the leader
+assigns it to another process. So the next owner finds the former one's CoordinatorStopped in the log, and need not wait
+for its lease to end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -23,8 +23,9 @@ GROUPS_KEPT: Final = 100_000
 class Heard(msgspec.Struct):
     """The time until which a broker is known to have read requests: the send time of the latest one that it answered.
 
-    In monotonic ms; 0: it has answered none. The arrival of bytes alone proves nothing: when a broker hangs, the kernel
-    of its machine keeps sending what the broker wrote before, as long as the other side reads.
+    `until_ms` is in monotonic ms, and 0 if the broker has answered no request. The arrival of bytes alone proves
+    nothing: when a broker hangs, the kernel of its machine keeps sending what the broker wrote before, as long as we
+    read.
     """
 
     until_ms: int = 0

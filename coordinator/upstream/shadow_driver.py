@@ -212,7 +212,8 @@ class ShadowDriver:
             finally:
                 change.cancel()
         if not asking.done():
-            # Its member id is not yet known. If this leave arrives before the join, the join's response has the id.
+            # Its member id is not yet known, so this leaves by instance id. If the leave arrives before the join, the
+            # join's response has the member id for another leave.
             with contextlib.suppress(TryAgain, UpstreamRefused):
                 await self._ask(handle, Leave(""), lane=_request_lane(handle.group_id))
 

@@ -86,7 +86,8 @@ def compile_decoder(
 ) -> Callable[[bytes], Any]:
     """Return a function that decodes a single-object encoded value, written with the writer's schema, to an event.
 
-    Decoders that are given the same `known` share it. Raises ValueError if the schema cannot become this type.
+    `known` is the cache of repeated runs; decoders may share one. Raises ValueError if values of the schema cannot
+    become events of this type.
     """
     source, names = decoder_source(writer, newest, event_type, known)
     exec(compile(source, f"<decoder of {event_type.__name__}>", "exec"), names)  # noqa: S102 - our own schemas

@@ -1,7 +1,8 @@
 """Repeats: runs of fields that recur byte for byte in a history, so that a decoder need not read them again.
 
-This module finds such runs in a schema, by the names that our events share, and keeps what was read. The group's id and
-state, and the reason, recur from the event before; a member's description recurs from its own last event.
+This module finds such runs in a schema, by the names that our events share, and caches their decoded values. The
+group's id, its state and the reason often repeat the previous event; a member's description repeats that member's last
+event.
 
 The bytes decide, not the names: a run is reused only if the same bytes begin there, since decoding is a function of the
 bytes. So if a name gets another meaning one day, that costs time, but nothing is read wrongly.

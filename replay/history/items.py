@@ -233,7 +233,7 @@ class Prelude:
 
 
 def place_of(read: Broken | PassedOver) -> tuple[int, bytes]:
-    """Return the partition and the key: another partition may have a broken record with the same key."""
+    """Return the partition and the key: broken records of two partitions may have the same key."""
     return read.position.partition, read.key
 
 

@@ -54,7 +54,7 @@ def _grew_or_shrank(movement: Movement) -> bool:
 
 
 def _has_more(gained: Set[tuple[str, int]]) -> bool:
-    """Return whether one of these topics had partitions before: without partition 0 among the gained, it is not new."""
+    """Return whether an existing topic gained partitions: if it gained others but not partition 0, it is not new."""
     return any((topic, 0) not in gained for topic, _ in gained)
 
 

@@ -1,8 +1,8 @@
 """Pseudonyms: a log's records without the names of members, processes and people, so that a log can be shared.
 
-Replaced are member and instance ids, client ids, hosts, principals, the owners' hosts, and reasons sent by clients,
-each by an HMAC-SHA256 under a key. With the same key a name has the same pseudonym in all files, so that identities
-still match, and nobody without the key can try out names. Group ids, topics and configs stay.
+An HMAC-SHA256 under a key replaces each member id, instance id, client id, host, principal, owner's host, and reason
+sent by a client. With the same key a name has the same pseudonym in all files, so identities still match, and without
+the key nobody can test whether a pseudonym belongs to a certain name. Group ids, topics and configs stay.
 
 User data is removed from a consumer's subscription and assignment; for other protocol types everything is removed. An
 unreadable record might contain any name: only its position is kept, and its group if its key can be read.

@@ -197,7 +197,7 @@ class GroupCheck:
 
 
 def first_difference(difference: Difference) -> tuple[str, str]:
-    """Return as text what the rules decide, and what was recorded, at the first difference."""
+    """Describe the first difference: the text of what the rules decide, and the text of what was recorded."""
     recorded, decided = comparable(difference.recorded), comparable(difference.decided)
     if difference.command is None:
         return "a request or a deadline that leads to these events", _types(recorded)

@@ -205,7 +205,7 @@ class Matching:
         self._told, self._besides = 0, 0
 
     def attribute(self, play: Play, fed: Open | None, *, is_within: bool) -> None:
-        """Match each new rebalance of the play with a recorded one."""
+        """Match each rebalance that the play started since the last call with a recorded one."""
         for begun in play.started[self._told :]:
             perhaps = (each for each in self._perhaps_silent.values() if begun.at_ms <= each.lived_until_ms)
             self._barely_silent |= {each.member.member_id: each.last_seen_ms for each in perhaps}

@@ -103,7 +103,7 @@ class Play:
         self._soft = restore_soft_state(group, now_ms, settings)
         self._rejoins = Rejoins()
         self._syncs = Syncs(self._soft.pending_syncs)
-        self._came: list[MemberId] = []  # members that may have been silent under their ids before
+        self._came: list[MemberId] = []  # members that joined or rejoined since `came()` was last called
         self._late: list[tuple[float, Member]] = []  # dropped live members, and when they return
         self._dropped: set[MemberId] = set()
         self._sync_ms = NEVER  # a sync phase that was running when the play began was superseded in the log

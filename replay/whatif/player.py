@@ -244,9 +244,9 @@ class Player:
         return fate_of
 
     def _former(self, came: Member, play: Play, fate_of: telling.FateOf) -> Member | None:
-        """Return the dynamic member whose process, which had not ended, joins under a new id; None if there is none.
+        """Return the dynamic member whose live process now joins under a new id; None if there is none.
 
-        It is silent in the play, or its session has ended there too.
+        In the play, that member is silent, or its session has expired.
         """
         if came.group_instance_id is not None:
             return None

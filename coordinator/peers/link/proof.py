@@ -21,7 +21,7 @@ class BadPeerSecret(Exception):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The claims of one end about itself and the other: the log's identity, and both node ids."""
+    """What one end of a connection claims: the log's identity, its own node id, and the node id that it expects."""
 
     log: str
     node_id: int

@@ -85,7 +85,7 @@ class LogOutage:
             )
 
     def available_again(self, partition: int) -> None:
-        """Note that the partition is served, even if it did not have to wait."""
+        """Note that the log is available again for this partition; does nothing if it was not waiting for the log."""
         if partition not in self._waiting:
             return
         self._waiting.discard(partition)

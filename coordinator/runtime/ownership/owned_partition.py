@@ -194,7 +194,7 @@ class OwnedPartition:
         projector.next_offset = next_offset
         projector.served_by = self._owner.name
         projector.incarnation_max = self.partition.incarnation_max
-        # All deletions are done, those of offsets too. The last event says that this owner serves and has not stopped.
+        # No deletion is pending, not even of offsets. The last event says that this owner serves and has not stopped.
         projector.last_partition_event = CoordinatorReady(
             partition=self.partition.number,
             owner_epoch=self._writer.epoch,

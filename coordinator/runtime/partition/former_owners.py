@@ -4,9 +4,9 @@ A former owner may respond until a lease after its last proof, which it sent bef
 unless it stopped cleanly. If this process loses the partition briefly and takes it over again, the former owner is this
 process itself, and the lease of the owner before it still counts.
 
-An owner that did not write CoordinatorStopped crashed, or is still running and fenced. It only learns that from its
-next append, so the new owner logs a warning. Names can be reused, e.g. by a pod: a former owner may have the name of
-this process.
+An owner that did not write CoordinatorStopped has crashed, or is still running. In the second case it learns that it is
+fenced only when its next append fails, so the new owner logs a warning. Names can be reused, e.g. by a pod: a former
+owner may have the name of this process.
 """
 
 import structlog

@@ -126,7 +126,7 @@ def _without(body: Body, refused: Errors) -> Steps[Any]:
 
 
 async def _seen_by_broker(client: BrokerLink, refused: Errors) -> dict[tuple[str, int], ErrorCode]:
-    """Return the errors of refused partitions; the broker's error for a topic takes precedence."""
+    """Return the errors of refused partitions; an error that the broker reports for the topic takes precedence."""
     names = sorted({topic for topic, _ in refused})
     if not names:
         return {}

@@ -49,7 +49,10 @@ def own_groups(service: Service, shadows: Shadows) -> ListOwned:
 
 
 class SharedListing:
-    """Shares one listing among callers that wait for it; one already in progress may miss a caller's last change."""
+    """Lets concurrent callers share one listing.
+
+    A caller never gets a listing that was already in progress when it called, which may lack its own last change.
+    """
 
     def __init__(self, make: ListOwned) -> None:
         self._make = make

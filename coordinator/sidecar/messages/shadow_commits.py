@@ -36,7 +36,7 @@ _TRY_AGAIN = INT16.pack(ErrorCode.coordinator_load_in_progress)
 
 
 def with_identity(frame: bytes, identity: CommitIdentity) -> bytes:
-    """Return the commit's frame, without its length, with this identity. The frame must have been decoded before."""
+    """Put this identity into the frame of a commit (without its length), which must be known to decode."""
     return _naming(*KEY_AND_VERSION.unpack_from(frame))(frame, identity)
 
 

@@ -229,7 +229,7 @@ def _items_at_once(read_item: ReadField) -> _ReadItems:
                 items.append(item)
                 at += size
                 if at > long:
-                    count = ENTRIES_PER_STEP  # a long one counts as many
+                    count = ENTRIES_PER_STEP  # end the step: a long item costs as much as many short ones
                     break
             yield count
         return items, at

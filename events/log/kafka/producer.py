@@ -22,8 +22,8 @@ Foreign records may be appended between two batches (marks.py); `next_offset` is
 gap is noticed.
 
 The drawback: the broker forgets a producer id, and with it the fence, `producer.id.expiration.ms` after its last batch,
-and after a change to another id the fence does not apply to the old one. An owner renews its claim well within both
-times (`claim_renewal_ms` of the log); a deposed owner that slept longer is not fenced.
+and a claim that gets another producer id does not fence the old one. So an owner renews its claim well before either
+expiration (`claim_renewal_ms` of the log). A deposed owner that was suspended for longer than that is not fenced.
 """
 
 import asyncio

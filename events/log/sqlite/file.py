@@ -14,7 +14,7 @@ checkpoints of the write-ahead log.
 
 *A disk that does not respond* blocks a thread, never the process: calls raise LogUnavailable after a timeout, and the
 write in flight may or may not be stored, as after any failure. Once the disk responds, new calls work immediately.
-Closing waits for a few seconds.
+Closing the file waits for the disk for a few seconds at most.
 
 *A file that is damaged, gone, or not the one that was opened* is never written again: every write raises the same
 LogMismatch. A log that keeps the file open calls `check_in_place` periodically.

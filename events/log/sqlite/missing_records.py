@@ -159,7 +159,7 @@ def read_note(path: Path) -> PartitionEnds | None:
 
 
 def read_ends(connection: sqlite3.Connection, meta: Meta) -> PartitionEnds:
-    """Read the ends of a file, as far as they are readable."""
+    """Read the end offset of each partition of a file; partitions whose end is unreadable are left out."""
     offsets = {}
     for partition in range(meta.partitions):
         try:

@@ -114,7 +114,7 @@ class FileSink(msgspec.Struct, frozen=True, kw_only=True):
             pass
 
     def write(self, spool: Path, wrote: Wrote) -> None:
-        """Create the file, with the times of the simulation."""
+        """Create the file; its records carry simulated timestamps."""
         self.check()
         asyncio.run(self._write(spool, wrote))
 

@@ -1,7 +1,7 @@
 """The owners of the partition, and the times without one.
 
 An owner records that it is alive every five seconds, and the next owner logs the last such time (format level 4).
-Without it, all that is known is that the owner ended after its last event.
+Older logs lack this time: they show only that the owner ended after its last event.
 """
 
 from collections.abc import Sequence

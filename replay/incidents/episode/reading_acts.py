@@ -59,7 +59,7 @@ _PHASES = frozenset({GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupSt
 
 
 def acts_of(step: Transition) -> list[AnyAct]:
-    """Return the acts of one transition, in order, with the one of its phase last."""
+    """Return the acts of one transition in order: those of members first, then those of the group."""
     acts: list[AnyAct] = []
     for part in step.parts:
         if isinstance(part, MemberAssigned) and part.why.cause is not Cause.STANDBY_CALLED:  # most are

@@ -37,7 +37,7 @@ def may_have_polled_late(episode: Episode, each: Replacement) -> bool:
 
 
 def may_have_left_late(episode: Episode, went: Went) -> bool:
-    """Return whether a member that left had been in the group for long enough to poll too late."""
+    """Return whether a member that left may have exceeded `max.poll.interval.ms`: it was in the group for that long."""
     came_ms = episode.came_ms(went.member.member_id)
     after_ms = went.at_ms - (went.member.joined_ms if came_ms is None else came_ms)
     return after_ms < 0 or after_ms + SLACK_MS >= went.member.rebalance_timeout_ms

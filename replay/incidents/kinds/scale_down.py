@@ -17,7 +17,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
     for run in changes_of_size([act for act in view.free(Went) if act.how is Departure.LEFT]):
         members = tuple(act.member for act in run)
         gone = {member.member_id for member in members}
-        emptied = view.episode.members_at(run[-1].at_ms) <= gone  # no member remained after the last of them
+        emptied = view.episode.members_at(run[-1].at_ms) <= gone  # nobody remained after the last one left
         count = "a process" if len(run) == 1 else f"{len(run)} processes"
         yield IncidentClaim(
             kind=SHUTDOWN if emptied else DOWN,

@@ -45,7 +45,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _ended_in_deployment(view: EpisodeView, rebalance: Rebalance, leader: Member) -> bool:
-    """Return whether the leader was replaced in a deployment and had ended before there was an assignment."""
+    """Return whether a deployment replaced the leader and its process ended before it sent an assignment."""
     if leader.member_id in view.episode.heard_again:
         return False
     replaced = (each for run, _ in deployments(view) for each in run if each.former_id == leader.member_id)

@@ -16,7 +16,10 @@ from muster.events.projector import Projector
 
 
 class OffsetsClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of groups recreated because they had offsets but no events, and of offset records read."""
+    """The result of claiming the offsets.
+
+    `groups_recreated`: how many groups had offsets but no events; `records_read`: how many offset records were read.
+    """
 
     groups_recreated: int
     records_read: int

@@ -256,7 +256,10 @@ class World:
     # ---- requests -------------------------------------------------------------------------------
 
     def ask(self, process: Process, make: Callable[[int], AnyRequest], learn: Callable[[Any], None]) -> bool:
-        """Send a request; False if no coordinator can be reached. `make` is called with the request's id on arrival."""
+        """Send a request; return False if no coordinator can be reached.
+
+        `make` creates the request from its id, when the request arrives; `learn` gets the response.
+        """
         if self.is_down or process.cut:
             return False
         if self.paused_since_ms is not None:
