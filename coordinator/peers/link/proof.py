@@ -21,7 +21,7 @@ class BadPeerSecret(Exception):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What one end of a connection claims: the log's identity, its own node id, and the node id that it expects."""
+    """The claim of one end of a connection: the log's identity, its own node id, and the node id that it expects."""
 
     log: str
     node_id: int
