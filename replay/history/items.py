@@ -26,7 +26,7 @@ from muster.events.events import (
 )
 
 UNREADABLE_NAMED: Final = 20
-"""Consecutive unreadable records that a history has one by one; the last one counts those that follow it."""
+"""How many consecutive unreadable records a history lists one by one; the last of them counts those that follow it."""
 
 Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
 """An event within a transition, before the event on the group's own key that ends it."""
@@ -166,7 +166,7 @@ class SeqGaps:
         self._unreadable = 0
 
     def follows(self, event: AnyEvent) -> bool:
-        """Accept an event whose seq follows the last one's; False: it does not follow and is not accepted."""
+        """Accept an event if its seq follows the last one's; return False, and do not accept it, if not."""
         if event.seq != self._seq + 1 or event.incarnation != self._incarnation or self._unreadable:
             return False
         self._seq = event.seq
@@ -226,7 +226,7 @@ class Prelude:
 
     @property
     def reads(self) -> tuple[Told, ...]:
-        """All of them: the broken records in log order, then the owner's."""
+        """All records of the prelude: the broken ones in log order, then the owner's."""
         if self._reads is None:
             self._reads = (*self.broken, *self.owner)
         return self._reads

@@ -51,7 +51,7 @@ _AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
 
 
 BUSY_EVENTS: Final = 10_000
-"""If a group is never quiet, its new checkpoint is the place at least this many events back."""
+"""If a group is never quiet, its new checkpoint is a position at least this many events back."""
 
 MISSING_KEPT: Final = 100
 """How many of the missing parts since a group's last rebalance are kept."""
@@ -124,7 +124,7 @@ class Skim:
         self.before_rebalances: deque[Checkpoint] = deque(maxlen=rebalances_kept)
         """The checkpoints before the last rebalances, without duplicates."""
         self.before_last = BEGINNING
-        """The position right before the last rebalance, even if it was not quiet there."""
+        """The position right before the last rebalance, even if the group was not quiet then."""
         self.first: PartialGroupEvent | None = None
         self.last: PartialGroupEvent | None = None
         """The events that end the first and the last transition."""
@@ -143,7 +143,7 @@ class Skim:
         self._quiet_ms = quiet_ms
         self.has_begun = since_ms is None
         self.is_over = False
-        """Whether the window is over; `has_begun`: whether it has begun."""
+        """Whether the window is over; `has_begun`: whether the window has begun."""
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._makes_checkpoints = rebalances_kept > 0
@@ -261,7 +261,7 @@ class Skim:
         return True
 
     def _found_at(self, offset: int, ended: PartialGroupEvent) -> int:
-        """Return the time that windows use for a transition."""
+        """Return the time by which a transition is placed in a window."""
         return ended.why.decided_ms - self._times.ahead_ms(offset, ended.owner_epoch)
 
     def _note_last(self, ended: PartialGroupEvent, at_ms: int) -> None:
@@ -287,7 +287,7 @@ class Skim:
             self.checkpoint = self._made(self._records, self._stood)
             self._busy = (self.events, self.checkpoint)
         elif self.events - self._busy[0] >= BUSY_EVENTS:
-            self.checkpoint = self._busy[1]  # so that this many events before here are read
+            self.checkpoint = self._busy[1]  # so that at least BUSY_EVENTS events before this position are read
             self._busy = (self.events, self._made(self._records, self._stood))
 
     @property

@@ -24,7 +24,7 @@ class AtSeq(msgspec.Struct, frozen=True):
 
 
 class AtTime(msgspec.Struct, frozen=True):
-    """A wall clock time in ms: after all that was decided by then."""
+    """A wall clock time in ms: after everything that was decided up to it."""
 
     wall_ms: int
 

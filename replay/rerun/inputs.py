@@ -68,7 +68,7 @@ _PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
 
 
 def derive(situation: Situation) -> AnyCommand | None:
-    """Derive the command that led to the first of the events, and set up its soft state; None: it is not known."""
+    """Derive the command that led to the first of the events, and set up its soft state; None if it is not known."""
     event = situation.event
     if event.why.cause is Cause.RECORD_OVERWRITTEN:
         again = tuple(map(key_of, situation.until_group_event()))

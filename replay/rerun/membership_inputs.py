@@ -48,7 +48,7 @@ ALTER_CONFIGS = 44
 
 
 def derive_planned(situation: Situation) -> AnyCommand | None:
-    """Derive an administrator's request, or a deadline of a plan; None: neither.
+    """Derive an administrator's request, or the deadline of a plan that has passed; None if it was neither.
 
     A deletion is included, since it begins by ending the existing plans.
     """
@@ -92,7 +92,7 @@ def derive_planned(situation: Situation) -> AnyCommand | None:
 
 
 def _alteration(situation: Situation) -> AlterGroupConfig:
-    """Make one request that sets lists to their result, however they were changed."""
+    """Derive one request that sets each list to its resulting value, however it was changed."""
     group = situation.group
     assert group is not None
     request = list(_of_one_request(situation))

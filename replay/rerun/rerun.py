@@ -1,7 +1,7 @@
 """Runs a recorded history through the rules again: the same inputs must give the same events.
 
-This proves that a log has everything that the rules were given, so that they can be run with other settings; and it is
-the strictest test of both. Each transition is decided on the recorded group, so that one difference does not cause
+This proves that a log has all inputs of the rules, so that they can be run with other settings, and it is the strictest
+test of log and rules alike. Each transition is decided on the recorded group, so that one difference does not cause
 more; the soft state is carried over between decisions, and rebuilt where a coordinator took over. A new coordinator has
 the members in the order of their last records, or as it followed them (events/loading.py), so until its events show the
 order, another one is possible.
@@ -129,7 +129,7 @@ class Rerunner:
             self._knows_order = False
 
     def _step(self, events: Sequence[AnyEvent], *, is_cut: bool) -> int:
-        """Decide what led to the first of the events; return how many of them that explains."""
+        """Decide the command that led to the first of the events; return how many of the events it explains."""
         if isinstance(events[0], GroupCreated):
             self._group, self._soft, self._is_incomplete = None, SoftState(), False
         if self._is_incomplete:
@@ -192,7 +192,7 @@ class Rerunner:
         return soft
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:
-        """Return how many recorded events the decision explains: all of its own, or none."""
+        """Return how many recorded events the decision explains: as many as it makes, or none."""
         now = _now(situation.event)
         settings = self._settings_for(situation.events)
         decision = decide(command, situation.group, situation.soft, now, settings)

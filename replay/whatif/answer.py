@@ -80,7 +80,8 @@ class Counted:
 
 
 def advice(recorded: Standstill, played: Standstill, unknown: int = 0) -> str:
-    """Return which settings cost less, regardless of the number of rebalances; empty if the difference is negligible.
+    """Return a sentence that says which settings cost less, regardless of the number of rebalances; empty if the
+    difference is negligible.
 
     `unknown`: how many have no verdict. They might reverse the comparison, so it is then not worded as advice.
     """
@@ -99,8 +100,9 @@ def advice(recorded: Standstill, played: Standstill, unknown: int = 0) -> str:
 def _more(recorded: Standstill, played: Standstill) -> int:
     """Return whether playing costs more (1), less (-1) or the same (0), by partition time, else by time not Stable.
 
-    The share is relative to the time with members: days without any would hide every difference. Time not Stable
-    instead of time without members is no difference.
+    Partition times are compared relative to the time with members, since days without members would hide every
+    difference. If the time without members differs, the time not Stable is not compared: one has only replaced the
+    other.
     """
     partition_ms = recorded.partition_ms - recorded.empty_partition_ms
     if _differs(played.partition_ms - recorded.partition_ms, partition_ms):

@@ -39,8 +39,8 @@ _NOTHING = new_group(GroupId(""), incarnation=0, wall_ms=0)
 class FellSilent(msgspec.Struct, frozen=True, kw_only=True):
     """A member that was removed because its session ended, due at `due_ms`. Times are wall clock ms.
 
-    `lived_until_ms`: when its process may still have been alive: it sends no heartbeats while it waits for the answer
-    to its join, until the join phase is over.
+    `lived_until_ms`: until when its process may have been alive: while a member waits for the response to its join,
+    until the join phase is over, it sends no heartbeats.
     """
 
     member: Member
@@ -68,7 +68,7 @@ class Departures:
         self._fell_silent: deque[FellSilent] = deque()
         self._forgotten = 0
         self._acts: deque[AnyAct] = deque()
-        self._episode: Episode | None = None  # built from these acts on demand
+        self._episode: Episode | None = None  # built on demand from the acts
         self._waiting: set[MemberId] = set()  # members that joined in the join phase that is running
         self._waited_until_ms: dict[MemberId, int] = {}
 
@@ -157,7 +157,9 @@ class Falling:
                 yield each
 
     def again(self, member_ids: Iterable[MemberId], at_ms: int) -> Iterator[FellSilent]:
-        """Yield those of these members that were yielded before and stay silent: they are members again in the play."""
+        """Yield the silences of members that were yielded before, have become members of the play again, and are still
+        silent.
+        """
         for member_id in member_ids:
             each = self._silent.get(member_id)
             if each is not None and each.removed_ms >= at_ms:

@@ -45,7 +45,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def leaves_settled(self) -> bool | None:
-        """Whether no rebalance was running afterwards; None: no change."""
+        """Whether no rebalance was running afterwards; None if that did not change."""
         states = [event.group.state for event in self.events if isinstance(event, GroupEvent)]
         return states[-1] in _SETTLED if states else None
 
@@ -54,7 +54,7 @@ Step = Fact | Coordinated | Gap | Broken
 
 
 def is_second_round(fact: Fact, started: RebalanceStarted, members: Mapping[MemberId, Member]) -> bool:
-    """Return whether members rejoined by themselves for the same topics: with the partitions of the last rebalance."""
+    """Return whether members rejoined by themselves for the same topics: only their owned partitions changed."""
     rejoined = [event.member for event in fact.events if isinstance(event, MemberRejoined)]
     return (
         started.why.cause in _BY_ITSELF
@@ -75,7 +75,7 @@ class RecordedFacts:
     def __init__(self, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._rerunner = Rerunner(group)
         self._clock = SteadyClock(clock)
-        self._waiting: list[AnyEvent] = []  # in no fact yet: those with the latest decision time
+        self._waiting: list[AnyEvent] = []  # not yet in a fact: the events with the latest decision time
         self._is_within = True
 
     def feed(self, item: Item, *, is_within: bool = True) -> Iterator[Step]:

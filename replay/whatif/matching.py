@@ -1,7 +1,7 @@
-"""Matches the rebalances of a play with the recorded ones, and gives the verdicts on these.
+"""Matches the rebalances of a play with the recorded ones, and gives the verdicts on the recorded ones.
 
-If a verdict is in doubt, so is the cost of each rebalance of the play that was not over when the doubt arose: how long
-the group would have waited depends on what is not known.
+If a verdict is in doubt, so is the cost of each rebalance of the play that was not over when the doubt arose, since it
+is not known how long the group would have waited.
 """
 
 import math
@@ -32,8 +32,8 @@ NOT_YET = -math.inf
 CLOSE_MS = 6_000
 """Twice the clients' default heartbeat.interval.ms.
 
-The time of a member's last heartbeat is not known more precisely, nor is the time until other members notice a
-rebalance, which decides whether a return is folded into it.
+The time of a member's last heartbeat is not known more precisely than this. Nor is the time until other members notice
+a rebalance, which decides whether a returning member joins in time to be part of it.
 """
 
 
@@ -45,12 +45,14 @@ class Matching:
         self._departures = departures
         self._verdicts = verdicts
         self._open: list[Open] = []
-        self._besides = 0  # how many rebalances of the play are not recorded
-        self._told = 0  # how many rebalances of the play were processed
+        self._besides = 0  # number of rebalances of the play that are not in the log
+        self._told = 0  # number of rebalances of the play that were processed
         self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or come later in it
         self._last_avoided_ms = NOT_YET
         self._barely_silent: dict[MemberId, int] = {}  # members that may have rejoined, and when they fell silent
-        self._perhaps_silent: dict[MemberId, FellSilent] = {}  # members that may have lived on, as their joins waited
+        self._perhaps_silent: dict[
+            MemberId, FellSilent
+        ] = {}  # members that may have been alive, waiting for their joins
 
     @property
     def is_pending(self) -> bool:
@@ -66,7 +68,7 @@ class Matching:
         return any(one.started is started for one in self._open)
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
-        """Return additional rebalances, with their times, that by now are certainly not in the log."""
+        """Return additional rebalances, with their times, that can no longer turn out to be in the log."""
         given: list[tuple[int, Additional]] = []
         while self._early and self._early[0][0].at_ms < before_ms:
             begun, told = self._early.pop(0)
@@ -105,7 +107,7 @@ class Matching:
         self._verdicts.would(one, telling.would_text(one))
 
     def follow(self, started: RebalanceStarted) -> None:
-        """Note the second round of the last one, which would not have happened."""
+        """Note a second round of the last recorded rebalance, which would not have happened."""
         second = Open(started=started, subjects=frozenset(), grade=Grade.INFERRED)
         if self._open:
             self._open.append(msgspec.structs.replace(second, follows=self._open[-1]))
@@ -113,7 +115,7 @@ class Matching:
             self._verdicts.would_not(second, telling.FOLLOWED)
 
     def fold_in(self, fact: Fact) -> None:
-        """Note the members that joined, or were lost, while the last one was running in the log."""
+        """Note the members that joined, or were lost, while the last recorded rebalance was running."""
         if not self._open:
             return
         running = self._open[-1]
@@ -138,7 +140,7 @@ class Matching:
     # ---- doubts -----------------------------------------------------------------------------------------------------
 
     def note_silence(self, silent: FellSilent, rejoins_at_ms: float) -> None:
-        """Note a member that falls silent. `rejoins_at_ms`: when the play would else have it rejoin."""
+        """Note a member that falls silent. `rejoins_at_ms`: when it would otherwise rejoin in the play."""
         member_id = silent.member.member_id
         if silent.lived_until_ms > silent.last_seen_ms:
             self._perhaps_silent[member_id] = silent
@@ -151,7 +153,8 @@ class Matching:
             one.take_doubt(telling.BARELY_SILENT, min(silent_ms))
 
     def doubt_if_close(self, recorded: Member, member: Member, play: Play, former: Member | None = None) -> None:
-        """Doubt verdicts that depend on whether a process came back in time, if a heartbeat more or less decides that.
+        """Doubt the verdicts on a process that came back so close to the end of its session that one heartbeat decides
+        whether it was in time.
 
         `former`: the member as which its process was silent, if it had another id then.
         """
@@ -161,7 +164,7 @@ class Matching:
         member_id, late_ms = close
         if member.session_timeout_ms != recorded.session_timeout_ms:
             is_close = abs(late_ms) < CLOSE_MS
-        else:  # a member made static, whose last heartbeat is known: only how fast the others rejoin is not
+        else:  # a member that was made static: its last heartbeat is known, but not how fast the others rejoin
             is_close = member.group_instance_id != recorded.group_instance_id and 0 <= late_ms < CLOSE_MS
         if is_close:
             for one in self._open:
@@ -169,16 +172,17 @@ class Matching:
                     one.take_doubt(telling.close_text(abs(late_ms)), play.now_ms - abs(late_ms))
 
     def log_ends(self, play: Play, last_ms: int) -> None:
-        """Doubt what the play began with a session that ends behind the log: its member may have come back."""
+        """Doubt rebalances that the play began because a session ended after the end of the log: its member may have
+        come back.
+        """
         for begun in play.started[self._told :]:
             one = recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
                 one.take_doubt(f"the log ends at {instant(last_ms)}, before the session does", last_ms)
 
     def _doubt_if_heard_again(self, one: Open, play: Play) -> None:
-        """Doubt it if the member of a session that ended in the play was heard from before that end.
-
-        The log has no later event of it, since it had been removed there.
+        """Doubt the verdict if a session ended in the play although its member had been heard from before. In the log
+        the member had been removed by then, so the log has no later event of it.
         """
         for expired in play.expired:
             member_id = expired.member.member_id
@@ -237,7 +241,7 @@ class Matching:
         self._clear()
 
     def _doubt_costs(self, play: Play) -> None:
-        """Doubt the costs of what was not over in the play when the first doubt arose."""
+        """Doubt the costs of the play's rebalances that were not over when the first doubt arose."""
         unsure_ms = min((one.doubt_ms for one in self._open if one.doubt), default=math.inf)
         for begun in play.started:
             begun.is_cost_known = begun.ended_ms <= unsure_ms

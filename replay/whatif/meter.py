@@ -1,10 +1,10 @@
 """Measures the cost of a play: the time in which the group is not Stable, and in which partitions have no consumer.
 
 As for incidents (`incidents/cost.py`): during a rebalance with an eager assignor no partition has a consumer; with a
-cooperative one, and outside of rebalances, only the partitions of silent members have none; without members none has
-one. How partitions are assigned in a play is not known, so their number is taken from the log. The control measures the
-recorded history in the same way, so that the two can be compared. Nothing is measured after the end of the log, where
-the recorded cost ends too.
+cooperative one, and outside of rebalances, only the partitions of silent members have none; if the group is empty, no
+partition has one. How partitions are assigned in a play is not known, so their number is taken from the log. The
+control measures the recorded history in the same way, so that the two can be compared. Nothing is measured after the
+end of the log, where the recorded cost ends too.
 """
 
 from muster.events.ids import MemberId
@@ -35,7 +35,7 @@ class Meter:
         self._is_stopped = True
 
     def assigned(self, partitions: int) -> None:
-        """Take the number of partitions that were assigned; 0: not known, no change."""
+        """Set the number of partitions that were assigned; with 0 (not known) it stays as it was."""
         self.partitions = partitions or self.partitions
 
     def passes(self, ms: int, group: Group | None) -> Standstill:

@@ -28,8 +28,8 @@ TYPICAL_MS = 1_500
 class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     """Times in ms from the rebalance's start to each member's rejoin, and from the join phase's end to the assignment.
 
-    `partitions`: how many were assigned in the end; 0: not known. `late_ms`: how late the timer fired that ended the
-    join phase, if one did; timers are never exactly on time.
+    `partitions`: how many were assigned in the end; 0: not known. `late_ms`: how late the timer fired, if a timer ended
+    the join phase; timers are never exactly on time.
 
     Members (`members`) that are not in `rejoins` did not rejoin; nothing is recorded about others.
     """
@@ -61,7 +61,7 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
     sync_ms = NEVER
     for step in (begun, *following):
         if not isinstance(step, Fact):
-            break  # after a gap or a takeover the pace is another
+            break  # the pace changes after a gap or a takeover
         for event in step.events:
             if isinstance(event, MemberRejoined) and completed is None:
                 rejoins.setdefault(event.member.member_id, max(0, event.why.arrived_ms - begun_ms))

@@ -1,4 +1,4 @@
-"""Simulates a group, its coordinator and its members from a recorded state on, with other settings.
+"""Simulates a group, its coordinator and its members with other settings, starting from a recorded state.
 
 Members are *alive*: they rejoin and sync at the recorded pace; or *silent*: they send nothing until their process comes
 back. Time is wall clock ms and moves only when the caller advances it; deadlines on the way are then decided.
@@ -48,9 +48,9 @@ from muster.replay.whatif.verdict import Standstill
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
 _COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
 DECISIONS_MAX = 100_000
-"""Maximum decisions of one play, so that each play ends."""
+"""Maximum number of decisions in one play, so that every play ends."""
 BY_ITSELF_MAX = 20
-"""Maximum rebalances of one play beyond two for each input; with more, rebalances cause one another."""
+"""Maximum number of rebalances in one play beyond two per input; if there are more, rebalances cause one another."""
 
 
 class Started(msgspec.Struct, kw_only=True, eq=False):
@@ -86,7 +86,9 @@ CIRCLES = "with these settings one rebalance would have led to the next, again a
 
 
 class Play:
-    """See the module. `started`: its rebalances; `kept`: old and new ids of members that came back to their place."""
+    """See the module. `started`: its rebalances; `kept`: old and new ids of members that came back while still in the
+    group.
+    """
 
     def __init__(self, group: Group, settings: GroupSettings, now_ms: int, meter: Meter | None = None) -> None:
         self.group: Group | None = group
@@ -120,9 +122,8 @@ class Play:
         return is_quiet and not (self.silent or self._late or self._soft.held_joins)
 
     def closest_end_ms(self, member: Member) -> tuple[MemberId, int] | None:
-        """Return the member as which a returning process was silent, and the ms between its session's end and now.
-
-        None: it was not silent in this play.
+        """Return the former member id of a returning process, and the ms between the end of that member's session and
+        now. None: the process was not silent in this play.
         """
         former = self._former(member)
         session = self._soft.sessions.get(former) if former in self.silent else None
@@ -142,7 +143,7 @@ class Play:
         return self._rejoins.at_ms(member_id) if is_awaited and not is_there else NEVER
 
     def part_of(self, member_id: MemberId, since_ms: int, *, is_loss: bool) -> Started | None:
-        """Return the rebalance that ran when the member first joined, or was lost, since this time, if any."""
+        """Return the rebalance during which the member first joined (or was lost) since this time, if any."""
         parts = self._parts.get((member_id, is_loss), ())
         return next((started for at_ms, started in parts if at_ms >= since_ms), None)
 
@@ -209,7 +210,7 @@ class Play:
         self.feed(join_of(self.group, member, member_id, self.now_ms))
 
     def expire(self, member_id: MemberId) -> None:
-        """End a silent member's session, which ended in the log at this time, if it is due here too."""
+        """End a silent member's session, which ended in the log at this time, if it has also expired in the play."""
         session = self._soft.sessions.get(member_id)
         if self.group is not None and session is not None and session.deadline_ms <= self.now_ms:
             due_ms = int(session.deadline_ms)
@@ -230,12 +231,14 @@ class Play:
         self.advance(self.now_ms)
 
     def let_sync(self) -> None:
-        """Let the leader send its assignment now: the recorded event that came before it did not happen here."""
+        """Let the leader send its assignment now: in the log it waited for an event that did not happen in the play."""
         self._sync_ms = self.now_ms
         self._go_along()
 
     def come_to(self, at_ms: int) -> None:
-        """Let time pass until the next input: members act before it at the same ms, deadlines are decided after it."""
+        """Let time pass until the next input. In the input's own ms, members act before it, and deadlines are decided
+        after it.
+        """
         self.advance(at_ms - 1)
         self._pass_until(at_ms)
         self._go_along()
@@ -405,7 +408,7 @@ class Play:
     # ---- members' requests ------------------------------------------------------------------------------------------
 
     def _go_along(self) -> None:
-        """Let live members rejoin and sync, if their time has come."""
+        """Let the live members whose time has come rejoin and sync."""
         while True:
             command = next(self._next_commands(), None)
             if command is None:
@@ -442,7 +445,7 @@ class Play:
         return member_id in self._soft.pending_syncs and not is_leader and self._is_alive(member_id)
 
     def _next_timer_ms(self) -> float:
-        """Return when the coordinator next checks deadlines: after a phase's end, it is as late as in the log."""
+        """Return when the coordinator next checks deadlines: for the end of a phase, as late as it was in the log."""
         next_ms = self._soft.next_deadline_ms()
         is_phase = next_ms in (self._soft.join_deadline_ms, self._soft.sync_deadline_ms)
         return next_ms + self.pace.late_ms if is_phase else next_ms

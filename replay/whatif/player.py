@@ -58,12 +58,12 @@ class Player:
         self._settings = PERMISSIVE
         self._play: Play | None = None
         self._falling = Falling(ahead.departures, 0)  # of the current play
-        self._partitions = 0  # of the group, as known from earlier plays
-        self._emptied_ms: int | None = None  # since when it had no member, at the end of the previous play
-        self._is_settled = True  # whether the recorded group was, after the last fact
+        self._partitions = 0  # of the group, as far as earlier plays have shown
+        self._emptied_ms: int | None = None  # since when the group had been empty at the end of the previous play
+        self._is_settled = True  # whether the recorded group had no rebalance running after the last fact
         self._is_within = False
         self._last_ms = 0
-        self._behind = ""  # a doubt about the next one: after a takeover, the last one's fate is not known
+        self._behind = ""  # a doubt about the next rebalance: after a takeover it is not known how the last one ended
         self._dropped: list[Member] = []  # members dropped in the log since the play began that may be alive
 
     @property
@@ -92,11 +92,13 @@ class Player:
             self._give_up(str(given_up))
 
     def besides(self, before_ms: float) -> list[tuple[int, Additional]]:
-        """Return additional rebalances, with their times, that by now are certainly not in the log."""
+        """Return additional rebalances, with their times, that can no longer turn out to be in the log."""
         return self._matching.besides(before_ms)
 
     def _end(self, last_ms: int) -> None:
-        """End the log: phases and delays run to their end, but members that are silent by then may have come back."""
+        """End the play at the end of the log: let phases and delays run to their end, but doubt rebalances that are due
+        to members that were silent by then, since these may have come back.
+        """
         if (play := self._play) is None:
             return
         play.advance(last_ms)
@@ -119,7 +121,7 @@ class Player:
             # If the former owner was last seen after the takeover, its clock was wrong.
             alive_ms = max(self._last_ms, seen_ms if seen_ms <= step.event.ready_ms else 0)
             self._advance(play, alive_ms)
-            # A member that was not heard from after the takeover does not ask again.
+            # A member that was not heard from after the takeover does not send its request again.
             for silent in self._falling.until(step.event.ready_ms + 1):
                 self._silence(silent, play)
             is_known = play.take_over(alive_ms, step.event.ready_ms)
@@ -157,7 +159,9 @@ class Player:
             self._is_settled = bool(fact.leaves_settled)
 
     def _feed(self, fact: Fact, one: Open | None, play: Play, group: Group) -> None:
-        """Feed a fact to the play and see which rebalance begins. `one`: the recorded rebalance that began with it."""
+        """Feed a fact to the play and determine which rebalance begins. `one`: the recorded rebalance that began with
+        it.
+        """
         if self._is_back_anew(fact, play):
             self._abandon(telling.BACK_ANEW)
             if one is not None:
@@ -212,7 +216,7 @@ class Player:
             self._matching.note_silence(silent, play.rejoins_at_ms(member_id))
             member = self._altered.member(silent.member)
             longer_ms = member.session_timeout_ms - silent.member.session_timeout_ms
-            # As late after its due time as in the log.
+            # The session ends as long after its deadline as it did in the log.
             play.silence(member, silent.removed_ms + longer_ms, silent.last_seen_ms)
 
     def _begin(self, fact: Fact, group: Group) -> None:
@@ -232,8 +236,8 @@ class Player:
     def _fates(self, fact: Fact, group: Group) -> telling.FateOf:
         """Return the function that gives the fates of silent members. `group`: the recorded group before the fact.
 
-        If the recorded group still has the silent member, its process had ended: alive, it would have kept using its
-        id, which was valid.
+        If the recorded group still has the silent member, its process had ended: a live process would have kept using
+        its member id, which was valid.
         """
         departures = self._ahead.departures
 

@@ -1,4 +1,4 @@
-"""The recorded rebalances in the window, each with its verdict as it is found, in log order."""
+"""The recorded rebalances in the window, in log order, each with its verdict once that is known."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
@@ -59,7 +59,7 @@ class Open(msgspec.Struct, kw_only=True):
     is_cost_known: bool = True
 
     def take_doubt(self, reason: str, at_ms: int) -> None:
-        """Doubt it for this reason, if there is one, from this moment on. The first reason is given."""
+        """Doubt the verdict from this time on, unless the reason is empty. The first reason is reported."""
         if reason:
             self.doubt_ms = min(self.doubt_ms, at_ms) if self.doubt else at_ms
             self.doubt = self.doubt or reason
@@ -73,7 +73,7 @@ def recorded_as(begun: Started, opened: Sequence[Open]) -> Open | None:
     # A member may have joined and later fallen silent: those are two rebalances.
     is_loss = begun.cause in _LOSSES
     alike = next((one for one in of_subject if (begun.member_id in one.lost) is is_loss), None)
-    # Any rebalance admits the delayed joins.
+    # Delayed joins are admitted by any rebalance.
     admitted = next((one for one in waiting if (one.subjects - one.lost) & begun.admitted), None)
     # Without its first cause, one of the folded causes would have started it.
     folded = next((one for one in waiting if (begun.member_id, is_loss) in one.folded), None)
@@ -130,7 +130,7 @@ class Control:
 
 
 class Verdicts:
-    """Joins the items, which are read ahead, with the verdicts. `group`, `clock`: as before the first item."""
+    """Matches the items, which are read ahead, with the verdicts. `group`, `clock`: as before the first item."""
 
     def __init__(self, group_id: GroupId, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
         self._transitions = Transitions(group_id, group, clock)

@@ -124,7 +124,8 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
 
 
 def not_of_its_own_text(one: Open, together: Sequence[Open], play: Play) -> str:
-    """Say why a loss would not have started its own rebalance, although its fate is not known; empty: it may have.
+    """Say why a member's loss would not have started a rebalance of its own, although it is not known what became of
+    its process; empty if it may have.
 
     Either the process was restarted, and the group waited for its former id when it came back; or it was not lost.
     """
@@ -136,7 +137,9 @@ def not_of_its_own_text(one: Open, together: Sequence[Open], play: Play) -> str:
 
 
 def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:
-    """Return the doubt about the rebalance that it would have been part of, or followed from; empty if none."""
+    """Return the doubt about the rebalance that this one would have been part of, or followed from; empty if there is
+    none.
+    """
     other = one.follows
     if other is None and not one.subjects & play.kept:
         running = _running(one, play)
