@@ -138,5 +138,5 @@ class ForeignRecords:
         partition, offset = min(self.first.items())
         return (
             f"{location}: records that this cluster's Muster did not write were skipped ({self.records}); the first"
-            f" stands in partition {partition} at offset {offset}"
+            f" is in partition {partition} at offset {offset}"
         )

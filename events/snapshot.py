@@ -176,7 +176,7 @@ def _encoded(event: AnyPartitionEvent | None) -> bytes | None:
 def unpack_frames(data: bytes) -> list[bytes]:
     """Verify the bytes of a snapshot, and return its frames: the head and the groups. Raises UnusableSnapshot."""
     if not data.startswith(MAGIC):
-        raise _damaged("it does not begin as a snapshot")
+        raise _damaged("it does not start like a snapshot")
     frames, position, checksum = [], len(MAGIC), 0
     while True:
         if len(data) < position + _FRAME.size:
@@ -208,9 +208,11 @@ def usable_head(frame: bytes, of: SnapshotOf, *, wall_ms: int, deletions_kept_ms
     try:
         head = _HEAD.decode(frame)
     except msgspec.MsgspecError as error:
-        raise UnusableSnapshot("form", f"another version of Muster has written it: {error}") from error
+        raise UnusableSnapshot("form", f"it was written by another version of Muster: {error}") from error
     if head.form != FORM:
-        raise UnusableSnapshot("form", f"another version of Muster has written it: its form is {head.form}, not {FORM}")
+        raise UnusableSnapshot(
+            "form", f"it was written by another version of Muster: its form is {head.form}, not {FORM}"
+        )
     for name, is_, should_be in _differences(head.of, of):
         raise UnusableSnapshot(
             "log", f"it is of another log, or of this one before it was recreated: {name} is {is_}, not {should_be}"
@@ -222,7 +224,7 @@ def usable_head(frame: bytes, of: SnapshotOf, *, wall_ms: int, deletions_kept_ms
         raise UnusableSnapshot(
             "age",
             f"it is {age_ms // 1000} s old, and the log keeps deletions for {deletions_kept_ms // 1000} s"
-            " (min.compaction.lag.ms, delete.retention.ms): some may be gone by now",
+            " (min.compaction.lag.ms, delete.retention.ms): some may have been removed by now",
         )
     return head
 
@@ -289,7 +291,7 @@ def _event(value: bytes | None) -> AnyPartitionEvent | None:
     except BrokenRecord as broken:
         raise _damaged(broken.reason) from broken
     if not isinstance(event, PartitionEvent):
-        raise _damaged("an event of the partition is one of a group")
+        raise _damaged("an event of a group is among those of the partition")
     return event
 
 

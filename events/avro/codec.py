@@ -85,9 +85,9 @@ class Registry:
                 header = header_of(schema)
                 if header in self._schemas:
                     other = self._schemas[header]["name"]
-                    raise ValueError(f"the schemas {other} and {schema['name']} have one fingerprint")
+                    raise ValueError(f"the schemas {other} and {schema['name']} have the same fingerprint")
                 if schema["name"] not in types:
-                    raise ValueError(f"the schema {schema['name']} is of no event type")
+                    raise ValueError(f"the schema {schema['name']} belongs to no event type")
                 self._schemas[header] = schema
                 self._levels[header] = level
                 self._newest[types[schema["name"]]] = header
@@ -153,7 +153,7 @@ class Registry:
         header = value[:HEADER_BYTES]
         event_type = self._known_type(header)
         if not issubclass(event_type, Event):
-            raise BrokenRecord(f"{event_type.__name__} is no event of a group")
+            raise BrokenRecord(f"{event_type.__name__} is not an event of a group")
         partial = PartialGroupEvent if issubclass(event_type, GroupEvent) else PartialEvent
         newest = self.newest_schema_of(event_type)
         decoder = self._partial_decoders[header] = compile_decoder(

@@ -190,7 +190,7 @@ class _Lines:
 
     def _value(self, schema: Schema, info: inspect.Type | None, name: str) -> None:
         if name in _OWN_VARIABLES:
-            raise ValueError(f"{name}: a field cannot have this name, the decoder uses it for itself")
+            raise ValueError(f"{name}: the decoder reserves this field name")
         kind = schema["type"]
         if kind not in self._kinds:
             raise ValueError(f"{_path(name)}: no decoder for the Avro type {kind!r}")

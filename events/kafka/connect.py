@@ -46,10 +46,10 @@ async def connect(host: str, port: int, **arguments: Any) -> AIOKafkaConnection:
         return await create_conn(host, port, **arguments)
     except NOT_OPENED as error:
         if isinstance(error, KafkaConnectionError) and not isinstance(error.__cause__, _OF_THE_SOCKET):
-            raise LibraryFailed("its answers cannot be read, as it connected") from error.__cause__
+            raise LibraryFailed("its responses cannot be read (while connecting)") from error.__cause__
         raise
     except Exception as error:
-        raise LibraryFailed(f"{type(error).__name__} within aiokafka, as it connected") from error
+        raise LibraryFailed(f"{type(error).__name__} in aiokafka while connecting") from error
 
 
 def warn_unencrypted(host: str, port: int, arguments: Mapping[str, Any]) -> None:

@@ -190,7 +190,7 @@ class Connections:
             opening.add_done_callback(lambda task: _ended(known, lane, task))
         await asyncio.wait({opening})  # if a waiting caller is cancelled, the task continues for the others
         if opening.cancelled():
-            raise TryAgain(f"{address}: our connection was closed before it was open")
+            raise TryAgain(f"{address}: our connection was closed before it was established")
         return opening.result()
 
     async def _open(self, address: BrokerAddress, known: _Known, lane: _Lane) -> AIOKafkaConnection:
@@ -252,8 +252,8 @@ class Connections:
         found = getattr(answer, "cluster_id", None) or expected
         if found != expected:
             raise OtherCluster(
-                f"{address} is a broker of cluster {found}, where one of {expected} was expected: correct the"
-                " address, or restart if the cluster was recreated under it"
+                f"{address} is a broker of cluster {found}, and cluster {expected} was expected: correct"
+                " the address, or restart if the cluster was recreated at it"
             )
 
     def _closed(self, closed: AIOKafkaConnection, reason: CloseReason | None) -> None:

@@ -118,7 +118,7 @@ def properties_of_environment(environment: Mapping[str, str], prefix: str) -> di
     names = {_variable(prefix, name): name for name in PROPERTIES}
     for variable in environment:
         if variable.startswith(prefix.removesuffix("_")) and variable not in names:
-            raise BadSecurity(f"{variable}: there is no such variable; known are {', '.join(names)}")
+            raise BadSecurity(f"{variable}: unknown variable; known are {', '.join(names)}")
     return {name: environment[variable] for variable, name in names.items() if variable in environment}
 
 
@@ -128,7 +128,7 @@ def check_names(properties: Iterable[str], where: str) -> None:
         if name not in PROPERTIES:
             near = difflib.get_close_matches(name, PROPERTIES, n=1)
             known = f"did you mean {near[0]}?" if near else f"known are {', '.join(PROPERTIES)}"
-            raise BadSecurity(f"{where}: there is no property {name!r}; {known}")
+            raise BadSecurity(f"{where}: unknown property {name!r}; {known}")
 
 
 def kafka_security(
@@ -175,7 +175,7 @@ def _read(properties: Mapping[str, str], name_of: _NameOf) -> KafkaSecurity:
         idle = next((name for name in properties if name.startswith(prefix)), None)
         if idle is not None and not is_used:
             raise BadSecurity(
-                f"{name_of(idle)} has no effect with security.protocol={protocol}: say security.protocol={instead}"
+                f"{name_of(idle)} has no effect with security.protocol={protocol}: use security.protocol={instead}"
             )
     context = _tls_context(properties, name_of) if protocol.endswith("SSL") else None
     presents_certificate = "ssl.certificate.location" in properties
@@ -225,7 +225,7 @@ def _present(context: ssl.SSLContext, properties: Mapping[str, str], name_of: _N
     if certificate is None:
         if key is not None or phrase is not None:
             given = "ssl.key.location" if key is not None else "ssl.key.password"
-            raise BadSecurity(f"{name_of(given)} needs ssl.certificate.location beside it")
+            raise BadSecurity(f"{name_of(given)} needs ssl.certificate.location too")
         return
     present(
         context,

@@ -14,11 +14,11 @@ log = logging.getLogger(__name__)
 
 _WAYS_OUT: Final = {
     errno.EADDRNOTAVAIL: (
-        "this machine has no local port left for it (net.ipv4.ip_local_port_range; `ss -tan` shows who has them), or no"
-        " address of its kind"
+        "this machine has no local port left for it (net.ipv4.ip_local_port_range; `ss -tan` shows what uses them),"
+        " or no address of that kind"
     ),
-    errno.EMFILE: "this process may open no more files (`ulimit -n`; LimitNOFILE= in a unit of systemd)",
-    errno.ENFILE: "this machine may open no more files (fs.file-max)",
+    errno.EMFILE: "this process has reached its limit of open files (`ulimit -n`; LimitNOFILE= in a unit of systemd)",
+    errno.ENFILE: "this machine has reached its limit of open files (fs.file-max)",
     errno.ENOBUFS: "this machine has no memory left for sockets (net.ipv4.tcp_mem)",
 }
 _NUMBER: Final = re.compile(r"\[Errno (\d+)]")

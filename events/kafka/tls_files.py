@@ -103,7 +103,7 @@ def _trust(context: ssl.SSLContext, name: str, file: Path) -> None:
     try:
         context.load_verify_locations(cafile=str(file))
     except ssl.SSLError as error:
-        raise BadTlsFile(f"{name}={file}: this is no PEM file of certificates ({error.reason})") from error
+        raise BadTlsFile(f"{name}={file}: this is not a PEM file of certificates ({error.reason})") from error
 
 
 def present(
@@ -143,7 +143,7 @@ def _present(
         raise BadTlsFile(f"{key[0]}={key[1]}: the key is encrypted: {name}") from error
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise BadTlsFile(f"{both} do not match: the key is that of another certificate") from error
+            raise BadTlsFile(f"{both} do not match: the key belongs to another certificate") from error
         if phrase is not None and b"ENCRYPTED" in key[1].read_bytes():
             raise BadTlsFile(f"{key[0]}={key[1]}: it cannot be decrypted with {name}") from error
         raise BadTlsFile(f"{both}: a certificate and its key cannot be read from them ({error.reason})") from error

@@ -78,8 +78,8 @@ class Deposed(LogError):
 
     def __init__(self, partition: int, epoch: int) -> None:
         super().__init__(
-            f"partition {partition}: this process was deposed (its epoch is {epoch}): another one has taken the event"
-            " log over, such as a muster serve with the same --log"
+            f"partition {partition}: this process was deposed (its epoch is {epoch}): another process took over"
+            " the event log, such as a muster serve with the same --log"
         )
         self.partition = partition
         self.epoch = epoch
@@ -92,15 +92,16 @@ class Deposed(LogError):
         at = datetime.fromtimestamp(elected_ms / 1000, UTC)
         if shares:
             way_out = (
-                "This process serves on what it is given; if it had not stood still, and was not cut off,"
-                f" {owner} has the same --log without --share-partitions: stop that one"
+                "This process continues with what it is assigned; if it had neither stalled nor been"
+                f" cut off, {owner} uses the same --log without --share-partitions: stop that one"
             )
         else:
             way_out = (
-                "One event log has one muster serve: give this one another --log, or point its clients at that one"
+                "Only one muster serve can use an event log: give this one another --log, or point its clients at"
+                " the other one"
             )
         said = (
-            f"{owner} took the event log over from this process at {at:%H:%M:%S} UTC (partition {self.partition}, whose"
+            f"{owner} took over the event log from this process at {at:%H:%M:%S} UTC (partition {self.partition}, whose"
             f" epoch was {self.epoch}). {way_out}"
         )
         self.args = (said,)

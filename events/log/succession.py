@@ -15,7 +15,7 @@ async def check_no_other_writer(log: EventLog, before: LogWriter, writer: LogWri
     """
     number, start, end = writer.partition, before.next_offset, writer.next_offset
     if start is None or end is None:
-        raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append stands")
+        raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append ended")
     if start >= end - 1:
         return  # directly after it: nothing to read
     foreign_records = ForeignRecords()

@@ -70,7 +70,7 @@ def open_log(
     except ValueError as error:
         raise InvalidLogUrl(url, str(error)) from error
     if parts.query or parts.fragment:
-        raise InvalidLogUrl(url, "it takes no '?' and no '#'; settings are given beside it")
+        raise InvalidLogUrl(url, "it may not contain '?' or '#'; settings are given as options")
     match parts.scheme:
         case "memory":
             return _memory(url, parts, partitions, read_only=read_only)
@@ -91,20 +91,22 @@ def open_log(
                 known_brokers=known_brokers,
             )
         case _:
-            raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
+            raise InvalidLogUrl(url, f"unknown scheme {scheme!r}")
 
 
 def _memory(url: str, parts: SplitResult, partitions: int | None, *, read_only: bool) -> MemoryEventLog:
     if parts.netloc or parts.path:
         raise InvalidLogUrl(url, "nothing may follow 'memory:'")
     if read_only:
-        raise LogMissing(f"{url} is inside the muster serve process that was started with it, where nobody else reads")
+        raise LogMissing(
+            f"{url} is inside the muster serve process that was started with it; no other process can read it"
+        )
     return MemoryEventLog(MemoryStorage() if partitions is None else MemoryStorage(partitions))
 
 
 def _sqlite_path(url: str, parts: SplitResult) -> Path:
     if parts.netloc:
-        raise InvalidLogUrl(url, "it has a host where the path begins; a path stands behind three slashes")
+        raise InvalidLogUrl(url, "it has a host where the path should begin; a path follows three slashes")
     if not url.startswith("sqlite:///") or parts.path in ("/", "//"):
         raise InvalidLogUrl(url, "it names no file")
     return Path(unquote(parts.path[1:]))
@@ -126,10 +128,10 @@ def _kafka(
     servers = parts.netloc.split(",")
     for server in servers:
         if not _is_server(server):
-            raise InvalidLogUrl(url, f"{server!r} is no host:port")
+            raise InvalidLogUrl(url, f"{server!r} is not HOST:PORT")
     topic = parts.path[1:]
     if not _TOPIC.fullmatch(topic):
-        raise InvalidLogUrl(url, f"{topic!r} is no name of a topic" if topic else "it names no topic")
+        raise InvalidLogUrl(url, f"{topic!r} is not a topic name" if topic else "it names no topic")
 
     from muster.events.log.kafka.client.settings import AUDIT_WINDOW_MS  # noqa: PLC0415
     from muster.events.log.kafka.log import KafkaEventLog  # noqa: PLC0415

@@ -56,7 +56,7 @@ async def test_while_the_log_is_away_nothing_changes() -> None:
 
 async def test_what_cannot_be_looked_at_is_logged_once_and_looked_at_again() -> None:
     """Whatever is wrong with the answer; the same again has no other line."""
-    odd, denied = OddAnswer("of another topic"), LogMismatch("min.insync.replicas='x', which is no number")
+    odd, denied = OddAnswer("of another topic"), LogMismatch("min.insync.replicas='x', which is not a number")
     watch = LogSettingsWatch(Watched(odd, odd, denied, ["it is deleted"], odd, []), "events")
     with structlog.testing.capture_logs() as told:
         for _ in range(6):

@@ -114,9 +114,9 @@ def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
     for _ in range(3):
         readiness.free_files.check()
     (line,) = caplog.messages
-    assert line.startswith("cannot accept connections: this process may open no more files (`ulimit -n`")
+    assert line.startswith("cannot accept connections: this process has reached its limit of open files (`ulimit -n`")
     assert readiness() == f"{readiness.free_files.shortage}; the event log is away"
-    assert "this process may open no more files" in str(readiness())
+    assert "this process has reached its limit of open files" in str(readiness())
 
 
 def test_once_a_file_is_free_all_is_well(no_file_is_free: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:

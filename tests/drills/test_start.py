@@ -71,9 +71,9 @@ def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
         (["restart", *SERVICE[:6]], "--bootstrap needs --by COMMAND"),
         (["restart", *SERVICE[:2], *SERVICE[4:]], "--bootstrap needs --log URL"),
         (["restart", *SERVICE[:4], *SERVICE[6:]], "--bootstrap needs --topic NAME"),
-        (["restart", "--local", *KAFKA, "--kafka-config", "sasl.user=x"], "there is no property 'sasl.user'"),
+        (["restart", "--local", *KAFKA, "--kafka-config", "sasl.user=x"], "unknown property 'sasl.user'"),
         (["takeover", "--local", *KAFKA, "--client-config", "sasl.user=x"], "--client-config is for a running service"),
-        (["takeover", *SERVICE, "--client-config", "sasl.user=x"], "--client-config: there is no property 'sasl.user'"),
+        (["takeover", *SERVICE, "--client-config", "sasl.user=x"], "--client-config: unknown property 'sasl.user'"),
         (["slow-broker", "--local", *KAFKA, "--kafka-config", "security.protocol=SSL"], "cannot with TLS"),
         (["partition", "--local", *KAFKA, "--kafka-config", "security.protocol=SSL"], "cannot with TLS"),
         (

@@ -290,7 +290,7 @@ def test_an_event_of_a_partition_is_not_decoded_partially(event_type: type[AnyRe
     """It is of no group, and has no number."""
     value = encode(full_event(event_type), FORMAT_LEVEL)
     if issubclass(event_type, PartitionEvent):
-        with pytest.raises(BrokenRecord, match=f"{event_type.__name__} is no event of a group"):
+        with pytest.raises(BrokenRecord, match=f"{event_type.__name__} is not an event of a group"):
             decode_partially(value)
     else:
         assert isinstance(

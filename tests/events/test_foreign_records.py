@@ -18,7 +18,7 @@ def test_owners_records_are_given_and_the_others_counted() -> None:
     foreign_records.note(StoredRecord(0, 9, 0, b"", None, is_foreign=True))
     assert (foreign_records.records, foreign_records.first) == (3, {1: 1, 0: 9})
     assert foreign_records.report("here") == (
-        "here: records that this cluster's Muster did not write were skipped (3); the first stands in partition 0 at"
-        " offset 9"
+        "here: records that this cluster's Muster did not write were skipped (3); the first is in partition"
+        " 0 at offset 9"
     )
     assert ForeignRecords().report("here") is None

@@ -225,14 +225,14 @@ def test_the_registry_refuses_two_schemas_with_one_fingerprint() -> None:
     other = copy.deepcopy(schema)
     other["fields"][-1]["default"] = {}
     other["doc"] = "The same, but for what no fingerprint sees."
-    with pytest.raises(ValueError, match="GroupCreated and GroupCreated have one fingerprint"):
+    with pytest.raises(ValueError, match="GroupCreated and GroupCreated have the same fingerprint"):
         Registry({1: [schema, other]})
 
 
 def test_the_registry_refuses_a_schema_of_no_event_type() -> None:
     """A schema without a class could neither be written nor read."""
     (schema,) = (schema for schema in schemas.event_schemas(1) if schema["name"] == "GroupCreated")
-    with pytest.raises(ValueError, match="GroupConfused is of no event type"):
+    with pytest.raises(ValueError, match="GroupConfused belongs to no event type"):
         Registry({1: [schema | {"name": "GroupConfused"}]})
 
 

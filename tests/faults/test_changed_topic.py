@@ -69,7 +69,7 @@ async def test_a_topic_that_is_gone_is_given_up_and_not_made_again() -> None:
     assert (await process.join("d")).error in NOT_SERVED
     await until(lambda: bool(process.lost), "given up")
     assert f"topic {TOPIC} (id " in str(process.lost[0])
-    assert ") is gone: it was deleted while it was in use" in str(process.lost[0])
+    assert ") was deleted while it was in use" in str(process.lost[0])
     await asyncio.sleep(60)
     assert TOPIC not in cluster.topics
     await process.stop()
@@ -82,7 +82,7 @@ async def test_that_the_topic_is_gone_is_told_before_an_append_needs_it() -> Non
     process = await owner_of(cluster)
     assert process.runtime.not_ready is None
     cluster.delete(TOPIC)
-    await until(lambda: ") is gone: it was deleted while it was in use" in (process.runtime.not_ready or ""), "told")
+    await until(lambda: ") was deleted while it was in use" in (process.runtime.not_ready or ""), "told")
     assert not process.lost
     await process.stop()
 
@@ -98,7 +98,7 @@ async def test_a_sidecar_whose_topic_was_deleted_while_it_was_stopped_says_that_
         await (await owner_of(cluster)).stop()
         cluster.delete(TOPIC)
     process = await ProcessOnKafka(cluster.bootstrap).start()
-    warnings = [each for each in process.kafka.warnings if f"there was no topic {TOPIC}, though " in each]
+    warnings = [each for each in process.kafka.warnings if f"topic {TOPIC} did not exist, although " in each]
     assert len(warnings) == was_deleted
     await process.stop()
 
@@ -111,7 +111,7 @@ async def test_another_number_of_partitions_is_refused() -> None:
     cluster.add_partition(TOPIC)
     await asyncio.sleep(10)
     assert (await process.join("d")).error in NOT_SERVED
-    assert "has 4 partitions, it had 3: a group's partition follows from their number" in str(process.lost[0])
+    assert "has 4 partitions instead of 3: a group's partition depends on this number" in str(process.lost[0])
     await process.stop()
 
 

@@ -213,7 +213,7 @@ async def test_a_topic_that_is_taken_away_while_it_is_followed_ends_it(what: str
     error = follower.task.exception()
     assert isinstance(error, LogReplaced)
     assert f"topic {TOPIC} " in error.what
-    assert ("is gone: it was deleted" if what == "deleted" else "was deleted and recreated") in error.what
+    assert ("was deleted while it was in use" if what == "deleted" else "was deleted and recreated") in error.what
     assert follower.joined == ["a"]
 
 

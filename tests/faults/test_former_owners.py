@@ -30,8 +30,8 @@ async def test_an_owner_that_did_not_stop_in_good_order_is_named_once_by_its_suc
         assert isinstance(first.lost[0], Deposed)
         await first.stop()
     said = str(first.lost[0])
-    assert said.startswith("vm:2 took the event log over from this process at ")
-    assert "give this one another --log, or point its clients at that one" in said
+    assert said.startswith("vm:2 took over the event log from this process at ")
+    assert "give this one another --log, or point its clients at the other one" in said
     assert [(line["event"], line["error"]) for line in lines] == [("partition lost", said)]
     await second.stop()
     with capture_logs() as lines:
@@ -75,7 +75,7 @@ async def test_an_idle_owner_finds_out_within_seconds_that_it_was_deposed() -> N
     second = await ProcessOnKafka(cluster.bootstrap, name="vm:2").start()
     ends = [cluster.partition("events", number).end for number in range(3)]
     await asyncio.sleep(2)
-    assert str(first.lost[0]).startswith("vm:2 took the event log over from this process at ")
+    assert str(first.lost[0]).startswith("vm:2 took over the event log from this process at ")
     assert not second.lost
     await first.stop()
     assert [cluster.partition("events", number).end for number in range(3)] == ends

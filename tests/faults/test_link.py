@@ -98,7 +98,7 @@ async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: 
     async with linked() as (cluster, link):
         with (
             stumbling(fault),
-            pytest.raises(LogUnavailable, match=f"{type(fault).__name__} within aiokafka, as it connected"),
+            pytest.raises(LogUnavailable, match=f"{type(fault).__name__} in aiokafka while connecting"),
         ):
             await claim(link, writer_config(0))
         await append(await claim(link, writer_config(0)))

@@ -17,7 +17,7 @@ async def test_a_sidecar_that_is_named_for_a_broker_ends_the_start() -> None:
     cluster.produce_error = ErrorCode.invalid_topic_exception
     with pytest.raises(LogMismatch) as refused:
         await ProcessOnKafka(cluster.bootstrap).start()
-    assert f"{cluster.bootstrap[0]} is a sidecar of Muster, not a broker" in str(refused.value)
+    assert f"{cluster.bootstrap[0]} is a sidecar, not a broker" in str(refused.value)
 
 
 @story

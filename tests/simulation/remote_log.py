@@ -195,7 +195,7 @@ class RemoteWriter:
         """Send a batch until it is acknowledged; return the offset after it."""
         if self._fate is not None:
             raise self._fate
-        self._fate = LogUnavailable("an append before this one did not end; its outcome is not known")
+        self._fate = LogUnavailable("an earlier append did not complete; its outcome is not known")
         try:
             _, end = await self._link.ask(self._batch(sequence, transitions))
         except LogError as error:

@@ -327,7 +327,7 @@ class KafkaEventLog:
         await self._check_versions(READING)
         facts = await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms)
         if facts is None:
-            raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
+            raise LogMissing(f"topic {self._plan.name} does not exist, and a log opened for reading creates none")
         contents = await self._look_into(facts)
         if contents is Contents.NOTHING:
             await self._check_was_opened()
@@ -356,15 +356,15 @@ class KafkaEventLog:
         name, link, timeout_ms = self._plan.name, self._link, self._timeout_ms
         try:
             was_opened = await topic_facts(link, self._probe, timeout_ms=timeout_ms) is not None
-            why = f"no topic {self._probe}, which it makes"
+            why = f"no topic {self._probe}, which Muster creates"
         except LogMismatch:
             policy = await cleanup_policy(link, name, timeout_ms=timeout_ms)
             was_opened = policy is None or "compact" in policy
             why = f"cleanup.policy={policy}, and an event log is compacted"
         if not was_opened:
             raise LogMissing(
-                f"topic {name} is empty, and no Muster has opened it as its event log: there is {why}. If it was made"
-                " for one, start that; else give --log the name of an event log"
+                f"topic {name} is empty, and no Muster has opened it as its event log: there is {why}. If it was"
+                " created for one, start that; else give --log the name of an event log"
             )
 
     async def _was_opened(self) -> bool:

@@ -48,7 +48,7 @@ def owner_ids_of(topics: Iterable[str]) -> Callable[[bytes], bool]:
 def warning_of_new_topic(topic: str) -> str:
     """Return the warning that the topic of a log that existed before had to be recreated."""
     return (
-        f"there was no topic {topic}, though a log of this name was opened before ({topic}{PROBE_SUFFIX} is there):"
-        " it was recreated, and the history before is not in it. If it was not deleted on purpose, stop all processes"
+        f"topic {topic} did not exist, although a log of this name was opened before ({topic}{PROBE_SUFFIX}"
+        " exists): it was recreated, without the earlier history. If it was not deleted on purpose, stop all processes"
         " that use it and restore it"
     )

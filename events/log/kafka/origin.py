@@ -71,8 +71,9 @@ async def refuse_foreign(
                 if await newest_stamp(link, topic, partition, home=None, timeout_ms=timeout_ms) is not None:
                     return Contents.OURS
         raise LogMismatch(
-            f"topic {topic} is somebody else's and not an event log: none of its newest and oldest records was written"
-            " by Muster. It was left as it is; give --log another name (muster serve makes what does not exist yet)"
+            f"topic {topic} is a foreign topic, not an event log: Muster wrote none of its newest"
+            " and oldest records. It was left as it is; give --log another name (muster serve creates what does not"
+            " exist yet)"
         )
     return contents
 
@@ -113,7 +114,7 @@ async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origi
     if notes.partitions not in {None, partitions}:
         raise LogMismatch(
             f"topic {topic} has {partitions} partitions, and its events were written when it had {notes.partitions}: a"
-            " group's partition follows from their number, so it is never changed. Restore the topic with"
+            " group's partition depends on this number, so it must never change. Restore the topic with"
             f" {notes.partitions} partitions, or start with another --log"
         )
     return notes
@@ -145,6 +146,6 @@ def refuse_another(ours: Origin, noted: Origin, *, topic: str) -> None:
         )
     if ours.cluster_id and noted.cluster_id and noted.cluster_id != ours.cluster_id:
         raise LogMismatch(
-            f"topic {topic} was written on cluster {noted.cluster_id}, and this is cluster {ours.cluster_id}: a copy of"
-            " it can be read (muster replay), but not be gone on with here; start with another topic"
+            f"topic {topic} was written on cluster {noted.cluster_id}, and this is cluster {ours.cluster_id}: a copy"
+            " of it can be read (muster replay), but not written here; start with another topic"
         )

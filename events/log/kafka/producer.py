@@ -143,8 +143,8 @@ def _refuse_upgraded(config: WriterConfig, newest: Stamp | None) -> None:
     ours, noted = decode_origin(config.origin), None if newest is None else decode_origin(newest.origin)
     if ours is not None and noted is not None and noted.format_level > ours.format_level:
         raise LogMismatch(
-            f"topic {config.topic} was upgraded to format level {noted.format_level} while this process had it open at"
-            f" level {ours.format_level}: start it again"
+            f"topic {config.topic} was upgraded to format level {noted.format_level} while this process had it open"
+            f" at level {ours.format_level}: restart this process"
         )
 
 
@@ -215,7 +215,7 @@ class KafkaWriter:
             raise self._fate
         # A sequence number is used for one batch only. If this append ends early, for whatever reason, it is unknown
         # whether the batch was stored, so the writer stays unusable unless the append completes.
-        self._fate = LogUnavailable(f"{self._named()}: an append before this one did not end; its outcome is not known")
+        self._fate = LogUnavailable(f"{self._named()}: an earlier append did not complete; its outcome is not known")
         verdicts: list[AppendRefused | None] = []
         try:
             for indices in pack(transitions, limit_bytes=self._config.limit_bytes):
@@ -272,8 +272,8 @@ class KafkaWriter:
         with contextlib.suppress(TryAgain):
             await self._link.refresh()
         return self._link.refusal(self._config.topic) or LogMismatch(
-            f"{self._named()} ended at offset {self._end_offset} and has taken an append at {base_offset}: it has lost"
-            f" what was acknowledged, or the topic was deleted and recreated. {MADE_ANEW}"
+            f"{self._named()} ended at offset {self._end_offset} but accepted an append at {base_offset}: it has"
+            f" lost acknowledged records, or the topic was deleted and recreated. {MADE_ANEW}"
         )
 
     async def _send(self, batch: bytes) -> int | None:
@@ -312,8 +312,8 @@ class KafkaWriter:
                 return None
             case ErrorCode.invalid_topic_exception:  # which a broker returns only for its own internal topics
                 raise LogMismatch(
-                    f"{self._named()}: nobody may write there through a sidecar of Muster, and the server refuses it:"
-                    f" {self._link.asked_at} is a sidecar of Muster, not a broker. Name the brokers behind it"
+                    f"{self._named()}: no client may write there through a Muster sidecar,"
+                    f" and {self._link.asked_at} is a sidecar, not a broker. Name the brokers behind it"
                 )
             case ErrorCode.invalid_timestamp:
                 raise LogUnavailable(self._clock_is_off())
@@ -328,9 +328,9 @@ class KafkaWriter:
         topic = self._config.topic
         return (
             "the broker refuses the batch: INVALID_TIMESTAMP: by the clock of this machine it is"
-            f" {_utc(self._config.wall_ms())}, and topic {topic} allows no such difference from the broker's"
-            " (message.timestamp.after.max.ms, message.timestamp.before.max.ms). Set the clock that is off right, or"
-            f" run `{alter_command(topic, self._link.asked_at, CLOCK_CONFIGS)}`"
+            f" {_utc(self._config.wall_ms())}, and topic {topic} does not allow this difference from"
+            " the broker's (message.timestamp.after.max.ms, message.timestamp.before.max.ms). Correct the clock that is"
+            f" off, or run `{alter_command(topic, self._link.asked_at, CLOCK_CONFIGS)}`"
         )
 
     def _named(self) -> str:

@@ -76,7 +76,7 @@ async def begin_offsets(
         if missing:
             # Asked for itself, it raises the error that all in vain were answered with, such as a missing right.
             begins[missing[0]] = await _offset(link, topic, missing[0], _EARLIEST)
-            raise TryAgain(f"partition {missing[0]} of {topic} is not answered for")
+            raise TryAgain(f"partition {missing[0]} of {topic} is missing from the answers")
 
     await retry(attempt, timeout_ms=timeout_ms)
     return begins
@@ -198,7 +198,9 @@ async def _read(
         if broken is not None:
             raise broken
         if position == before:
-            raise LogUnavailable(f"no whole batch came for offset {position} of partition {partition} of {topic}")
+            raise LogUnavailable(
+                f"no complete batch was returned for offset {position} of partition {partition} of {topic}"
+            )
 
 
 async def newest_stamp(
@@ -269,7 +271,7 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
     answered = listed_offsets(response)
     if partition not in answered:
-        raise OddAnswer(f"ListOffsets of partition {partition} of {topic} was answered without it")
+        raise OddAnswer(f"ListOffsets of partition {partition} of {topic}: the answer lacks it")
     code, offset = answered[partition]
     if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
         raise refusal_error(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic, who=link.who)

@@ -78,6 +78,6 @@ def warning_of(topic: str, cleanup_policy: str | None, bootstrap: str) -> str | 
         return None
     command = alter_command(topic, bootstrap, {"cleanup.policy": "compact"})
     return (
-        f"topic {topic} keeps the signs of life of Muster for an hour (cleanup.policy={cleanup_policy}): when Muster"
-        f" has been away for longer, `muster replay` cannot say since when; run `{command}`"
+        f"topic {topic} keeps the signs of life of Muster for an hour (cleanup.policy={cleanup_policy}): if an outage"
+        f" of Muster lasts longer, `muster replay` cannot say when it began; run `{command}`"
     )

@@ -60,7 +60,7 @@ def failure_of(error: sqlite3.Error, path: Path, what: str) -> LogError:
     if is_locked(error):
         return LogUnavailable(
             f"the event log {path} cannot be {what}: another program has it locked, such as a sqlite3 shell or a backup"
-            f" that has begun a transaction (lsof {path} names it); it goes on when that one has ended"
+            f" that has begun a transaction (lsof {path} names it); Muster continues once that one has ended"
         )
     return LogUnavailable(f"the event log {path} cannot be {what}: {error}")
 

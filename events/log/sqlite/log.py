@@ -111,10 +111,10 @@ class SqliteEventLog:
         if self._damage:
             partitions = " and ".join(map(str, sorted(self._damage)))
             first, *_ = self._damage.values()
-            found.append(f"{first}. What cannot be read of partition {partitions} was left out")
+            found.append(f"{first}. The unreadable records of partition {partitions} were left out")
         found += [
-            f"the event log {self.location} lacks {gap} of partition {partition}: it was damaged, or made of"
-            " one that was. They are not in what is shown"
+            f"the event log {self.location} lacks {gap} of partition {partition}: it was damaged, or made"
+            " from a damaged one. What is shown lacks them"
             for partition, gap in self._gaps.items()
             if partition not in self._damage
         ]

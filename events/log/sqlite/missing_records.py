@@ -88,8 +88,8 @@ def describe_missing_wal(connection: sqlite3.Connection, path: Path) -> str | No
     else:
         return None
     return (
-        f"the event log {path} was not closed cleanly, and {wal.name}, which has what was written last, is"
-        f" {wrong}: this may be an older state. Put the two files beside each other as they were (to copy the log of a"
+        f"the event log {path} was not closed cleanly, and {wal.name}, which has the latest writes, is"
+        f" {wrong}: this may be an older state. Put the two files back together as they were (to copy the log of a"
         f" running muster serve: sqlite3 {path} '.backup copy.db')"
     )
 
@@ -180,8 +180,8 @@ def describe_missing_records(path: Path, note: PartitionEnds | None, found: Part
         return None
     return (
         f"the event log {path} lacks the last records that its owner had written, {', '.join(lacking)}: {path.name}-wal"
-        f" is cut off, or one of the two is older than {path.name}.lock, which tells of them. Put the three files"
-        " beside each other as they were"
+        f" is cut off, or one of the two is older than {path.name}.lock, which records them. Put the three"
+        " files back together as they were"
     )
 
 

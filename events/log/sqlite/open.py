@@ -77,8 +77,8 @@ def _refuse_other_names(path: Path) -> None:
     """
     if path.exists() and path.stat().st_nlink > 1:
         raise LogMismatch(
-            f"the event log {path} has another name, a hard link, under which it might be in use as well: remove that"
-            f" name (find / -xdev -inum {path.stat().st_ino} shows it), or give this one a copy"
+            f"the event log {path} has another name, a hard link, under which it might also be in use:"
+            f" remove that name (find / -xdev -inum {path.stat().st_ino} shows it), or give this one a copy"
         )
 
 
@@ -96,8 +96,8 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size > 0:
         raise LogMismatch(
-            f"the event log {path} was not closed cleanly; to read it, permission to write in its folder is "
-            f"needed, or a copy of it and of {wal.name} in a folder where there is that permission"
+            f"the event log {path} was not closed cleanly; to read it, you need write permission "
+            f"in its folder, or a copy of it and of {wal.name} in a folder with that permission"
         )
     # Without a write-ahead log the file itself is complete, and nothing else is needed to read it.
     return _connect(path, "mode=ro&immutable=1")
@@ -161,8 +161,8 @@ class FileLock:
             except BlockingIOError as error:
                 holder = os.pread(descriptor, NOTE_AT, 0).decode(errors="replace").strip() or "unknown"
                 raise LogMismatch(
-                    f"the event log {self._path} is in use by process {holder}; stop that one first (for a `muster"
-                    " serve` beside it give another --log)"
+                    f"the event log {self._path} is in use by process {holder}; stop that one first (to run"
+                    " a second `muster serve`, give it another --log)"
                 ) from error
             except OSError as error:
                 raise self._failed(lock_path, error) from error
@@ -171,7 +171,9 @@ class FileLock:
 
     def _failed(self, lock_path: Path, error: OSError) -> LogError:
         if isinstance(error, FileNotFoundError):
-            return LogMismatch(f"the event log {self._path} cannot be made: there is no folder {lock_path.parent}")
+            return LogMismatch(
+                f"the event log {self._path} cannot be created: the folder {lock_path.parent} does not exist"
+            )
         kind = LogUnavailable if error.errno in _FULL else LogMismatch
         return kind(f"the event log {self._path} cannot be opened: {lock_path}: {error.strerror}")
 
@@ -215,12 +217,12 @@ def check_same_file(path: Path, opened: Mapping[Path, FileIdentity], *, read_onl
     for file, identity in opened.items():
         found = _identity(file)
         if found != identity:
-            what = "is gone" if found is None else "is another file now"
+            what = "no longer exists" if found is None else "was replaced by another file"
             if read_only:
-                raise LogMismatch(f"the event log {path} {what}: what was read was the file that stood there before")
+                raise LogMismatch(f"the event log {path} {what}: the file that was there before was read")
             raise LogMismatch(
-                f"{file} {what}, while the event log {path} was in use: nothing more is appended to it. Put back what"
-                f" stood there, {path.name} and {path.name}-wal together, or restore a backup, and start again"
+                f"{file} {what} while the event log {path} was in use: nothing more is appended to it. Put"
+                f" back the original files, {path.name} and {path.name}-wal together, or restore a backup, and restart"
             )
 
 

@@ -78,7 +78,7 @@ def _refuse_read_only(path: Path, real: Path) -> None:
     for each in (real, real.parent):
         if each.exists() and os.statvfs(each).f_flag & os.ST_RDONLY:
             raise LogMismatch(
-                f"the event log {path} cannot be written: the file system of {each} can only be read; {_CHANGE}"
+                f"the event log {path} cannot be written: the file system of {each} is read-only; {_CHANGE}"
             )
 
 

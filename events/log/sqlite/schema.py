@@ -76,7 +76,7 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
     version wrote it.
     """
     if is_empty(connection):
-        raise LogMismatch(f"there is no event log in {location}, it is empty")
+        raise LogMismatch(f"{location} is empty and holds no event log")
     refuse_foreign(connection, location)
     tables_version = _pragma(connection, "user_version")
     if tables_version > TABLES_VERSION:
@@ -92,8 +92,8 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
         )
     if partitions is not None and partitions != meta.partitions:
         raise LogMismatch(
-            f"{location} has {meta.partitions} partitions, the settings say {partitions}; the number is fixed when "
-            "the log is made: leave the setting out, or use another file"
+            f"{location} has {meta.partitions} partitions, the settings say {partitions}; the number is fixed "
+            "when the log is created: leave the setting out, or use another file"
         )
     return meta
 
@@ -117,7 +117,7 @@ def refuse_foreign(connection: sqlite3.Connection, location: str) -> None:
     if not is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
         raise LogMismatch(
             f"{location} is a SQLite file of another program, not an event log of Muster. It was left as it is; give"
-            " --log another name (muster serve makes what does not exist yet)"
+            " --log another name (muster serve creates what does not exist yet)"
         )
 
 

@@ -106,7 +106,7 @@ def lacking(partition: int, start: int, end: int, connection: sqlite3.Connection
     """Count the records missing between two offsets, except those that trimming may have deleted."""
     lacking: int = connection.execute(_LACKING, (partition, start, end)).fetchone()[0]
     if lacking < 0:
-        raise corruption_error(f"partition {partition} has records twice between offsets {start} and {end}")
+        raise corruption_error(f"partition {partition} has duplicate records between offsets {start} and {end}")
     return lacking
 
 
@@ -127,11 +127,11 @@ def read_chunk(
         for types, column in zip(_COLUMN_TYPES, columns, strict=True):
             if not types.issuperset(map(type, column)):
                 raise corruption_error(
-                    f"a record of partition {partition} behind offset {start} has no key, time or value"
+                    f"a record of partition {partition} after offset {start} has no key, time or value"
                 )
         offsets = (chunk[-1].offset if chunk else start - 1, *columns[0])
         if not all(map(lt, offsets, columns[0])):  # swapped pages: SQLite reads them as they are
-            raise corruption_error(f"the records of partition {partition} behind offset {start} are not in order")
+            raise corruption_error(f"the records of partition {partition} after offset {start} are not in order")
         chunk += [
             StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch
         ]

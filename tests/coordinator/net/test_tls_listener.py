@@ -534,7 +534,7 @@ def test_what_has_run_out_is_told_once_a_minute_with_the_way_out(
 
     run(story())
     (line,) = (each.message for each in caplog.records if each.name == shortage.__name__)
-    assert line.startswith("cannot accept connections: this process may open no more files (`ulimit -n`")
+    assert line.startswith("cannot accept connections: this process has reached its limit of open files (`ulimit -n`")
 
 
 def test_after_the_pause_clients_are_accepted_again(

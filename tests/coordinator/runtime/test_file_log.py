@@ -213,7 +213,9 @@ async def test_a_file_that_is_moved_away_is_given_up(served: Served, path: Path)
     watching.cancel()
     (lost,) = served.lost
     assert isinstance(lost, LogMismatch)
-    assert str(lost).startswith(f"{path} is gone, while the event log {path} was in use: nothing more is appended")
+    assert str(lost).startswith(
+        f"{path} no longer exists while the event log {path} was in use: nothing more is appended"
+    )
     assert (await served.commit("after")).error is ErrorCode.not_coordinator
 
 

@@ -131,7 +131,7 @@ async def test_strangers_disturb_no_owner_and_no_restart(kafka_broker: Broker) -
     assert told.exit_code == 0, told.output
     assert GROUP in told.stdout
     assert f"muster replay: {topic}: records that this cluster's Muster did not write were skipped (" in told.stderr
-    assert "the first stands in partition 0 at offset " in told.stderr
+    assert "the first is in partition 0 at offset " in told.stderr
     await third.stop()
 
 

@@ -158,7 +158,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
     first.log.read = slowly  # type: ignore[method-assign]
     await first.leave(told["a"].member_id)
     await first.runtime.stop()
-    assert str(first.lost[0]).startswith("simulated:1 took the event log over from this process at ")
+    assert str(first.lost[0]).startswith("simulated:1 took over the event log from this process at ")
     await second.runtime.stop()
 
 

@@ -78,7 +78,7 @@ def test_everything_that_is_wrong_is_told_at_once_each_in_one_line(tmp_path: Pat
         "did you mean listen?",
         "did you mean group.max.size?",
         "did you mean sasl.password?",
-        "MUSTER_UPSTREAM_CONFIG_SASL_USER: there is no such variable",
+        "MUSTER_UPSTREAM_CONFIG_SASL_USER: unknown variable",
         "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS=much: should be a duration, such as 30s, 5m or 1500ms, or a number of ms",
         "--topic=a:x",
         "--listen 127.0.0.1:9092 has that port",

@@ -291,7 +291,7 @@ async def test_a_broker_of_another_cluster_behind_a_known_address_is_not_spoken_
     async with fake_broker() as fake, link_to(fake.address) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="before")
         fake.cluster_id, fake.asked = "somebody else's", []
-        with pytest.raises(TryAgain, match=r"cluster somebody else's, where one of fake was expected"):
+        with pytest.raises(TryAgain, match=r"cluster somebody else's, and cluster fake was expected"):
             await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="after")
         assert HEARTBEAT not in fake.asked
         assert link.cluster_id == "fake"

@@ -198,7 +198,7 @@ async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: 
             broker.leave()
             broker.come_back()
             await asyncio.sleep(5)
-            assert f"{type(fault).__name__} within aiokafka, as it connected" in str(link.outage.reason)
+            assert f"{type(fault).__name__} in aiokafka while connecting" in str(link.outage.reason)
         await asyncio.sleep(2)
         assert link.outage.reason is None
 

@@ -74,7 +74,7 @@ def test_where_the_certificate_is_no_principal_clients_are_relayed_with_ours(tmp
 
 def test_what_cannot_be_used_is_said(tmp_path: Path) -> None:
     """With the name of the option, and of what it cannot be used for."""
-    with pytest.raises(BadSecurity, match=r"--upstream-config: there is no property 'ssl\.ca'; did you mean"):
+    with pytest.raises(BadSecurity, match=r"--upstream-config: unknown property 'ssl\.ca'; did you mean"):
         UpstreamSecurity.of({"ssl.ca": "x"}, where="--upstream-config")
     with pytest.raises(BadSecurity, match=r"ssl\.ca\.location"):
         UpstreamSecurity.of({"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "none.pem")})

@@ -111,7 +111,7 @@ async def test_a_connection_from_before_the_cluster_was_known_may_be_to_another_
         (place,) = read_servers(broker.address)
         await connections.ask(place, question("g"), lane=0, timeout_ms=10_000)
         connections.cluster_id, broker.asked = "ours", []
-        with pytest.raises(TryAgain, match="a broker of cluster fake, where one of ours was expected"):
+        with pytest.raises(TryAgain, match="a broker of cluster fake, and cluster ours was expected"):
             await connections.ask(place, question("g"), lane=0, timeout_ms=10_000)
         assert broker.asked == [METADATA]
         await connections.close()
@@ -129,7 +129,7 @@ async def test_who_waits_for_a_connection_that_is_hung_up_on_is_told_at_once() -
     )
     await asyncio.sleep(1)
     connections.hang_up(place, lambda lane: lane == "a")
-    with pytest.raises(TryAgain, match="closed before it was open"):
+    with pytest.raises(TryAgain, match="closed before it was established"):
         await asyncio.wait_for(left, 1)
     assert not kept.done()
     await asyncio.wait_for(connections.close(), 1)

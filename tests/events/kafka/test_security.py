@@ -122,18 +122,18 @@ def test_a_certificate_is_presented_with_its_key(authority: Authority, issued: I
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"sasl.pasword": SECRET}, "there is no property 'sasl.pasword'; did you mean sasl.password?"),
-        ({"quite.another": "1"}, "there is no property 'quite.another'; known are security.protocol, sasl."),
+        ({"sasl.pasword": SECRET}, "unknown property 'sasl.pasword'; did you mean sasl.password?"),
+        ({"quite.another": "1"}, "unknown property 'quite.another'; known are security.protocol, sasl."),
         ({"security.protocol": "TLS"}, "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         (
             SCRAM | {"sasl.mechanism": "GSSAPI"},
             "sasl.mechanism=GSSAPI is none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
         ),
-        ({"sasl.password": SECRET}, "sasl.password has no effect with security.protocol=PLAINTEXT: say security"),
-        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location has no effect with security.protocol=PLAINTEXT: say"),
+        ({"sasl.password": SECRET}, "sasl.password has no effect with security.protocol=PLAINTEXT: use security"),
+        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location has no effect with security.protocol=PLAINTEXT: use"),
         (
             SCRAM | {"ssl.ca.location": "ca.pem"},
-            "no effect with security.protocol=SASL_PLAINTEXT: say security.protocol=SSL or SASL_SSL",
+            "no effect with security.protocol=SASL_PLAINTEXT: use security.protocol=SSL or SASL_SSL",
         ),
         (
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},
@@ -173,7 +173,7 @@ def test_files_that_do_not_belong_together_are_named(authority: Authority, issue
     assert f"{issued.certificate} and --kafka-config ssl.key.location={other.key} do not match" in text
     torn = tmp_path / "torn.pem"
     torn.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    assert "this is no PEM file" in refused({"security.protocol": "SSL", "ssl.ca.location": str(torn)})
+    assert "this is not a PEM file" in refused({"security.protocol": "SSL", "ssl.ca.location": str(torn)})
     assert "cannot be read from them" in refused(
         properties | {"ssl.certificate.location": str(torn), "ssl.key.location": str(other.key)}
     )
@@ -201,7 +201,7 @@ def test_every_property_has_a_variable() -> None:
         name: name for name in PROPERTIES
     }
     for wrong in ("MUSTER_KAFKA_CONFIG_SASL_PASWORD", "MUSTER_KAFKA_CONFIG"):
-        with pytest.raises(BadSecurity, match=f"{wrong}: there is no such variable; known are MUSTER_KAFKA") as bad:
+        with pytest.raises(BadSecurity, match=f"{wrong}: unknown variable; known are MUSTER_KAFKA") as bad:
             properties_of_environment({wrong: SECRET}, "MUSTER_KAFKA_CONFIG_")
         assert SECRET not in str(bad.value)
 

@@ -75,8 +75,10 @@ async def test_a_connection_that_we_cannot_open_is_told_of_once_and_has_an_error
 
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
     for lane in range(3):
-        with pytest.raises(OwnShortage, match="kafka-1:9092: this process may open no more files"):
+        with pytest.raises(OwnShortage, match="kafka-1:9092: this process has reached its limit of open files"):
             await connections.ask(PLACE, question("g"), lane=lane, timeout_ms=1_000)
     await connections.close()
     (line,) = caplog.messages
-    assert line.startswith("no connection to the broker at kafka-1:9092: this process may open no more files (`ulimit")
+    assert line.startswith(
+        "no connection to the broker at kafka-1:9092: this process has reached its limit of open files (`ulimit"
+    )

@@ -59,7 +59,10 @@ def test_a_file_that_is_being_written_is_not_used(authorities: tuple[Authority, 
     whole = file.read_bytes()
     for content, told in (
         (b"", f"{PROPERTY}={file}: there is no PEM block 'CERTIFICATE' in it"),
-        (whole[:200] + b"\n-----END CERTIFICATE-----\n", f"{PROPERTY}={file}: this is no PEM file of certificates ("),
+        (
+            whole[:200] + b"\n-----END CERTIFICATE-----\n",
+            f"{PROPERTY}={file}: this is not a PEM file of certificates (",
+        ),
     ):
         file.write_bytes(content)
         with pytest.raises(BadTlsFile) as bad:

@@ -8,8 +8,8 @@ def test_a_successor_is_named_with_the_time_of_its_clock() -> None:
     deposed = Deposed(3, 7)
     deposed.name_successor("other:12", 1_700_000_000_999, shares=False)
     assert str(deposed) == (
-        "other:12 took the event log over from this process at 22:13:20 UTC (partition 3, whose epoch was 7). One event"
-        " log has one muster serve: give this one another --log, or point its clients at that one"
+        "other:12 took over the event log from this process at 22:13:20 UTC (partition 3, whose epoch was 7). Only one"
+        " muster serve can use an event log: give this one another --log, or point its clients at the other one"
     )
 
 
@@ -18,7 +18,7 @@ def test_who_shares_the_log_is_not_told_to_take_another_one() -> None:
     deposed = Deposed(3, 7)
     deposed.name_successor("other:12", 1_700_000_000_999, shares=True)
     assert str(deposed) == (
-        "other:12 took the event log over from this process at 22:13:20 UTC (partition 3, whose epoch was 7). This"
-        " process serves on what it is given; if it had not stalled, and was not cut off, other:12 has the same"
-        " --log without --share-partitions: stop that one"
+        "other:12 took over the event log from this process at 22:13:20 UTC (partition 3, whose epoch was 7). This"
+        " process continues with what it is assigned; if it had neither stalled nor been cut off, other:12 uses"
+        " the same --log without --share-partitions: stop that one"
     )

@@ -62,5 +62,5 @@ async def test_one_record_of_another_owner_is_enough(foreign_records: tuple[bool
 
 async def test_without_an_offset_it_is_not_known() -> None:
     """A broker need not return one."""
-    with pytest.raises(LogUnavailable, match="it is not known where the last append stands"):
+    with pytest.raises(LogUnavailable, match="it is not known where the last append ended"):
         await checked(before=None)

@@ -201,7 +201,7 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
 def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command: list[str]) -> None:
     """The error has the property's name; the value may be a secret."""
     result = run(*command, "--kafka-config", "sasl.pasword=hunter2", log=url)
-    assert_fails(result, 2, "--kafka-config: there is no property 'sasl.pasword'; did you mean sasl.password?")
+    assert_fails(result, 2, "--kafka-config: unknown property 'sasl.pasword'; did you mean sasl.password?")
     assert "hunter2" not in result.stderr
 
 
@@ -295,7 +295,7 @@ def test_a_group_that_a_damaged_file_no_longer_tells_of_may_have_been_there(tmp_
         assert "there is no group 'orders' in" in result.stderr
         assert "muster status names those behind a sidecar" in result.stderr
         assert f"muster replay: the event log {file} is damaged" in result.stderr
-        assert f"What cannot be read of partition {told.partition} was left out" in result.stderr
+        assert f"The unreadable records of partition {told.partition} were left out" in result.stderr
 
 
 def test_a_log_without_its_write_ahead_log_is_answered_from_and_told(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_a_log_without_its_write_ahead_log_is_answered_from_and_told(tmp_path: P
     result = run("history", "orders", log=f"sqlite:///{copy}")
     assert result.exit_code == 3, result.output
     assert "the group was created" in result.stdout
-    assert "copy.db-wal, which has what was written last, is missing" in result.stderr
+    assert "copy.db-wal, which has the latest writes, is missing" in result.stderr
     assert result.stderr.count("\n") == 1
 
 

@@ -511,7 +511,7 @@ def test_a_standby_that_took_over_is_told_with_the_crash(static: int) -> None:
         "app-2",
     )
     assert "'app-4' (10.0.1.4) took over the partitions of 'app-2' (10.0.1.2)" in said(crash, "recorded")
-    assert "(10.0.1.2, client app-2) came as a standby, and moved nothing" in planned.headline
+    assert "(10.0.1.2, client app-2) joined as a standby; no partitions moved" in planned.headline
 
 
 @pytest.mark.parametrize("static", [0, 4])

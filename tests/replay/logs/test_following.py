@@ -84,7 +84,7 @@ async def test_a_damaged_file_is_followed_around_its_damage(
     await log.close()
 
 
-@pytest.mark.parametrize("what", ["is gone", "is another file now"])
+@pytest.mark.parametrize("what", ["no longer exists", "was replaced by another file"])
 async def test_a_file_that_is_taken_away_while_it_is_followed_ends_it(tmp_path: Path, what: str) -> None:
     """It would never grow; its write-ahead log comes and goes with the owner, which does not end it."""
     night, path = a_night(), tmp_path / "muster.db"
@@ -99,7 +99,7 @@ async def test_a_file_that_is_taken_away_while_it_is_followed_ends_it(tmp_path: 
     following = asyncio.create_task(follow())
     await until(lambda: len(told) >= len(night.reads), "all is told")
     await sqlite_log(path)
-    if what == "is gone":
+    if what == "no longer exists":
         path.unlink()
     else:
         await sqlite_log(tmp_path / "other.db")

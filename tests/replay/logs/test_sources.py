@@ -160,7 +160,7 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
     ) == await read_histories(await memory_log(alone), group=ORDERS)
     assert foreign_records.report("memory") == (
         f"memory: records that this cluster's Muster did not write were skipped ({3 * len(owners)}); the first"
-        f" stands in partition {night.partition} at offset 1"
+        f" is in partition {night.partition} at offset 1"
     )
 
 

@@ -102,8 +102,8 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
     c.join()
     c.leave()
     assert [each.text.partition(")")[2] for each in happenings(h, HappeningKind.INACTIVE_MEMBER_CAME)] == [
-        " came as a standby, and moved nothing",
-        ", a learner or standby, rejoined and moved nothing",
+        " joined as a standby; no partitions moved",
+        ", a learner or standby, rejoined; no partitions moved",
     ]
     assert len(happenings(h, HappeningKind.INACTIVE_MEMBER_WENT)) == 1
     (restart,) = happenings(h, HappeningKind.STATIC_RESTART)

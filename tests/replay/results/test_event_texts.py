@@ -45,8 +45,8 @@ EVENTS = events()
     [
         (GroupCreated, Cause.GROUP_CREATED, "the group was created"),
         (GroupCreated, Cause.GROUP_REPAIRED, "an administrator had it re-created"),
-        (GroupCreated, Cause.OFFSETS_FOUND, "it has committed offsets: it was created again"),
-        (GroupEmptied, Cause.RECORD_OVERWRITTEN, "a record that Muster did not write stood in its place"),
+        (GroupCreated, Cause.OFFSETS_FOUND, "has committed offsets: it was recreated"),
+        (GroupEmptied, Cause.RECORD_OVERWRITTEN, "a foreign record had replaced it in the event log"),
         (GroupEmptied, Cause.ALL_JOINED, "the group is empty, generation 2"),
         (InstanceRegistered, Cause.INSTANCES_REGISTERED, "'r' was registered: it is expected to join"),
         (RegistrationEnded, Cause.REGISTRATION_WITHDRAWN, "no longer expected: its registration was withdrawn"),

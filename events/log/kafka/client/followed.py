@@ -33,12 +33,12 @@ class MovedLeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NOT_BEFORE: Final = (
-    "each in front of a cluster (--upstream) not before its former shadow has left it there: within 30 minutes, or at"
-    " once with the `muster members remove` that the log then tells"
+    "with --upstream, each only after its former shadow has left the cluster: within 30 minutes, or at once"
+    " with the `muster members remove` command that the log then shows"
 )
 MADE_ANEW = (
-    "Restore the first one, or delete the new one and start again (it is made with the right settings), or give another"
-    f" --log: groups begin anew there, {_NOT_BEFORE}"
+    "Restore the first one, or delete the new one and restart (it is created with the right settings), or give"
+    f" another --log: groups start over there, {_NOT_BEFORE}"
 )
 _OR_ELSEWHERE = "If the brokers' addresses lead to another cluster now, correct them"
 
@@ -129,8 +129,8 @@ class FollowedTopics(ClusterView):
             known.missing_since_s = now_s
         elif now_s - known.missing_since_s >= MISSING_FOR_S:
             self.refusals[name] = LogReplaced(
-                f"topic {name}{_with_id(known.topic_id)} is gone: it was deleted while it was in use",
-                f"Restore it, or start with another --log: groups begin anew there, {_NOT_BEFORE}. {_OR_ELSEWHERE}",
+                f"topic {name}{_with_id(known.topic_id)} was deleted while it was in use",
+                f"Restore it, or start with another --log: groups start over there, {_NOT_BEFORE}. {_OR_ELSEWHERE}",
             )
 
 
@@ -144,8 +144,9 @@ def _changed(name: str, known: _FollowedTopic, topic_id: UUID | None, partitions
         )
     if partitions != known.partitions:
         return LogMismatch(
-            f"topic {name}{_with_id(known.topic_id)} has {partitions} partitions, it had {known.partitions}: a group's"
-            " partition follows from their number, so it is never changed. Start with another --log, or restore the"
+            f"topic {name}{_with_id(known.topic_id)} has {partitions} partitions instead of {known.partitions}: a"
+            " group's partition depends on this number, so it must never change. Start with another --log, or"
+            " restore the"
             f" topic with {known.partitions} partitions"
         )
     return None

@@ -122,7 +122,7 @@ class KafkaLink(ClusterLink):
             case OtherCluster():
                 return TryAgain(str(error))
             case AnswerLost():
-                return TryAgain(f"{address}: hung up before anything was answered: {wanted}")
+                return TryAgain(f"{address}: closed the connection before it answered anything: {wanted}")
         if is_refusal(error):
             user, shows = security.sasl_plain_username, security.presents_certificate
             return LogAuthenticationFailed(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")

@@ -137,7 +137,7 @@ def deleted_beginning(topic: str, begins: Mapping[int, int]) -> str | None:
     more = f" and {len(cut) - 3} more partitions" if len(cut) > 3 else ""
     return (
         f"the beginning of topic {topic} was deleted ({named}{more}): its cleanup.policy has or had `delete`, or"
-        " somebody deleted records. What they told is lost, and groups may seem to begin later than they did"
+        " records were deleted by hand. Their events are lost, and groups may seem to have started later than they did"
     )
 
 
@@ -155,9 +155,11 @@ def _refusals(
 def _partition_refusals(plan: TopicPlan, facts: TopicFacts) -> Iterator[str]:
     if plan.partitions not in {None, facts.partitions}:
         yield (
-            f"topic {plan.name} has {facts.partitions} partitions, and {plan.partitions} are wanted (--log-partitions,"
-            " or the event topic's number): a group's partition follows from it, so it is never changed. If the topic"
-            f" was made with {facts.partitions}, start with --log-partitions {facts.partitions}; if partitions were"
+            f"topic {plan.name} has {facts.partitions} partitions, but {plan.partitions} are expected"
+            " (--log-partitions,"
+            " or the event topic's number): a group's partition depends on this number, so it must never change. If"
+            " the topic"
+            f" was created with {facts.partitions}, start with --log-partitions {facts.partitions}; if partitions were"
             " added since, restore it, or start with another --log"
         )
 
@@ -192,9 +194,9 @@ def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str, *, is_ours:
             yield f"{descriptions[setting]}: run `{command}`, {ways_out[setting]}"
     elif wrong:
         yield (
-            f"{'; '.join(descriptions.values())}; and it holds no events: if it was made for them, run"
-            f" `{alter_command(plan.name, bootstrap, wanted)}`, else give --log another name (a topic that does not"
-            " exist yet is made with the right settings)"
+            f"{'; '.join(descriptions.values())}; and it holds no events: if it was created for them, run"
+            f" `{alter_command(plan.name, bootstrap, wanted)}`, else give --log another name (a topic that does"
+            " not exist yet is created with the right settings)"
         )
 
 
@@ -252,4 +254,4 @@ def _number(configs: Configs, setting: str, default: int) -> int:
     try:
         return int(value)
     except ValueError:
-        raise LogMismatch(f"the brokers say {setting}={value[:_VALUE_CHARS_MAX]!r}, which is no number") from None
+        raise LogMismatch(f"the brokers say {setting}={value[:_VALUE_CHARS_MAX]!r}, which is not a number") from None

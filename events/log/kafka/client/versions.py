@@ -42,7 +42,7 @@ def check_versions(broker: str, offered: Mapping[int, tuple[int, int]], needed: 
         first, last = offered.get(each.key, (0, -1))
         if last < 0 and each is CREATE_TOPICS and offered[METADATA.key][1] >= _METADATA_OF_NEWER_BROKERS:
             raise LogMismatch(
-                f"{broker} keeps no topics: it does not offer {each.name}. It may be a Muster that stands alone; name"
+                f"{broker} stores no topics: it does not offer {each.name}. It may be a standalone Muster; name"
                 " brokers of a Kafka cluster, or another --log"
             )
         if last < min(each.versions):
@@ -54,5 +54,5 @@ def check_versions(broker: str, offered: Mapping[int, tuple[int, int]], needed: 
         if first > max(each.versions):
             raise LogMismatch(
                 f"{broker} is too new for this version of Muster: it offers {each.name} from v{first} on, and"
-                f" v{max(each.versions)} is the last one that is known here; use a newer Muster, or another --log"
+                f" v{max(each.versions)} is the newest that this version knows; use a newer Muster, or another --log"
             )

@@ -287,7 +287,7 @@ async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) ->
     result = await asyncio.to_thread(run, url, "--yes")
     assert result.exit_code == 2
     assert "is in use by process" in result.stderr
-    assert "stop that one first (for a `muster serve` beside it give another --log)" in result.stderr
+    assert "stop that one first (to run a second `muster serve`, give it another --log)" in result.stderr
     await log.close()
 
 

@@ -93,7 +93,7 @@ def test_who_is_deposed_of_one_partition_serves_the_others() -> None:
             assert deposed == [1]
             await asyncio.sleep(60)
         (lost,) = [each["error"] for each in logged if each["event"] == "partition lost"]
-        assert "This process serves on what it is given" in lost
+        assert "This process continues with what it is assigned" in lost
         assert first.runtime.ready
         assert storage.epochs == [1, 2]
         assert (await first.join("a", group_id=_group_in(0))).error is ErrorCode.none

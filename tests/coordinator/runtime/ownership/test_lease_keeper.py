@@ -73,7 +73,7 @@ async def test_an_idle_process_finds_out_that_it_was_deposed() -> None:
     assert isinstance(first.lost[0], Deposed)
     assert not first.runtime.ready
     assert [line["event"] for line in lines if line["log_level"] == "error"] == ["partition lost"]
-    assert str(first.lost[0]).startswith("b took the event log over from this process at ")
+    assert str(first.lost[0]).startswith("b took over the event log from this process at ")
     assert not second.lost
     await first.runtime.stop()
     await second.runtime.stop()

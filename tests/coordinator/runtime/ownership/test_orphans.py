@@ -66,7 +66,7 @@ async def test_a_group_that_is_made_for_its_offsets_has_a_new_incarnation_whatev
 def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
     now = Now(monotonic_ms=0, wall_ms=0, owner_epoch=1, incarnation=1)
     text = event_text(group_of_offsets(GroupId("orders"), now, GroupSettings()))
-    assert text == "the event log did not know the group, and it has committed offsets: it was created again"
+    assert text == "the group was not in the event log but has committed offsets: it was recreated"
 
 
 def test_a_group_that_the_event_log_does_not_know_is_made_for_its_offsets() -> None:

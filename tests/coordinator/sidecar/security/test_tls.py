@@ -91,8 +91,8 @@ def test_files_that_cannot_be_used_are_named(authority: Authority, server: Issue
         f"--tls-key={server.certificate}: there is no PEM block 'PRIVATE KEY' in it"
     )
     assert refused(server.certificate, other.key) == (
-        f"--tls-certificate={server.certificate} and --tls-key={other.key} do not match: the key is that of another"
-        " certificate"
+        f"--tls-certificate={server.certificate} and --tls-key={other.key} do not match: the key belongs to"
+        " another certificate"
     )
     locked = authority.issue("locked", password="hunter2")
     assert refused(locked.certificate, locked.key) == (

@@ -135,7 +135,7 @@ async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_open
         return was_opened
 
     link = StoredBatches(unmarked(b"user-17"))
-    with pytest.raises(LogMismatch, match="topic users is somebody else's"):
+    with pytest.raises(LogMismatch, match="topic users is a foreign topic"):
         await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000)
     assert len(link.fetched) == 1 + was_opened
 
@@ -151,7 +151,7 @@ async def test_an_owners_record_in_the_middle_is_found_where_a_log_was_opened(ou
     ours = [(at, at_offset(batch_of(b"any", STAMP), at)) for at in (ours_at,) if at is not None]
     link = StoredPartition(*sorted(theirs + ours), end=2_000)
     if ours_at is None:
-        with pytest.raises(LogMismatch, match="topic users is somebody else's"):
+        with pytest.raises(LogMismatch, match="topic users is a foreign topic"):
             await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000)
     else:
         assert await refuse_foreign(link, "users", 1, was_opened=asked, timeout_ms=1_000) is Contents.OURS

@@ -92,7 +92,7 @@ async def test_the_owners_that_are_read_are_those_of_the_cluster_that_the_log_wa
 
 async def test_a_topic_that_is_not_there_is_not_made_for_a_reader() -> None:
     cluster = Cluster()
-    with pytest.raises(LogMissing, match="there is no topic t, and a log opened for reading makes none"):
+    with pytest.raises(LogMissing, match="topic t does not exist, and a log opened for reading creates none"):
         await reading(cluster).open()
     assert not cluster.is_open
 
@@ -100,7 +100,7 @@ async def test_a_topic_that_is_not_there_is_not_made_for_a_reader() -> None:
 @pytest.mark.parametrize(
     ("cluster", "told"),
     [
-        (Cluster(unmarked(b"customer")), "topic t is somebody else's"),
+        (Cluster(unmarked(b"customer")), "topic t is a foreign topic"),
         (Cluster(owners("c", 4), offered=OFFERED | {2: (0, 0)}), "^broker 1 at h:9001 is too old"),
     ],
     ids=["contents", "versions"],

@@ -58,8 +58,8 @@ async def test_a_copy_on_another_cluster_is_refused() -> None:
     with pytest.raises(LogMismatch) as mismatch:
         await check_origin(link, TOPIC, 2, OURS, timeout_ms=1_000)
     assert str(mismatch.value) == (
-        "topic events was written on cluster there, and this is cluster here: a copy of it can be read (muster"
-        " replay), but not be gone on with here; start with another topic"
+        "topic events was written on cluster there, and this is cluster here: a copy of it can be read"
+        " (muster replay), but not written here; start with another topic"
     )
     assert set(link.asked) == {LIST_OFFSETS, FETCH}
 

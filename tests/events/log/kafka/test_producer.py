@@ -114,11 +114,11 @@ async def test_a_batch_that_is_too_large_only_when_it_is_sent_again_is_not_taken
     [
         (ErrorCode.invalid_producer_epoch, Deposed, "partition 0"),
         (ErrorCode.producer_fenced, Deposed, "partition 0"),
-        (ErrorCode.invalid_topic_exception, LogMismatch, "broker:1 is a sidecar of Muster, not a broker"),
+        (ErrorCode.invalid_topic_exception, LogMismatch, "broker:1 is a sidecar, not a broker"),
         (
             ErrorCode.invalid_timestamp,
             LogUnavailable,
-            r"by the clock of this machine it is 1970-01-01T00:00:17\+00:00, and topic events allows no such",
+            r"by the clock of this machine it is 1970-01-01T00:00:17\+00:00, and topic events does not allow this",
         ),
         (ErrorCode.topic_authorization_failed, LogDenied, "lacks the ACL Allow WRITE on TOPIC events"),
         (ErrorCode.out_of_order_sequence_number, LogUnavailable, "the batch: OUT_OF_ORDER_SEQUENCE_NUMBER"),

@@ -103,7 +103,7 @@ async def test_a_topic_that_is_somebody_elses_is_left_as_it_is(
     await create_topic(admin, topic, {})
     await somebody_elses(kafka_broker, topic)
     log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=read_only)
-    with pytest.raises(LogMismatch, match=f"topic {topic} is somebody else's and not an event log: none of its"):
+    with pytest.raises(LogMismatch, match=f"topic {topic} is a foreign topic, not an event log: Muster wrote none"):
         await log.open()
 
     assert [name for name in await admin.list_topics() if name.startswith(topic)] == [topic]

@@ -81,7 +81,7 @@ class TestTopic:
         with pytest.raises(LogMismatch) as mismatch:
             await open_log(partitions=8)
 
-        assert f"topic {topic} has 5 partitions, and 8 are wanted (" in str(mismatch.value)
+        assert f"topic {topic} has 5 partitions, but 8 are expected (" in str(mismatch.value)
 
     @pytest.mark.parametrize(
         "contradiction",
@@ -118,7 +118,7 @@ class TestTopic:
             await open_log()
 
         assert f"topic {topic} has cleanup.policy=delete, the settings say compact" in str(mismatch.value)
-        assert "it holds no events: if it was made for them, run `kafka-configs.sh" in str(mismatch.value)
+        assert "it holds no events: if it was created for them, run `kafka-configs.sh" in str(mismatch.value)
         assert "else give --log another name" in str(mismatch.value)
         assert f"{topic}_fencing_probe" not in await admin.list_topics()
 

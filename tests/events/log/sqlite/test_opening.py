@@ -105,7 +105,7 @@ class TestOpening:
         assert not path.parent.with_name(path.parent.name + ".lock").exists()
         missing = path.parent / "missing"
         assert await mismatch_of(SqliteEventLog(missing / "muster.db")) == (
-            f"the event log {missing / 'muster.db'} cannot be made: there is no folder {missing}"
+            f"the event log {missing / 'muster.db'} cannot be created: the folder {missing} does not exist"
         )
 
     @pytest.mark.parametrize("read_only", [False, True])
@@ -135,7 +135,7 @@ class TestOpening:
 
             assert message == (
                 f"{path} is a SQLite file of another program, not an event log of Muster. It was left as it is; give"
-                " --log another name (muster serve makes what does not exist yet)"
+                " --log another name (muster serve creates what does not exist yet)"
             )
             assert content(path) == before
             assert list(path.parent.iterdir()) == [path]

@@ -232,6 +232,6 @@ async def test_a_file_system_that_can_only_be_read_is_told_and_no_rights(path: P
         pytest.skip("no read-only file system is mounted")
     log = read_only[0] / "muster.db"
     assert await tried(log) == (
-        f"the event log {log} cannot be written: the file system of {log.parent} can only be read; change that, or give"
+        f"the event log {log} cannot be written: the file system of {log.parent} is read-only; change that, or give"
         " another --log"
     )

@@ -369,7 +369,7 @@ class TestADamagedFile:
         assert len(await read_all(log, 1)) == 200
         (warning,) = log.warnings
         assert warning.startswith(f"the event log {path} is damaged")
-        assert warning.endswith("What cannot be read of partition 0 was left out")
+        assert warning.endswith("The unreadable records of partition 0 were left out")
         await log.close()
 
     async def test_who_looks_for_keys_in_it_is_given_all_that_can_be_read(self, path: Path) -> None:
@@ -450,25 +450,25 @@ class TestAPathThatNamesAnotherFile:
         with pytest.raises(LogMismatch) as mismatch:
             await log.file.check_in_place()
         assert str(mismatch.value) == (
-            f"{path} {what}, while the event log {log.location} was in use: nothing more is appended to it. Put back"
-            " what stood there, muster.db and muster.db-wal together, or restore a backup, and start again"
+            f"{path} {what} while the event log {log.location} was in use: nothing more is appended to it."
+            " Put back the original files, muster.db and muster.db-wal together, or restore a backup, and restart"
         )
         with pytest.raises(LogMismatch, match="nothing more is appended"):
             await writer.append([(Record(b"key", b"value"),)])
 
     async def test_a_file_that_was_deleted(self, log: SqliteEventLog, path: Path) -> None:
         remove(path)
-        await self.assert_given_up(log, path, "is gone")
+        await self.assert_given_up(log, path, "no longer exists")
 
     async def test_a_file_that_was_moved(self, log: SqliteEventLog, path: Path) -> None:
         move(path, path.with_name("old.db"))
-        await self.assert_given_up(log, path, "is gone")
+        await self.assert_given_up(log, path, "no longer exists")
 
     async def test_a_file_that_was_replaced(self, log: SqliteEventLog, path: Path, tmp_path: Path) -> None:
         """For example a backup that is restored under a running process."""
         shutil.copy(path, tmp_path / "backup.db")
         move(tmp_path / "backup.db", path)
-        await self.assert_given_up(log, path, "is another file now")
+        await self.assert_given_up(log, path, "was replaced by another file")
 
     async def test_a_link_that_leads_elsewhere(self, tmp_path: Path) -> None:
         """The next process would open the file that the path names now."""
@@ -478,14 +478,14 @@ class TestAPathThatNamesAnotherFile:
         await log.open()
         await log.file.check_in_place()
         lead(link, tmp_path / "other.db")
-        await self.assert_given_up(log, link, "is another file now")
+        await self.assert_given_up(log, link, "was replaced by another file")
         await log.close()
 
     async def test_a_write_ahead_log_that_was_deleted(self, log: SqliteEventLog, path: Path) -> None:
         """Only it has the newest appends."""
         wal = path.with_name("muster.db-wal")
         remove(wal)
-        await self.assert_given_up(log, wal, "is gone")
+        await self.assert_given_up(log, wal, "no longer exists")
 
     async def test_closing_in_good_order_is_no_loss(self, path: Path) -> None:
         """It ends the write-ahead log, which must not be taken for an error."""

@@ -244,8 +244,8 @@ async def test_backups_that_sqlite_makes_of_a_live_log_are_whole(path: Path) -> 
 def told_of_end(path: Path, lacks: str) -> str:
     return (
         f"the event log {path} lacks the last records that its owner had written, {lacks}: "
-        f"{path.name}-wal is cut off, or one of the two is older than {path.name}.lock, which tells of them. "
-        "Put the three files beside each other as they were"
+        f"{path.name}-wal is cut off, or one of the two is older than {path.name}.lock, which records them. "
+        "Put the three files back together as they were"
     )
 
 
@@ -253,5 +253,5 @@ async def _is_told(path: Path, what: str, *, read_only: bool = True) -> bool:
     records, warnings = await read(path, read_only=read_only)
     assert records < RECORDS
     (warning,) = warnings
-    begin = f"the event log {path} was not closed cleanly, and {beside(path).name}, which has what was written last"
+    begin = f"the event log {path} was not closed cleanly, and {beside(path).name}, which has the latest writes"
     return warning.startswith(f"{begin}, is {what}: this may be an older state. ")

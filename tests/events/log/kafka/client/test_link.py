@@ -89,7 +89,7 @@ async def test_a_broker_that_hangs_up_after_it_has_told_its_versions_wants_somet
     async with fake_broker() as fake:
         fake.hangs_up_at = 3
         told = await reason(fake.address, NOT_SECURED)
-    assert "hung up before anything was answered: does it want credentials or TLS (--kafka-config " in told
+    assert "closed the connection before it answered anything: does it want credentials or TLS (--kafka-config " in told
 
 
 async def test_what_is_followed_is_looked_up() -> None:

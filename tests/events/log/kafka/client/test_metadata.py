@@ -146,7 +146,7 @@ def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(for_s: f
         view.learn(answer(MISSING), now_s)
     assert list(view.refusals) == (["t"] if is_deleted else [])
     if is_deleted:  # another log is another name of the shadows upstream, which keep theirs for a while
-        assert "not before its former shadow has left it there: within 30 minutes" in str(view.refusals["t"])
+        assert "only after its former shadow has left the cluster: within 30 minutes" in str(view.refusals["t"])
 
 
 def test_a_topic_that_was_there_in_between_begins_to_be_missing_anew() -> None:
@@ -166,8 +166,8 @@ def test_a_topic_that_was_never_seen_is_not_deleted() -> None:
     ("said", "why"),
     [
         (topic((2, 9), topic_id=OTHER_ID), "recreated while it was in use: "),
-        (topic((2, 9), topic_id=OTHER_ID), "Restore the first one, or delete the new one and start again (it is made"),
-        (topic((2, 9), (2, 9)), "has 2 partitions, it had 1"),
+        (topic((2, 9), topic_id=OTHER_ID), "Restore the first one, or delete the new one and restart (it is created"),
+        (topic((2, 9), (2, 9)), "has 2 partitions instead of 1"),
     ],
 )
 def test_a_topic_that_is_another_one_is_refused_and_not_followed(said: Any, why: str) -> None:

@@ -61,11 +61,12 @@ def test_of_an_empty_topic_both_ways_out_are_told() -> None:
     with pytest.raises(LogMismatch) as mismatch:
         promised({"cleanup.policy": "delete"}, is_ours=False)
     assert str(mismatch.value) == (
-        "topic events has cleanup.policy=delete, the settings say compact; and it holds no events: if it was made"
-        " for them, run `kafka-configs.sh --bootstrap-server kafka:9092 --alter --entity-type topics --entity-name"
+        "topic events has cleanup.policy=delete, the settings say compact; and it holds no events: if it was"
+        " created for them, run `kafka-configs.sh --bootstrap-server kafka:9092 --alter --entity-type topics"
+        " --entity-name"
         " events --add-config cleanup.policy=compact,min.compaction.lag.ms=1000,max.message.bytes=67108864,"
         "compression.type=producer,unclean.leader.election.enable=false,message.timestamp.type=LogAppendTime`, else"
-        " give --log another name (a topic that does not exist yet is made with the right settings)"
+        " give --log another name (a topic that does not exist yet is created with the right settings)"
     )
 
 
@@ -146,7 +147,7 @@ def test_all_that_is_refused_is_told_at_once() -> None:
     with pytest.raises(LogMismatch) as mismatch:
         promised({"message.timestamp.type": "LogAppendTime"}, expiring, plan=plan)
     told = str(mismatch.value)
-    assert told.startswith("topic events has 8 partitions, and 3 are wanted")
+    assert told.startswith("topic events has 8 partitions, but 3 are expected")
     assert "; topic events has message.timestamp.type=LogAppendTime, the settings say CreateTime: run `" in told
     assert "`, or start with another topic; a broker has producer.id.expiration.ms=1, the event log needs" in told
 
@@ -206,5 +207,5 @@ def test_only_deletion_moves_the_beginning_of_a_partition() -> None:
 @pytest.mark.parametrize("setting", ["min.insync.replicas", "max.message.bytes", "delete.retention.ms"])
 def test_a_number_that_is_none_is_named(setting: str) -> None:
     """However long it is."""
-    with pytest.raises(LogMismatch, match=f"{setting}='x{{80}}', which is no number"):
+    with pytest.raises(LogMismatch, match=f"{setting}='x{{80}}', which is not a number"):
         promised({setting: "x" * 1000})

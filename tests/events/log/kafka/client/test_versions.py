@@ -23,7 +23,7 @@ def test_the_versions_are_those_of_the_messages(api: SupportedApi) -> None:
         assert (request.__api_key__, request.__version__) == (api.key, version)
         check_versions("broker 1 at k:9092", {**others, api.key: (version, version)}, WRITING)
     after = max(api.versions) + 1
-    with pytest.raises(LogMismatch, match=f"from v{after} on, and v{after - 1} is the last"):
+    with pytest.raises(LogMismatch, match=f"from v{after} on, and v{after - 1} is the newest"):
         check_versions("broker 1 at k:9092", {**others, api.key: (after, after)}, WRITING)
     with pytest.raises(LogMismatch, match=f"{api.name}.*, and v{min(api.versions)} is needed"):
         check_versions("broker 1 at k:9092", {**others, api.key: (0, min(api.versions) - 1)}, WRITING)
@@ -62,8 +62,10 @@ def test_a_muster_that_stands_alone_is_not_taken_for_an_old_broker() -> None:
     """It speaks to clients as a new one does, and makes no topics."""
     with pytest.raises(LogMismatch) as refused:
         check_versions("broker 0 at muster:9092", {key: KAFKA_4[key] for key in (0, 1, 2, 3, 10)}, WRITING)
-    assert str(refused.value).startswith("broker 0 at muster:9092 keeps no topics: it does not offer CreateTopics. It ")
-    assert "a Muster that stands alone" in str(refused.value)
+    assert str(refused.value).startswith(
+        "broker 0 at muster:9092 stores no topics: it does not offer CreateTopics. It "
+    )
+    assert "a standalone Muster" in str(refused.value)
 
 
 def test_a_reader_needs_less_than_an_owner() -> None:
@@ -74,6 +76,6 @@ def test_a_reader_needs_less_than_an_owner() -> None:
 def test_a_broker_that_is_too_new_is_named() -> None:
     """When it no longer supports the versions that Muster uses."""
     with pytest.raises(
-        LogMismatch, match=r"broker 1 at k:9092 is too new .* it offers Produce from v8 on, and v7 is the last"
+        LogMismatch, match=r"broker 1 at k:9092 is too new .* it offers Produce from v8 on, and v7 is the newest"
     ):
         check_versions("broker 1 at k:9092", {**KAFKA_4, 0: (8, 13)}, WRITING)
