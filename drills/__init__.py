@@ -1,19 +1,19 @@
-"""`muster drill`: failover exercises on a real cluster, with groups of the drill's own that are thrown away.
+"""`muster drill`: failover exercises on a real cluster, with temporary groups that the drill creates.
 
-A drill has a load (members that join, heartbeat and commit through Kafka's protocol), a fault, and a report: what the
-members noticed, how long they had no answer, which rebalances it caused, and whether anything that was acknowledged is
-missing. Nothing imports this package but the command line.
+A drill has a load (members that join, send heartbeats and commit with Kafka's protocol), a fault, and a report: which
+errors the members saw, how long they waited for responses, which rebalances the fault caused, and whether anything that
+was acknowledged is missing. Only the command line imports this package.
 
 cli.py        the commands and their options
-start.py      from the options to a drill: the plan, and which fault is done to what
-command.py    runs one drill: errors, progress, the report, exit codes, Ctrl-C
-drill.py      the order of things: prepare, load, fault, check, clean up
-plan.py       the options as they were given, the plan of a drill, and the errors that end one
-names.py      the names that a drill gives its groups and topics, and the refusal of all others
+start.py      turns the options into a drill: the plan, and the fault
+command.py    runs one drill: progress, errors, the report, exit codes, Ctrl-C
+drill.py      the steps of a drill in order: prepare, load, fault, check, clean up
+plan.py       the options as given, the plan made from them, and the errors that end a drill
+names.py      the names of a drill's groups and topics, and the refusal of all others
 faults.py     the kinds of faults
-service/      the service that is drilled: processes that the drill starts, or a running one
-load/         the members, each with connections of its own
-checking.py   reading the log and asking the service, when the fault is over
-measuring/    what was measured, made of answers and events; pure
+service/      the service under test: processes that the drill starts, or a running service
+load/         the members, each with its own connections
+checking.py   reads the log and queries the service after the fault
+measuring/    measurements, computed from responses and events; pure
 report/       the report: values, table, page
 """

@@ -1,4 +1,4 @@
-"""Looks at the log and asks the service once the fault is over: events, committed offsets, groups."""
+"""Reads the log and queries the service after the fault: events, committed offsets, groups."""
 
 import asyncio
 from collections import defaultdict
@@ -25,9 +25,9 @@ from muster.replay.logs.sources import read_record
 
 
 class LogRead(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading. `histories`: the items of each group.
+    """The part of the log that was read. `histories`: the items of each group.
 
-    `owners`: the events of the partitions themselves, one partition after another, each in the order of the log.
+    `owners`: the events about the partitions themselves, one partition after another, each in the order of the log.
     """
 
     histories: Mapping[str, Sequence[Item]]
@@ -35,10 +35,10 @@ class LogRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrilledLog:
-    """The log of the service, for reading. Use it as an asynchronous context; raises LogError and EventsError."""
+    """The log of the service, opened for reading by `async with`. Raises LogError and EventsError."""
 
     def __init__(self, url: str, names: Names, security: KafkaSecurity, *, is_new: bool = False) -> None:
-        """`is_new`: the log is read from its first record on, as it is no longer than the drill."""
+        """`is_new`: the log was created for the drill, so it is read from its first record."""
         self._log: EventLog = open_for_reading(url, security=security)
         self._names = names
         self._is_new = is_new
@@ -83,7 +83,7 @@ class DrilledLog:
         return LogRead(histories={key: tuple(with_gaps(its)) for key, its in histories.items()}, owners=owners)
 
     async def owners_of(self, partition: int) -> Sequence[AnyPartitionEvent]:
-        """The events of one partition itself, since the drill began."""
+        """Return the events about one partition itself since the drill began."""
         found = [read_record(record) async for record in self._records(partition, self._begin[partition])]
         return [told[1].event for told in found if told is not None and isinstance(told[1], Coordinated)]
 
@@ -99,7 +99,7 @@ LIST_EVERY_S: Final = 0.2
 
 
 async def committed(bootstrap: str, group_ids: Iterable[str], security: KafkaSecurity) -> Mapping[tuple[str, int], int]:
-    """The offsets by group and partition; each group has one topic. Raises AdminError."""
+    """Fetch the committed offsets by group and partition; each group has one topic. Raises AdminError."""
     link = CoordinatorLink(bootstrap, retry_ms=TIMEOUT_MS, security=security)
 
     async def of(group_id: str) -> dict[tuple[str, int], int]:
@@ -121,7 +121,7 @@ async def committed(bootstrap: str, group_ids: Iterable[str], security: KafkaSec
 
 
 async def groups_there(bootstrap: str, security: KafkaSecurity, *, timeout_ms: int = TIMEOUT_MS) -> frozenset[str]:
-    """The ids of all groups; a service that reads its log yet is waited for. Raises AdminError."""
+    """List the ids of all groups; wait for a service that is still reading its log. Raises AdminError."""
     link = CoordinatorLink(bootstrap, retry_ms=timeout_ms, security=security)
     attempts = AsyncRetrying(
         retry=retry_if_exception_type(NoCoordinator),

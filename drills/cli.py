@@ -1,4 +1,4 @@
-"""`muster drill ...`: parse, run one drill, choose the exit code."""
+"""`muster drill ...`: the commands and their options."""
 
 import inspect
 from collections.abc import Callable
@@ -187,7 +187,7 @@ _SHARED: Final = {
 def _command(
     fault: Fault, *, own: dict[str, tuple[Any, Any]], on_service: bool = False
 ) -> Callable[[Callable[[], None]], None]:
-    """Make a command of a function that has nothing but its help."""
+    """Make a command from a function that has only a docstring, which is the command's help."""
     options = own | _LOCAL | (_SERVICE if on_service else {}) | _KAFKA_CONFIG | _SHARED
 
     def make(described: Callable[[], None]) -> None:

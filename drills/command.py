@@ -1,7 +1,7 @@
 """Runs one drill: progress, errors, the report, exit codes, Ctrl-C.
 
-Exit codes: 0 all goals are met; 1 one is not, or the service did not recover; 2 something given cannot be used, or the
-drill refuses; 130 interrupted. However it ends, the drill's groups, topics and processes are gone, or it says what is
+Exit codes: 0 all goals are met; 1 one is not, or the service did not recover; 2 an option cannot be used, or the drill
+refuses to run; 130 interrupted. In all cases the drill's groups, topics and processes are removed, or it says what is
 left.
 """
 
@@ -46,14 +46,14 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The form in which a report is wanted. `out`: where the page is written, if at all."""
+    """The requested form of the report. `out`: the file for the page; None: no page."""
 
     out: Path | None
     is_json: bool
 
 
 class Told:
-    """Tells on stderr how far a drill is: on a terminal by one line that changes, else by a line for each thing."""
+    """Shows the progress of a drill on stderr: on a terminal in one line that changes, otherwise line by line."""
 
     def __init__(self, plan: Plan, names: Names) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -71,7 +71,7 @@ class Told:
 
     @contextmanager
     def shown(self) -> Iterator[Self]:
-        """Show it while the block lasts."""
+        """Show the progress during the block."""
         if self._console.is_terminal:
             self._progress.start()
         try:
@@ -81,18 +81,18 @@ class Told:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Show nothing while the block lasts, as while a question is asked."""
+        """Hide the progress during the block, for example while a question is asked."""
         self._stop()
         yield
         if self._console.is_terminal:
             self._progress.start()
 
     def _stop(self) -> None:
-        if self._console.is_terminal:  # else it would print an empty line
+        if self._console.is_terminal:  # otherwise it would print an empty line
             self._progress.stop()
 
     def step(self, text: str) -> None:
-        """A step begins."""
+        """Show that a step begins."""
         if not self._console.is_terminal:
             self._line(text)
             return
@@ -101,12 +101,12 @@ class Told:
         self._task = self._progress.add_task(printable(text), total=None)
 
     def progress(self, done: int, total: int) -> None:
-        """So much of the step is done."""
+        """Show how much of the step is done."""
         if self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
     def event(self, text: str) -> None:
-        """The drill has done something."""
+        """Show an action of the drill."""
         self._line(text)
 
     def _line(self, text: str) -> None:
@@ -115,7 +115,7 @@ class Told:
 
 
 def run_local(plan: Plan, setup: Setup, do: LocalFault, asked: Asked) -> None:
-    """Drill processes that the drill starts itself."""
+    """Run a drill with processes that it starts itself."""
     names = Names(new_run())
 
     async def run(tell: Told, left: Left) -> Recorded:
@@ -134,7 +134,7 @@ def run_local(plan: Plan, setup: Setup, do: LocalFault, asked: Asked) -> None:
 
 
 def run_on_service(plan: Plan, service: RunningService, command: str, asked: Asked, *, yes: bool) -> None:
-    """Drill a running service: the operator's command does the fault, when everybody has agreed."""
+    """Run a drill on a running service: after a confirmation, the operator's command causes the fault."""
     names = Names(new_run())
 
     async def run(tell: Told, left: Left) -> Recorded:
@@ -157,7 +157,7 @@ def _run(plan: Plan, names: Names, run: Callable[[Told, Left], Coroutine[None, N
     left = Left()
     if asked.out is not None:
         check_folder(asked.out)  # before anything is started
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in what runs in its background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with Told(plan, names).shown() as tell:
@@ -172,7 +172,7 @@ def _run(plan: Plan, names: Names, run: Callable[[Told, Left], Coroutine[None, N
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error of several that happened side by side."""
+    """Return the first of several concurrent errors."""
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
@@ -184,7 +184,7 @@ def _fail(error: BaseException, names: Names, left: Left) -> NoReturn:
 
 
 def _left(names: Names, left: Left) -> str:
-    """The end of a sentence: what of the drill is still there, after it did not come to its end."""
+    """Print what a failed drill could not clean up; return the end of the error message, which sums that up."""
     for each in left.lines:
         say(f"not cleaned up: {each}")
     if not left.is_known:

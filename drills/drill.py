@@ -1,6 +1,6 @@
-"""The order of things: prepare, load, fault, check, clean up. However it ends, nothing of the drill stays.
+"""Runs the steps of a drill in order: prepare, load, fault, check, clean up.
 
-What belongs here: which step comes when. What it must not know: how any of them is done, and how results are shown.
+It cleans up even after an error. The steps themselves are in other modules, and so is the report.
 """
 
 import asyncio
@@ -21,31 +21,31 @@ from muster.drills.service.cluster import delete_groups
 from muster.drills.service.running import Service
 
 Done = Callable[[Stage], Awaitable[None]]
-"""Does the fault, and waits until the service is whole again."""
+"""Injects the fault, and waits until the service has recovered."""
 
 
 class Left(msgspec.Struct):
-    """The things that could not be cleaned up, in words. `is_known`: whether all was tried, and not interrupted."""
+    """Descriptions of what could not be cleaned up. `is_known`: False if cleaning up was interrupted."""
 
     lines: list[str] = []
     is_known: bool = True
 
 
 class Telling(Protocol):
-    """Hears how far a drill is."""
+    """Receives the progress of a drill."""
 
     def step(self, text: str) -> None:
-        """A step begins."""
+        """Called when a step begins."""
 
     def progress(self, done: int, total: int) -> None:
-        """So much of the step is done."""
+        """Called with how much of the step is done."""
 
     def event(self, text: str) -> None:
-        """The drill has done something."""
+        """Called after an action of the drill."""
 
 
 async def drilled(plan: Plan, names: Names, service: Service, do: Done, *, tell: Telling, left: Left) -> Recorded:
-    """Drill a service that serves. `left` gets what could not be cleaned up.
+    """Run a drill on a service that is ready. Adds to `left` what could not be cleaned up.
 
     Raises DrillError, AdminError, LinkError, LogError and EventsError.
     """

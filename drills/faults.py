@@ -1,6 +1,6 @@
-"""The faults of drills: each is done to processes or brokers, and ends when the service is whole again.
+"""The faults of drills: each injects a fault into processes or brokers, and returns when the service has recovered.
 
-Each function raises ServiceFailed when the service does not recover in time.
+Each function raises ServiceFailed if the service does not recover in time.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ Ending = Literal["killed", "stopped"]
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the drill did. `is_fault`: the members may notice it, and takeovers are counted from it.
+    """An action of the drill. `is_fault`: members may notice it, and takeovers are measured from it.
 
-    `process`: to whom it was done; `ended`: how that process ended by it.
+    `process`: the process that it affected. `ended`: how it ended that process; None if it did not.
     """
 
     at_ms: int
@@ -46,7 +46,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage:
-    """Where a fault happens: the load, and what the drill notes of what it does."""
+    """The surroundings of a fault: the plan, the load, and the list of the drill's actions."""
 
     def __init__(self, plan: Plan, names: Names, load: Load, clock: Clock, said: Callable[[str], None]) -> None:
         self.plan = plan
@@ -59,22 +59,22 @@ class Stage:
     def note(
         self, text: str, *, is_fault: bool = False, process: str | None = None, ended: Ending | None = None
     ) -> None:
-        """Note what is done now."""
+        """Add an action that happens now to `marks`, and report it."""
         mark = Mark(at_ms=self.clock.now_ms(), text=text, is_fault=is_fault, process=process, ended=ended)
         self.marks.append(mark)
         self._said(text)
 
     async def answered(self, what: str) -> None:
-        """Wait until every request that was asked until now has its answer. Raises ServiceFailed."""
+        """Wait until every request that is in progress now has been answered. Raises ServiceFailed."""
         await self.load.answered_since(self.clock.now_ms(), within_s=self.plan.within_ms / 1000, what=what)
 
 
 LocalFault = Callable[[Stage, LocalService], Awaitable[None]]
-"""A fault that is done to processes of the drill's own. Raises ServiceFailed when the service does not recover."""
+"""Injects a fault into the drill's own processes. Raises ServiceFailed if the service does not recover."""
 
 
 def busiest(stage: Stage, service: LocalService) -> MusterProcess:
-    """The process that coordinates most of the drill's groups."""
+    """Return the process that coordinates most of the drill's groups."""
     groups_on = Counter(partition_for(group_id, service.partitions) for group_id in stage.load.groups)
     return max(service.processes, key=lambda each: sum(groups_on[number] for number in service.owned_by(each)))
 
@@ -95,7 +95,7 @@ async def take_over(stage: Stage, service: LocalService) -> None:
 
 
 async def restart(stage: Stage, service: LocalService) -> None:
-    """Restart each process, the next one when the partitions are shared again. Raises ServiceFailed."""
+    """Restart the processes one after another, each once the partitions are shared again. Raises ServiceFailed."""
     within_s = stage.plan.within_ms / 1000
     for process in service.processes:
         stage.note(f"SIGTERM to {process.name} (pid {process.pid})", is_fault=True, process=process.name)
@@ -108,7 +108,7 @@ async def restart(stage: Stage, service: LocalService) -> None:
 
 
 async def cut(stage: Stage, service: LocalService) -> None:
-    """Cut the process that coordinates most groups off, and heal it. Raises ServiceFailed."""
+    """Cut off the process that coordinates most groups for a while. Raises ServiceFailed."""
     process = busiest(stage, service)
     weather = service.weather[process.name]
     ends = f"{process.name} and its log" if stage.plan.between is Between.LOG else f"members and {process.name}"
@@ -124,7 +124,7 @@ async def cut(stage: Stage, service: LocalService) -> None:
 
 
 async def slow_down(stage: Stage, service: LocalService) -> None:
-    """Delay all answers of the brokers, and stop delaying them. Raises ServiceFailed."""
+    """Delay all responses of the brokers for a while. Raises ServiceFailed."""
     stage.note(f"the brokers' answers come {stage.plan.delay_ms} ms later", is_fault=True)
     for weather in service.weather.values():
         weather.delay_s = stage.plan.delay_ms / 1000
@@ -139,13 +139,13 @@ async def slow_down(stage: Stage, service: LocalService) -> None:
 
 
 INTRUDER: Final = "muster-drill:0"
-"""The owner's name in the fence records; no process has it."""
+"""The name of the owner in the drill's fence records; no process has this name."""
 
 POLL_S: Final = 0.2
 
 
 async def fence(stage: Stage, service: LocalService) -> None:
-    """Depose the process that coordinates most groups. Raises ServiceFailed, and what the log raises."""
+    """Depose the process that coordinates most groups. Raises ServiceFailed, and the errors of the log."""
     process = busiest(stage, service)
     partitions = sorted(service.owned_by(process))
     async with DrilledLog(service.log_url, stage.names, service.log_security) as reading:
@@ -167,7 +167,7 @@ async def fence(stage: Stage, service: LocalService) -> None:
 
 
 async def _claim(log: EventLog, partition: int, now_ms: int) -> int:
-    """Claim a partition, and write the fence record; returns the claim's epoch."""
+    """Claim a partition, and write the fence record; return the epoch of the claim."""
     writer = await log.claim(partition)
     elected = CoordinatorElected(
         partition=partition,
@@ -183,7 +183,7 @@ async def _claim(log: EventLog, partition: int, now_ms: int) -> int:
 
 
 async def _until_owned(reading: DrilledLog, claimed: Mapping[int, int], *, within_s: float) -> None:
-    """Wait until each partition has an owner with a newer claim than this one, who has read it."""
+    """Wait until each partition has an owner that claimed it after this epoch and has read it."""
     waiting = dict(claimed)
     try:
         async with asyncio.timeout(within_s):
@@ -203,9 +203,10 @@ ENDED_WITHIN_S: Final = 5.0
 
 
 async def by_command(stage: Stage, command: str) -> None:
-    """Run the command, and wait until the members are answered. Raises ServiceFailed.
+    """Run the command, and wait until the members' requests are answered. Raises ServiceFailed.
 
-    It is a process group of its own, which is killed whole if it does not end, or the drill does.
+    The command runs in its own process group. If it does not end in time, or the drill is interrupted, the whole group
+    is killed.
     """
     stage.note(f"$ {command}", is_fault=True)
     process = await _started(command)
@@ -224,7 +225,7 @@ async def by_command(stage: Stage, command: str) -> None:
 
 
 async def _started(command: str) -> Process:
-    """Start it. Who is interrupted meanwhile kills it, with what it has started: asyncio would kill the shell alone."""
+    """Start the command. If this is cancelled, kill its process group, since asyncio would kill only the shell."""
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_shell(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True)
     )
@@ -236,10 +237,10 @@ async def _started(command: str) -> Process:
 
 
 async def _end(process: Process) -> None:
-    """Kill it if it runs, with what it has started, and hear its end: the event loop may be closed after that."""
+    """Kill the process group if it is running, and wait for its end: the event loop may be closed afterwards."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        with suppress(TimeoutError):  # who has left its process group may hold its output open
+        with suppress(TimeoutError):  # a child that has left the process group may hold its output open
             async with asyncio.timeout(ENDED_WITHIN_S):
                 await process.communicate()

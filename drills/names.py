@@ -1,6 +1,6 @@
 """The names that a drill gives its groups and topics: a fixed prefix and a random part.
 
-A drill creates and deletes what has its own run's name, and nothing else. Pure, but for the random part.
+A drill only creates and deletes things that have its run's name. Pure, except for the random part.
 """
 
 import re
@@ -40,23 +40,23 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def subscribed_topic(self) -> str:
-        """The topic that members subscribe where there are sidecars, in whose cluster topics are real."""
+        """The topic that members subscribe to; sidecars need it, because their cluster has to have the topic."""
         return f"{self.topic}_subscribed"
 
     def is_topic(self, topic: str) -> bool:
-        """Whether a topic is a local drill's: its event log, one that the log has beside it, or the subscribed one."""
+        """Return whether a topic belongs to this drill: the event log, its other topics, or the subscribed one."""
         return topic == self.topic or topic.startswith(f"{self.topic}_")
 
     def group(self, number: int, *, static: bool) -> str:
-        """The name of a group. Static: all its members are."""
+        """Return the name of a group. `static`: all its members are static."""
         return f"{self.prefix}-{'static' if static else 'dynamic'}-{number}"
 
     def is_ours(self, group_id: str) -> bool:
-        """Whether a group was made by this run."""
+        """Return whether this run created the group."""
         return group_id.startswith(f"{self.prefix}-")
 
     def check_ours(self, group_id: str) -> None:
-        """Raise NotOurs for a group that this run has not made."""
+        """Raise NotOurs for a group that this run did not create."""
         if not self.is_ours(group_id):
             raise NotOurs(
                 f"group {group_id} was not made by this drill, whose groups begin with {self.prefix}: nothing is done"
@@ -64,7 +64,7 @@ class Names(msgspec.Struct, frozen=True):
             )
 
     def check_new(self, there: Iterable[str]) -> None:
-        """Raise NotOurs if there are groups of this run's names already."""
+        """Raise NotOurs if groups with this run's names already exist."""
         found = sorted(filter(self.is_ours, there))
         if found:
             raise NotOurs(
@@ -74,10 +74,10 @@ class Names(msgspec.Struct, frozen=True):
 
 
 def member_name(group_id: str, member: str, run: str) -> str:
-    """The name of a member for people: its group's without what all groups of the run have in common."""
+    """Return a short name of a member for the report: its group's short name, and its own."""
     return f"{short(group_id, run)} {member}"
 
 
 def short(group_id: str, run: str) -> str:
-    """A group's name without what all groups of the run have in common."""
+    """Return a group's name without the prefix of the run."""
     return group_id.removeprefix(f"{PREFIX}{run}-")

@@ -1,4 +1,4 @@
-"""The plan of a drill: the options as they were given, what they ask for, and the errors that end a drill.
+"""The plan of a drill: the options as given, the plan made from them, and the errors that end a drill.
 
 Durations are in ms.
 """
@@ -13,19 +13,19 @@ from muster.coordinator.client.commands.answer import AnswerFormat
 
 
 class DrillError(Exception):
-    """The drill cannot be done, or not go on. Its text is one clear line."""
+    """The drill cannot start or continue. The text is one line."""
 
 
 class Unusable(DrillError):
-    """An option, or what it names, cannot be used."""
+    """An option, or the thing that it refers to, cannot be used."""
 
 
 class NotOurs(DrillError):
-    """A name does not belong to the drill, which does nothing to it."""
+    """A group or topic does not belong to the drill, so the drill does not touch it."""
 
 
 class ServiceFailed(DrillError):
-    """The service did not do what it has to before or after the fault."""
+    """The service failed to do what the drill requires before or after the fault."""
 
 
 @unique
@@ -56,7 +56,7 @@ class Mode(StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The goals in time: the longest time that each kind of request may be without an answer."""
+    """The time goals: how long each kind of request may be unanswered."""
 
     heartbeats_ms: int
     joins_ms: int
@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """The load. Every other group has static members, of which one does nothing but restart (KIP-345)."""
+    """The load. Every other group has static members, one of which does nothing but restart (KIP-345)."""
 
     groups: int = 20
     members: int = 5
@@ -76,10 +76,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a drill. `before_ms` and `after_ms`: how long is measured before the fault, and after it is over.
+    """The plan of a drill. `before_ms`, `after_ms`: the measuring time before the fault, and after its end.
 
-    `fault_ms`: how long a fault lasts that is ended by the drill. `within_ms`: when the drill is given up if the
-    service is not whole again.
+    `fault_ms`: the duration of a fault that the drill itself ends. `within_ms`: the time within which the service has
+    to recover; otherwise the drill fails.
     """
 
     fault: Fault
@@ -98,9 +98,9 @@ CLIENT_CONFIG_VARIABLES: Final = "MUSTER_CLIENT_CONFIG_"
 
 
 class Given(msgspec.Struct, kw_only=True):
-    """The options as they were given.
+    """The options as given.
 
-    Durations are in ms; `lasts` is --for, `interval` that of heartbeats and of commits.
+    Durations are in ms. `lasts`: --for. `interval`: the interval of heartbeats and of commits.
     """
 
     groups: int

@@ -1,7 +1,4 @@
-"""From the options of a command to a drill: what may be combined, the plan, and which fault is done to what.
-
-What belongs here: the meaning of options. What it must not know: how anything is done.
-"""
+"""Turns the options of a command into a drill: checks their combination, makes the plan, and chooses the fault."""
 
 import os
 from typing import Final, NoReturn
@@ -30,7 +27,7 @@ _TLS: Final = ("SSL", "SASL_SSL")
 
 
 def start(fault: Fault, given: Given, *, is_for_service: bool) -> None:
-    """Run the drill that the options name, or end the command with one line."""
+    """Run the drill that the options describe, or end the command with a one-line error."""
     with speaking_as(f"muster drill {fault}"):
         plan = plan_of(fault, given)
         asked = Asked(out=given.out, is_json=given.form is AnswerFormat.JSON)
@@ -45,10 +42,13 @@ def start(fault: Fault, given: Given, *, is_for_service: bool) -> None:
 
 
 def plan_of(fault: Fault, given: Given) -> Plan:
-    """The plan. Until a network is whole, or others have taken over, no answer can be expected: the goals allow it."""
+    """Return the plan. Its goals allow for the time in which no response can be expected.
+
+    That is the time until the network is healed, or until other processes have taken over.
+    """
     allowed_ms = 0
     if fault is Fault.PARTITION:
-        takes_over = given.between is Between.LOG and given.mode is Mode.STANDALONE  # a sidecar is cut from all brokers
+        takes_over = given.between is Between.LOG and given.mode is Mode.STANDALONE  # a sidecar loses all brokers
         allowed_ms = min(given.lasts, given.owner_session) if takes_over else given.lasts
     elif fault is Fault.SLOW_BROKER:
         allowed_ms = given.delay
@@ -156,7 +156,7 @@ def _security(given: Given) -> KafkaSecurity:
 
 
 def _client_security(given: Given) -> KafkaSecurity:
-    """How the drill's members reach a running service."""
+    """Return the security settings with which the drill's members connect to a running service."""
     try:
         return security_given(given.client_config, os.environ, option=CLIENT_CONFIG, variables=CLIENT_CONFIG_VARIABLES)
     except BadSecurity as error:

@@ -1,1 +1,1 @@
-"""The load: members of groups, each with connections of its own, which ask as clients do, and note every answer."""
+"""The load: members of groups, each with its own connections. They act as clients do, and record every response."""

@@ -1,8 +1,8 @@
-"""The requests of a member: the coordinator is looked up, a request is tried again as clients do, and noted.
+"""Sends the requests of members: looks up their coordinators, retries as clients do, and records each request.
 
-A client looks up one group at a time; a drill speaks for hundreds, whose lookups alone would keep the service busy, so
-lookups of the same time are one. A commit is made here; the other requests are those that Muster itself sends upstream
-(upstream/group_requests.py).
+A client looks up the coordinator of one group at a time. A drill has hundreds of groups, and their lookups alone would
+keep the service busy, so concurrent lookups share one request. The OffsetCommit is built here; the other requests are
+those that Muster itself sends upstream (upstream/group_requests.py).
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from muster.events.kafka.first_answer import first_answer
 
 
 class Clock:
-    """Wall clock times that never step back or ahead while a drill runs: read once, counted on from there."""
+    """A wall clock that never jumps during a drill: it is read once, and continues with the monotonic clock."""
 
     def __init__(self) -> None:
         self._begin_wall_ms = time.time_ns() // 1_000_000
@@ -51,7 +51,7 @@ REASON: Final = "muster drill"
 
 
 class Membership(msgspec.Struct, kw_only=True):
-    """A member's ids in its group at the moment; empty before it has joined, and when it has lost its place."""
+    """The current ids of a member in its group; empty before it has joined, and after it was removed."""
 
     member_id: str = ""
     generation_id: int = -1
@@ -61,7 +61,7 @@ class Membership(msgspec.Struct, kw_only=True):
 def commit(
     who: AsMember, at: Membership, *, topic: str, partition: int, offset: int, metadata: str = ""
 ) -> GroupRequest:
-    """OffsetCommit v8 of one partition."""
+    """Return an OffsetCommit v8 for one partition."""
     entry = OffsetCommitRequestPartition(
         partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=metadata
     )
@@ -80,14 +80,14 @@ def _error_of(answer: OffsetCommitResponse) -> ErrorCode:
 
 
 LOOK_UP_EVERY_S: Final = 0.1
-"""As clients do by default (retry.backoff.ms)."""
+"""The default of clients (retry.backoff.ms)."""
 
 LOOK_UP_TIMEOUT_MS: Final = 5_000
 GROUPS_AT_ONCE: Final = 100
 
 
 class Coordinators:
-    """The address of each group's coordinator, as it is known; lookups of the same time are one request."""
+    """The known address of each group's coordinator; concurrent lookups share one request."""
 
     def __init__(self, connections: Connections, bootstrap: Sequence[BrokerAddress]) -> None:
         self._connections = connections
@@ -97,7 +97,7 @@ class Coordinators:
         self._round: asyncio.Task[None] | None = None
 
     async def of(self, group_id: str) -> BrokerAddress:
-        """The group's coordinator; waits until there is one."""
+        """Return the group's coordinator; wait until there is one."""
         while (found := self._found.get(group_id)) is None:
             self._wanted.add(group_id)
             if self._round is None or self._round.done():
@@ -106,21 +106,21 @@ class Coordinators:
         return found
 
     def forget(self, group_id: str, address: BrokerAddress) -> None:
-        """Look the coordinator up anew: this one did not answer, or is not it."""
+        """Look up the coordinator again the next time: this one did not answer, or is no longer the coordinator."""
         if self._found.get(group_id) == address:
             del self._found[group_id]
 
     async def close(self) -> None:
-        """End a lookup that is under way."""
+        """Cancel a lookup that is in progress."""
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)
 
     async def _look_up(self) -> None:
-        """Ask for all that are wanted, once; then wait, so that the next round is not at once."""
+        """Look up all wanted groups once; if some were not found, wait before the next round."""
         wanted, self._wanted = sorted(self._wanted), set()
         order = random.sample(self._bootstrap, len(self._bootstrap))
-        for at, address in enumerate(order):  # each address is asked first for its share, as clients choose any
+        for at, address in enumerate(order):  # each address gets a share of the lookups, as clients choose any of them
             share = wanted[at :: len(order)]
             others = [each for each in order if each != address]
             for first in range(0, len(share), GROUPS_AT_ONCE):
@@ -147,22 +147,22 @@ class Coordinators:
 
 
 RETRY_S: Final = 0.1
-"""As clients do by default (retry.backoff.ms)."""
+"""The default of clients (retry.backoff.ms)."""
 
 
 class Who(msgspec.Struct, frozen=True):
-    """A member: its group, and its name there."""
+    """A member: its group, and its name in that group."""
 
     group_id: str
     name: str
 
 
 class _Retried(Exception):
-    """An attempt that a client makes again; the text names why."""
+    """An attempt failed in a way that clients retry; the text is the reason."""
 
 
 class Open(msgspec.Struct, eq=False):
-    """A request that is measured while it is open. `error`: set it to what the member was told in the end."""
+    """A request that is being measured. `error`: set this to the error that the member finally gets."""
 
     who: Who
     kind: Kind
@@ -172,9 +172,9 @@ class Open(msgspec.Struct, eq=False):
 
 
 class Asking:
-    """Asks for all members, with attempts. Each kind of request has a connection of each member's own.
+    """Sends the requests of all members, with retries. Each member has one connection for each kind of request.
 
-    On one connection a heartbeat would wait behind a commit, and each kind is to be measured by itself.
+    On a shared connection a heartbeat would wait behind a commit, but each kind is measured separately.
     """
 
     def __init__(self, connections: Connections, coordinators: Coordinators, clock: Clock) -> None:
@@ -182,12 +182,12 @@ class Asking:
         self._coordinators = coordinators
         self._clock = clock
         self.asked: list[Asked] = []
-        """All requests that are over, in the order of their ends; those that were cancelled have none."""
+        """All requests that have ended, in the order of their ends; cancelled ones have no end time."""
         self._open: set[Open] = set()
 
     @contextmanager
     def opened(self, who: Who, kind: Kind, *, is_measured: bool) -> Iterator[Open]:
-        """A request, which may be several until it is answered; it is over when the block is left."""
+        """Measure a request, with all its attempts, from here to the end of the block."""
         request = Open(who, kind, self._clock.now_ms())
         if is_measured:
             self._open.add(request)
@@ -211,7 +211,7 @@ class Asking:
                 )
 
     async def ask(self, request: Open, make: Callable[[], GroupRequest], *, timeout_ms: int) -> tuple[Any, ErrorCode]:
-        """Ask until an answer counts; returns it with its error. Why each attempt before did not is noted."""
+        """Send a request until a response is final; return it and its error. The reason for each retry is recorded."""
         while True:
             try:
                 return await self._attempt(request, make(), timeout_ms)
@@ -220,7 +220,7 @@ class Asking:
                 await asyncio.sleep(RETRY_S)
 
     def waits_since_before(self, at_ms: int) -> bool:
-        """Whether a request that began before a moment is without an answer."""
+        """Return whether a request that began before this time is still unanswered."""
         return any(each.began_ms < at_ms for each in self._open)
 
     async def _attempt(self, request: Open, asked: GroupRequest, timeout_ms: int) -> tuple[Any, ErrorCode]:

@@ -1,6 +1,6 @@
-"""All groups of a drill: formed, and asked until told to stop.
+"""The load: all groups of a drill. They form, and their members send requests until the drill stops them.
 
-What belongs here: the members together. What it must not know: the fault, and what is made of the answers.
+Knows nothing of the fault, nor of how the responses are evaluated.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ POLL_S: Final = 0.05
 STOP_TIMEOUT_S: Final = 15.0
 
 Progress = Callable[[int, int], None]
-"""Is told how many of how many are done."""
+"""Called with the number of groups that have formed, and the number of all groups."""
 
 
 class Load:
-    """See the module. `topic`: one that the members may subscribe, with a partition for each member of a group."""
+    """See the module. `topic`: the topic that the members subscribe to, with a partition for each member of a group."""
 
     def __init__(
         self, bootstrap: str, planned: Planned, names: Names, clock: Clock, *, topic: str, security: KafkaSecurity
@@ -67,11 +67,11 @@ class Load:
 
     @property
     def asked(self) -> Sequence[Asked]:
-        """The requests so far that are over; in the end, all."""
+        """The requests that have ended so far; after `stop`, all requests."""
         return self._asking.asked
 
     async def form(self, progress: Progress, *, within_s: float) -> None:
-        """Have all members join, until no group rebalances any more. Raises ServiceFailed."""
+        """Let all members join, and wait until no group rebalances any more. Raises ServiceFailed."""
         for member in self.members:
             self._running.append(asyncio.create_task(self._be_member(member), name=f"{member.group_id}-{member.name}"))
         try:
@@ -90,7 +90,7 @@ class Load:
             member.measure()
 
     async def answered_since(self, at_ms: int, *, within_s: float, what: str) -> None:
-        """Wait until no request waits that was asked before this moment. Raises ServiceFailed."""
+        """Wait until every request that began before this time has been answered. Raises ServiceFailed."""
         try:
             async with asyncio.timeout(within_s):
                 while self._asking.waits_since_before(at_ms):
@@ -100,7 +100,7 @@ class Load:
             raise ServiceFailed(f"members still wait for answers {within_s:g} s after {what}") from None
 
     async def measured_since(self, at_ms: int, *, within_s: float) -> None:
-        """Wait until heartbeats and commits were answered that were asked since this moment. Raises ServiceFailed."""
+        """Wait until a heartbeat and a commit that began after this time were answered. Raises ServiceFailed."""
         try:
             async with asyncio.timeout(within_s):
                 while not self._kinds_since(at_ms) >= {Kind.HEARTBEAT, Kind.COMMIT}:
@@ -114,7 +114,7 @@ class Load:
         return {each.kind for each in self.asked if each.began_ms >= at_ms and each.ended_ms is not None}
 
     async def stop(self) -> None:
-        """Ask nothing more, and wait for what was asked; what has no answer then is given up. Raises ServiceFailed."""
+        """Send no new requests, and wait for those in progress, up to a timeout. Raises ServiceFailed."""
         self._stopping.set()
         if self._running:
             await asyncio.wait(self._running, timeout=STOP_TIMEOUT_S)
@@ -122,7 +122,7 @@ class Load:
         await self._give_up()
 
     async def close(self) -> None:
-        """Ask nothing more, and close all connections."""
+        """Stop all members, and close all connections."""
         await self._give_up()
         await self._coordinators.close()
         await self._connections.close()
@@ -144,12 +144,12 @@ class Load:
                 raise error
 
     def _formed(self) -> int:
-        """How many groups have all members in one generation, each with a partition of its own."""
+        """Return the number of groups whose members are all in one generation, each with its own partition."""
         return sum(_has_formed(group) for group in self.groups.values())
 
 
 def group_ids(planned: Planned, names: Names) -> list[tuple[str, bool]]:
-    """The ids of the groups, and whether each has static members. Their names spread over all partitions."""
+    """Return the ids of the groups, and whether each has static members. The ids spread over all partitions."""
     numbers = range(planned.groups)
     return [(names.group(number // 2, static=number % 2 == 0), number % 2 == 0) for number in numbers]
 
@@ -161,6 +161,6 @@ def _has_formed(group: Sequence[Member]) -> bool:
 
 
 def explained(address: BrokerAddress, error: Exception) -> LinkError:
-    """Sort a failed connection's error, as `events.kafka.connections.Explain`."""
+    """Return the error for a failed connection: LinkRefused if a retry cannot succeed, TryAgain otherwise."""
     is_final = isinstance(error, NotOffered) or is_refusal(error)
     return (LinkRefused if is_final else TryAgain)(f"{address}: {describe_failure(error)}")

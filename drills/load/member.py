@@ -1,10 +1,10 @@
-"""One member of a group, as a client library is one: it joins, sends heartbeats, commits, and acts on what it is told.
+"""One member of a group, which acts like a client library: it joins, sends heartbeats, commits, and reacts to errors.
 
-A *restarting* member is a static one that does nothing but restart: it joins without a member id, as a process that was
-started again does, which is to be answered without a rebalance (KIP-345).
+A *restarting* member is a static one that does nothing but restart: it joins without a member id again and again, like
+a restarted process. This must not cause a rebalance (KIP-345).
 
-What belongs here: what a member does when, and what it is acknowledged. What it must not know: where its coordinator
-is, and what is measured.
+A member decides what to send and when, and records what was acknowledged. Finding the coordinator, retries and
+measurements are in `asking.py`.
 """
 
 import asyncio
@@ -23,15 +23,17 @@ from muster.events.consumer_protocol import assigned_partitions, encode_assignme
 
 REJOIN_S: Final = 0.05
 JOIN_TIMEOUT_SLACK_MS: Final = 5_000
-"""As clients do: an answer to JoinGroup is waited for as long as the rebalance timeout and this."""
+"""Added to the rebalance timeout when a member waits for a JoinGroup response, as clients do."""
 
 LOST_PLACE = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id})
 JOINS_AGAIN = LOST_PLACE | {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
-"""A coordinator that reads its log yet answers SyncGroup with REBALANCE_IN_PROGRESS, as Kafka's does."""
+"""Errors after which a member joins again. Like Kafka, a coordinator that is still reading its log answers SyncGroup
+with REBALANCE_IN_PROGRESS.
+"""
 
 
 class Member:
-    """See the module. `number`: its place in the group, from 0 on."""
+    """See the module. `number`: its number in the group, from 0 on."""
 
     def __init__(
         self,
@@ -69,23 +71,23 @@ class Member:
 
     @property
     def generation_id(self) -> int:
-        """The generation in which it has its place; -1 without one."""
+        """The generation that the member is in; -1 if it is in none."""
         return self._at.generation_id
 
     @property
     def partition(self) -> int | None:
-        """The partition of the topic that it was assigned, if any."""
+        """The partition of the topic that the member was assigned, if any."""
         return self._at.partition
 
     # ---- joining ------------------------------------------------------------------------------------
 
     async def take_part(self) -> None:
-        """Join, and sync, until it has a place."""
+        """Join and sync until the member is in a stable generation."""
         async with self._joining:
             await self._take_part()
 
     def measure(self) -> None:
-        """Have what is asked measured from now on: the group has formed."""
+        """Measure requests from now on, because the group has formed."""
         self._is_measured = True
 
     async def _take_part(self) -> None:
@@ -97,7 +99,7 @@ class Member:
                 await asyncio.sleep(REJOIN_S)
 
     async def _has_joined(self, request: Open) -> bool:
-        """Join and sync once; returns whether it has a place then. Raises ServiceFailed."""
+        """Join and sync once; return whether that succeeded. Raises ServiceFailed."""
         load = self._load
         timeout_ms = load.session_timeout_ms + JOIN_TIMEOUT_SLACK_MS
 
@@ -108,7 +110,7 @@ class Member:
             )
 
         joined, error = await self._asking.ask(request, to_join, timeout_ms=timeout_ms)
-        if error is ErrorCode.member_id_required:  # as every new dynamic member is answered first (KIP-394)
+        if error is ErrorCode.member_id_required:  # the first response to every new dynamic member (KIP-394)
             self._at.member_id = joined.member_id
             return False
         if not self._goes_on(request, error, "JoinGroup"):
@@ -134,7 +136,7 @@ class Member:
         return True
 
     def _goes_on(self, request: Open, error: ErrorCode, what: str) -> bool:
-        """Whether a step of joining has succeeded; else it begins again. Raises ServiceFailed."""
+        """Return whether a step of joining has succeeded; if not, the member joins again. Raises ServiceFailed."""
         if error is ErrorCode.none:
             return True
         if error not in JOINS_AGAIN:
@@ -155,7 +157,7 @@ class Member:
     # ---- being a member ------------------------------------------------------------------------------
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Do what members do, until told to stop; what is under way then is finished."""
+        """Act as a member until `stopping` is set; a request that is in progress then is finished."""
         if self.restarts:
             await self._each(self._load.restart_interval_ms, self._restart, stopping)
             return
@@ -178,7 +180,7 @@ class Member:
 
     async def _heartbeat(self) -> None:
         at = msgspec.structs.replace(self._at)
-        if at.generation_id != -1:  # else it is joining
+        if at.generation_id != -1:  # otherwise the member is joining
             error = await self._ask(Kind.HEARTBEAT, lambda: heartbeat(self._as, at.member_id, at.generation_id))
             await self._act_on(error, at.generation_id)
 
@@ -197,24 +199,24 @@ class Member:
         await self._act_on(error, at.generation_id)
 
     async def _ask(self, kind: Kind, make: Callable[[], GroupRequest]) -> ErrorCode:
-        """Send a request that has no more in its answer than an error, and return that."""
+        """Send a request whose response has only an error, and return the error."""
         with self._asking.opened(self._who, kind, is_measured=self._is_measured) as request:
             _, error = await self._asking.ask(request, make, timeout_ms=self._load.request_timeout_ms)
             request.error = "" if error is ErrorCode.none else error.name.upper()
         return error
 
     async def _act_on(self, error: ErrorCode, generation_id: int) -> None:
-        """Join again after an error, once for all requests that had it."""
+        """Join again after an error, once for all requests that failed in this generation."""
         if error is ErrorCode.none:
             return
         async with self._joining:
             if self._at.generation_id != generation_id:
-                return  # it has joined again meanwhile
+                return  # the member has joined again meanwhile
             if error in LOST_PLACE:
                 self._at.member_id = ""
             await self._take_part()
 
 
 def ranged(topic: str, member_ids: list[str]) -> dict[str, bytes]:
-    """The leader's assignment: a partition for each, in the order of their ids."""
+    """Return the leader's assignment: one partition for each member, in the order of their ids."""
     return {member_id: encode_assignment({topic: [n]}) for n, member_id in enumerate(member_ids)}

@@ -1,1 +1,1 @@
-"""The measuring: figures, made of the members' answers and of the log's events. Pure."""
+"""The measurements: figures, computed from the members' responses and the events of the log. Pure."""

@@ -1,4 +1,4 @@
-"""Requests with all their attempts: how long they waited, which errors members noticed, whether goals are met.
+"""Evaluates requests with all their attempts: how long they waited, which errors members saw, which goals are met.
 
 Instants are wall clock times in ms.
 """
@@ -13,7 +13,7 @@ from muster.drills.plan import Limits
 
 @unique
 class Kind(StrEnum):
-    """The kinds of requests. A join is JoinGroup and SyncGroup, until the member has its place."""
+    """The kinds of requests. A join is all the JoinGroup and SyncGroup requests until the member is in the group."""
 
     HEARTBEAT = "heartbeats"
     JOIN = "joins"
@@ -21,10 +21,10 @@ class Kind(StrEnum):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, from its first attempt until an answer that is no reason to try again.
+    """A request, from its first attempt to the response after which a client does not retry.
 
-    `ended_ms`: None if there was none until the load ended. `error`: Kafka's name of what was answered, empty if all
-    was well. `retried`: why each attempt before was no answer: Kafka's name of a retriable error, or NO_ANSWER.
+    `ended_ms`: None if there was no such response before the load ended. `error`: Kafka's name of the error in it;
+    empty for success. `retried`: the reason for each retry: Kafka's name of a retriable error, or NO_ANSWER.
     """
 
     kind: Kind
@@ -36,7 +36,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     retried: tuple[str, ...] = ()
 
     def wait_ms(self, end_ms: int) -> int:
-        """How long there was no answer; `end_ms`: when the load ended."""
+        """Return how long the request was unanswered. `end_ms`: the end of the load."""
         return (end_ms if self.ended_ms is None else self.ended_ms) - self.began_ms
 
     def is_over_before(self, at_ms: int) -> bool:
@@ -44,11 +44,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_ANSWER = "NO_ANSWER"
-"""A connection that was refused or lost, or an attempt that nobody answered in time."""
+"""The connection was refused or lost, or no response arrived in time."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in a group that a member was told it has, by an answer to JoinGroup, or to SyncGroup (`assignment`)."""
+    """A membership that was acknowledged to a member, in a JoinGroup response, or in SyncGroup's (`assignment`)."""
 
     group_id: str
     generation_id: int
@@ -57,7 +57,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Acknowledged(msgspec.Struct, kw_only=True):
-    """All that members were told is so. `commits`: the highest offset that was acknowledged, `sent`: that was sent."""
+    """All that was acknowledged to members. `commits`: the highest acknowledged offset. `sent`: the highest sent."""
 
     places: set[Place] = msgspec.field(default_factory=set)
     joins: int = 0
@@ -67,10 +67,11 @@ class Acknowledged(msgspec.Struct, kw_only=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """The waits of one kind, in ms. Those before the fault are of requests that were over before it.
+    """The waits of one kind of requests, in ms; None if there were no requests.
 
-    A request that was waiting when the fault came counts from its own beginning. `unanswered`: how many had no answer
-    until the load ended, for which the wait until then is taken. None: there was none.
+    The `before` fields are about requests that ended before the fault. The wait of a request that was in progress when
+    the fault happened counts from when the request began. `unanswered`: the number of requests without a response when
+    the load ended; their waits count until then.
     """
 
     kind: Kind
@@ -111,14 +112,14 @@ def waits(asked: Iterable[Asked], kind: Kind, *, fault_ms: int, end_ms: int) -> 
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int | None:
-    """The smallest value that at least so many percent do not exceed; None of nothing."""
+    """Return the smallest value that at least `percent` percent of the values do not exceed; None if there are none."""
     if not ordered:
         return None
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 class Noticed(msgspec.Struct, frozen=True, kw_only=True):
-    """An error that members were answered from the fault on, by kind of request: so often, to so many."""
+    """An error in responses since the fault, for one kind of request: how often, for how many members and groups."""
 
     kind: Kind
     error: str
@@ -128,12 +129,12 @@ class Noticed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def noticed(asked: Iterable[Asked], *, fault_ms: int) -> tuple[Noticed, ...]:
-    """The errors that a client passes on to its member: a lost place, a rebalance, a commit that is refused."""
+    """Return the errors that a client cannot hide: a lost membership, a rebalance, a refused commit."""
     return _counted((each, each.error) for each in asked if each.error and not each.is_over_before(fault_ms))
 
 
 def hidden(asked: Iterable[Asked], *, fault_ms: int) -> tuple[Noticed, ...]:
-    """The errors that a client hides: it looks for the coordinator, and tries again."""
+    """Return the errors that a client hides: it looks up the coordinator and retries."""
     return _counted((each, error) for each in asked if not each.is_over_before(fault_ms) for error in each.retried)
 
 
@@ -154,7 +155,7 @@ def _counted(errors: Iterable[tuple[Asked, str]]) -> tuple[Noticed, ...]:
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """A goal: `measured` is at most `at_most`, both counts, or ms where `is_time`. None: nothing was measured."""
+    """A goal: `measured` must be at most `at_most`; both are counts, or ms if `is_time`. None: nothing was measured."""
 
     name: str
     measured: int | None
@@ -169,7 +170,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 def goals(
     waits: Iterable[Waits], limits: Limits, *, rebalances: int, noticed: int, events_lost: int, commits_lost: int
 ) -> tuple[Goal, ...]:
-    """The goals in the order in which they are told. A kind of which nothing was asked has no goal."""
+    """Return the goals in the order of the report. A kind of request that was never sent has no goal."""
     at_most = {Kind.HEARTBEAT: limits.heartbeats_ms, Kind.JOIN: limits.joins_ms, Kind.COMMIT: limits.commits_ms}
     return (
         Goal(name="rebalances caused", measured=rebalances, at_most=0),

@@ -1,4 +1,4 @@
-"""Compares what was acknowledged to members with what is in the log, and with the offsets that are fetched."""
+"""Compares what was acknowledged to members with the log, and with the committed offsets that the service returns."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
@@ -12,7 +12,7 @@ from muster.replay.history.transitions import Transition, Transitions
 
 
 class LostCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """An offset that was acknowledged and is not there. `found`: what is there instead, None for nothing."""
+    """A commit that was acknowledged and is missing. `found`: the offset returned instead; None: there is none."""
 
     group_id: str
     partition: int
@@ -21,7 +21,7 @@ class LostCommit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Losses(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is missing: nothing, if all is well. `gaps`: parts of a history that the log lacks, by their numbers."""
+    """All that is missing. `gaps`: the missing parts of a group's history, by event number."""
 
     places: tuple[Place, ...]
     gaps: tuple[str, ...]
@@ -37,7 +37,7 @@ def losses(
     histories: Mapping[str, Sequence[Item]],
     offsets: Mapping[tuple[str, int], int],
 ) -> Losses:
-    """Compare. `histories`: the items of each group, `offsets`: what is fetched by group and partition, at the end."""
+    """Find what is missing. `histories`: the items of each group. `offsets`: as fetched at the end."""
     recorded = places_recorded(histories)
     return Losses(
         places=tuple(sorted(acknowledged.places - recorded, key=_in_order)),
@@ -51,7 +51,7 @@ def _in_order(place: Place) -> tuple[str, int, str]:
 
 
 def places_recorded(histories: Mapping[str, Sequence[Item]]) -> Set[Place]:
-    """Every place that members had at any moment, with and without the assignment, as the log tells."""
+    """Return every membership in the log, at any time, with and without the assignment."""
     found: set[Place] = set()
     for group_id, items in histories.items():
         for step in Transitions(GroupId(group_id)).steps(items):
@@ -72,7 +72,7 @@ def _places_after(step: Transition) -> Iterable[Place]:
 def lost_commits(
     acknowledged: Mapping[tuple[str, int], int], offsets: Mapping[tuple[str, int], int]
 ) -> Iterable[LostCommit]:
-    """The partitions whose offset is lower than one that was acknowledged; members commit higher ones each time."""
+    """Return the partitions whose offset is lower than an acknowledged one; members commit ever higher offsets."""
     for (group_id, partition), offset in sorted(acknowledged.items()):
         found = offsets.get((group_id, partition))
         if found is None or found < offset:

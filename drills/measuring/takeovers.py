@@ -3,9 +3,9 @@
     fault ─► handing over ─► detection ─► claim ─► reading ─► answering
              CoordinatorStopped           CoordinatorElected  CoordinatorReady  the first answer to a member
 
-A process that does not stop in good order writes no CoordinatorStopped, and hands nothing over. `CoordinatorReady` says
-how long ago its takeover began, which is the end of the detection. The claim ends with the fence record
-(CoordinatorElected), the reading with CoordinatorReady.
+A process that does not stop cleanly writes no CoordinatorStopped, so there is no handing over. `CoordinatorReady`
+records how long the takeover took; its beginning is the end of the detection. The claim ends with the fence record
+(CoordinatorElected), and the reading with CoordinatorReady.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +16,10 @@ from muster.events.events import CoordinatorElected, CoordinatorReady, Coordinat
 
 
 class Takeover(msgspec.Struct, frozen=True, kw_only=True):
-    """A takeover of one partition. `since_ms`: the fault that it followed; phases in ms, in their order.
+    """A takeover of one partition, with its phases in ms, in order. `since_ms`: the time of the fault that it followed.
 
-    None: there was no such phase (`handing_over_ms`), or nobody of the drill's asked (`answering_ms`). `former_owner`
-    is None where none was known.
+    None: there was no such phase (`handing_over_ms`), no request of the drill (`answering_ms`), or no known
+    `former_owner`.
     """
 
     partition: int
@@ -37,7 +37,7 @@ class Takeover(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ready_at_ms(self) -> int:
-        """When the new owner had read the log."""
+        """The time at which the new owner had read the log."""
         return self.since_ms + (self.handing_over_ms or 0) + self.detection_ms + self.claim_ms + self.reading_ms
 
     @property
@@ -46,11 +46,11 @@ class Takeover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Answers = Mapping[int, Sequence[int]]
-"""When members of each partition's groups were answered well, in order (wall clock ms)."""
+"""For each partition, the times at which requests of its groups succeeded, in order (wall clock ms)."""
 
 
 def takeovers(events: Iterable[PartitionEvent], faults: Sequence[int], answers: Answers) -> tuple[Takeover, ...]:
-    """The takeovers since the first of these faults (wall clock ms, in order). `events`: in the order of the log."""
+    """Return the takeovers since the first fault. `events`: in log order; `faults`: in order, wall clock ms."""
     of_partition: dict[int, list[PartitionEvent]] = {}
     for event in events:
         of_partition.setdefault(event.partition, []).append(event)
@@ -85,8 +85,8 @@ def _takeover(
 ) -> Takeover | None:
     since_ms = max((each for each in faults if each <= ready.ready_ms), default=None)
     if since_ms is None:
-        return None  # it was before
-    # Clocks are read one after the other, and a takeover may have begun just before the fault was noted.
+        return None  # it was before the faults
+    # The times come from different processes, and a takeover may have begun just before the fault was noted.
     begun_ms = max(since_ms, ready.ready_ms - ready.took_ms)
     let_go_ms = None if stopped is None or stopped.stopped_ms < since_ms else min(stopped.stopped_ms, begun_ms)
     elected_ms = min(max(begun_ms, elected.elected_ms), ready.ready_ms)

@@ -1,1 +1,1 @@
-"""The report of a drill: its values, as JSON, tables, and a page on the parts of replay's report."""
+"""The report of a drill: its values, as JSON, as tables, and as a page with the parts of replay's report."""

@@ -1,6 +1,6 @@
-"""The values and the lanes -> one HTML page, on the parts of replay's report: its style, its script, its policy.
+"""Makes one HTML page of the values and the lanes, with the style, the script and the policy of replay's report.
 
-The page asks no host for anything. Names of processes and groups are data: the template escapes them.
+The page loads nothing from the network. Names of processes and groups are data: the template escapes them.
 """
 
 from datetime import UTC
@@ -22,11 +22,11 @@ from muster.replay.text.times import duration, instant, wall_ms_of
 
 TAKEOVERS_MAX: Final = 200
 WORDS: Final = {"none": "not there", "unit": "partition", "silent": "waiting for an answer"}
-"""The script's words for what lanes show."""
+"""The words that the script uses for the lanes."""
 
 
 def document(result: Result, recorded: Recorded, *, made_ms: int) -> str:
-    """The page."""
+    """Return the page."""
     fault_ms, over_ms = wall_ms_of(result.fault_at), wall_ms_of(result.over_at)
     waited = members_waits(recorded.asked, fault_ms=fault_ms, end_ms=recorded.ended_ms)
     drawn = lanes(recorded, waited)

@@ -1,4 +1,4 @@
-"""Makes the values of the report from all measurements, with the phases of each takeover. Pure."""
+"""Computes the values of the report from all measurements, with the phases of each takeover. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from muster.replay.text.times import instant, wall_ms_of
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase. `ms_of`: how long it took in a takeover; None: there was no such phase. `explained`: for people."""
+    """A phase of takeovers. `ms_of`: its duration in a takeover; None: it had no such phase. `explained`: as shown."""
 
     name: str
     ms_of: Callable[[Takeover], int | None]
@@ -61,17 +61,17 @@ PHASE_NAMES: Final = tuple(each.name for each in PHASES)
 
 
 def phases(takeover: Takeover) -> Sequence[tuple[Phase, int]]:
-    """The phases that there were, in ms."""
+    """Return the phases that the takeover had, with their durations in ms."""
     return [(phase, ms) for phase in PHASES if (ms := phase.ms_of(takeover)) is not None]
 
 
 def times(takeovers: Sequence[Takeover], phase: Phase) -> list[int]:
-    """How long a phase took in those takeovers that had it, in ms."""
+    """Return the durations (ms) of a phase in the takeovers that had it."""
     return [ms for each in takeovers if (ms := phase.ms_of(each)) is not None]
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was measured. `over_ms`: when the fault was over; `partitions`: of the log."""
+    """Everything that was measured. `over_ms`: the end of the fault; `partitions`: the log's number of partitions."""
 
     plan: Plan
     run: str
@@ -87,11 +87,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     offsets: Mapping[tuple[str, int], int]
     name_of: Callable[[str], str]
-    """The name of the process that events call `host:pid`."""
+    """Returns the drill's name for a process; its argument is the process's name in events, `host:pid`."""
 
 
 def result(recorded: Recorded) -> Result:
-    """The values of the report."""
+    """Compute the values of the report."""
     plan, faults = recorded.plan, faults_of(recorded.marks)
     fault_ms = faults[0]
     measured = tuple(waits(recorded.asked, kind, fault_ms=fault_ms, end_ms=recorded.ended_ms) for kind in Kind)
@@ -154,12 +154,12 @@ def result(recorded: Recorded) -> Result:
 
 
 def faults_of(marks: Iterable[Mark]) -> list[int]:
-    """When the drill did something that members may notice."""
+    """Return the times at which the drill did something that members may notice."""
     return [each.at_ms for each in marks if each.is_fault]
 
 
 def _answers(asked: Iterable[Asked], partitions: int) -> Mapping[int, Sequence[int]]:
-    """When members of each partition's groups were answered well, in order."""
+    """Return, for each partition, the times at which requests of its groups succeeded, in order."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     for each in asked:
         if each.ended_ms is not None and not each.error:

@@ -1,6 +1,6 @@
-"""The values of a report. All fields are plain, and their names are those of the JSON output.
+"""The values of a report. All fields are plain values; their names are those of the JSON output.
 
-Instants are ISO 8601 in UTC, or wall clock ms where they end in `_ms`; durations are ms.
+Times are ISO 8601 in UTC, or wall clock ms if the field ends in `_ms`; durations are in ms.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ from muster.replay.text.times import Instant
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the drill did. `is_fault`: takeovers are counted from it."""
+    """An action of the drill. `is_fault`: takeovers are measured from it."""
 
     at: Instant
     text: str
@@ -22,7 +22,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance that the fault has caused, and why, as `muster replay why` tells it."""
+    """A rebalance that the fault has caused, with its reason, as `muster replay why` reports it."""
 
     group_id: str
     at: Instant
@@ -33,7 +33,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoalMet(msgspec.Struct, frozen=True, kw_only=True):
-    """A goal. `measured` and `at_most` are counts, or ms where `is_time`; None: nothing was measured."""
+    """A goal. `measured` and `at_most` are counts, or ms if `is_time`; None: nothing was measured."""
 
     name: str
     measured: int | None
@@ -43,7 +43,7 @@ class GoalMet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """The acknowledgements, and what of them is missing, in words where it is not only a number."""
+    """The acknowledgements: how many there were, and descriptions of what is missing."""
 
     joins: int
     places: int
@@ -55,7 +55,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A report. `service`: what was drilled; `fault_at` and `over_at`: of the first fault, and when all was well again.
+    """A report. `service`: the service under test. `fault_at`: the first fault; `over_at`: the end of the recovery.
 
     `noticed`: errors that reached the members; `hidden`: those that clients hide by trying again.
     """
@@ -81,11 +81,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     takeovers: tuple[Takeover, ...]
     compared: Compared
     left: tuple[str, ...] = ()
-    """The things that could not be cleaned up, in words."""
+    """Descriptions of what could not be cleaned up."""
 
 
 def with_verdict(goal: Goal) -> GoalMet:
-    """The goal, with whether it is met."""
+    """Return the goal and whether it is met."""
     return GoalMet(
         name=goal.name, measured=goal.measured, at_most=goal.at_most, is_time=goal.is_time, is_met=goal.is_met
     )

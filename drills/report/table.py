@@ -1,4 +1,4 @@
-"""The values of a report as tables: the verdict first, then what bears it."""
+"""The values of a report as tables: first the verdict, then the measurements that it is based on."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ def print_result(result: Result, console: Console) -> None:
 
 
 def headline(result: Result) -> str:
-    """The verdict in a sentence."""
+    """Return the verdict as a sentence."""
     if result.is_met:
         return f"{result.drill}: all goals are met, and no member noticed"
     missed = [each.name for each in result.goals if not each.is_met]
@@ -48,27 +48,27 @@ def headline(result: Result) -> str:
 
 
 def load_text(result: Result) -> str:
-    """The load in words."""
+    """Describe the load."""
     groups = f"{plural(result.groups, 'group')} ({result.static_groups} static)"
     return f"{groups} with {plural(result.members, 'member')}"
 
 
 def measured_text(goal: GoalMet) -> str:
-    """Format the figure, with its unit."""
+    """Format the measured figure, with its unit."""
     if goal.measured is None:
         return "nothing"
     return duration(goal.measured) if goal.is_time else f"{goal.measured:,}"
 
 
 def at_most_text(goal: GoalMet) -> str:
-    """Format what is wanted, with its unit."""
+    """Format the goal's limit, with its unit."""
     if goal.is_time:
         return f"at most {duration(goal.at_most)}"
     return "none" if goal.at_most == 0 else f"at most {goal.at_most:,}"
 
 
 def compared_lines(result: Result) -> Iterator[str]:
-    """Say in sentences what was acknowledged, and what of it is missing."""
+    """Yield sentences about what was acknowledged, and which of it is missing."""
     compared = result.compared
     lacks = [*compared.places_missing, *compared.history_missing]
     said = f"{compared.joins:,} joins were acknowledged, with {compared.places:,} different places and assignments"
@@ -90,7 +90,7 @@ def longest_text(waits: Waits, run: str) -> str:
 
 
 def slowest(takeovers: Iterable[Takeover]) -> Takeover | None:
-    """The takeover that took longest."""
+    """Return the takeover that took longest."""
     return max(takeovers, key=lambda each: each.total_ms, default=None)
 
 

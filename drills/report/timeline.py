@@ -1,8 +1,8 @@
-"""The timeline of the page: a lane for each process and for the members that waited longest, and its moments. Pure.
+"""The timeline of the page: lanes for each process and for the members that waited longest, and moments. Pure.
 
-The lanes are those of replay's report, whose script draws them: bars, dashed stretches, marks. A process's bar says how
-many partitions it owned, a member's that it had nothing to wait for; where it waited there are dashes. Each moment is a
-box in the timeline, and an article below it.
+The lanes have the form of those in replay's report, whose script draws them: bars, dashed stretches, marks. The bar of
+a process shows how many partitions it owned; the bar of a member shows that it was not waiting, and dashes that it was.
+Each moment is a box in the timeline, and an article below it.
 """
 
 import statistics
@@ -26,19 +26,19 @@ from muster.replay.text.times import duration, wall_ms_of
 
 MEMBERS_MAX = 40
 WAIT_MIN_MS = 100
-"""A shorter wait is not drawn."""
+"""Shorter waits are not drawn."""
 ENDS = {"killed": "lost", "stopped": "left"}
-"""How the script calls the ends of processes, whose marks it draws: a cross, a circle."""
+"""The script's names for how a process ended; it draws a cross and a circle."""
 
 
 class DrillLane(msgspec.Struct, frozen=True, kw_only=True):
-    """A process or a member, as the script draws it. `marks`: at which ms it ended, how."""
+    """The lane of a process or a member, as the script draws it. `marks`: when (ms) and how it ended."""
 
     name: str
     where: str
     is_member: bool
     says: str | None
-    """The meaning of a bar, where it is no number of partitions."""
+    """The meaning of a bar; None if it shows a number of partitions."""
     begin_ms: int
     stretches: tuple[Stretch, ...]
     silences: tuple[SpanOnPage, ...]
@@ -46,7 +46,7 @@ class DrillLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberWaits(msgspec.Struct, frozen=True, kw_only=True):
-    """A member's requests since the fault: how many, and how long the longest of each kind waited."""
+    """A member's requests since the fault: their number, and the longest wait of each kind."""
 
     group_id: str
     member: str
@@ -57,7 +57,7 @@ class MemberWaits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def members_waits(asked: Iterable[Asked], *, fault_ms: int, end_ms: int) -> Sequence[MemberWaits]:
-    """Each member, the one that waited longest first."""
+    """Return the waits of each member; the member that waited longest comes first."""
     of_member: defaultdict[tuple[str, str], list[Asked]] = defaultdict(list)
     for each in asked:
         if not each.is_over_before(fault_ms):
@@ -82,7 +82,7 @@ def _member_waits(group_id: str, member: str, asked: Sequence[Asked], end_ms: in
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> tuple[SpanOnPage, ...]:
-    """The spans in order, those that overlap as one."""
+    """Return the spans in order, with overlapping ones merged."""
     found: list[SpanOnPage] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1].end_ms:
@@ -93,7 +93,7 @@ def _joined(spans: Iterable[tuple[int, int]]) -> tuple[SpanOnPage, ...]:
 
 
 def lanes(recorded: Recorded, waited: Sequence[MemberWaits]) -> tuple[DrillLane, ...]:
-    """The lanes of the processes, then of the members that waited longest."""
+    """Return the lanes of the processes, then those of the members that waited longest."""
     end_ms = recorded.ended_ms
     processes = _processes(recorded)
     members = [
@@ -113,7 +113,7 @@ def lanes(recorded: Recorded, waited: Sequence[MemberWaits]) -> tuple[DrillLane,
 
 
 def _between(waits: Sequence[SpanOnPage], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
-    """The times without a wait."""
+    """Return the stretches between the waits."""
     begins = [begin_ms, *(each.end_ms for each in waits)]
     ends = [*(each.begin_ms for each in waits), end_ms]
     return tuple(Stretch(begin, end, 1) for begin, end in zip(begins, ends, strict=True) if begin < end)
@@ -136,7 +136,7 @@ def _processes(recorded: Recorded) -> Iterable[DrillLane]:
 
 
 def _owned(recorded: Recorded, ends: Sequence[Mark]) -> Mapping[str, Sequence[SpanOnPage]]:
-    """When each process owned a partition, one span for each partition and time."""
+    """Return, by process, one span for each time that it owned a partition."""
     found: defaultdict[str, list[SpanOnPage]] = defaultdict(list)
     owners: dict[int, tuple[str, int]] = {}
 
@@ -160,7 +160,7 @@ def _owned(recorded: Recorded, ends: Sequence[Mark]) -> Mapping[str, Sequence[Sp
 
 
 def _counted(spans: Iterable[SpanOnPage], begin_ms: int, end_ms: int) -> tuple[Stretch, ...]:
-    """How many spans there are at each time."""
+    """Return stretches with the number of spans at each time."""
     changes: defaultdict[int, int] = defaultdict(int)
     for each in spans:
         changes[min(max(each.begin_ms, begin_ms), end_ms)] += 1
@@ -176,11 +176,11 @@ def _counted(spans: Iterable[SpanOnPage], begin_ms: int, end_ms: int) -> tuple[S
 REBALANCES_MAX = 50
 DRILL, REBALANCE = "drill", "rebalance"
 KINDS = (DRILL, *PHASE_NAMES, *map(str, Kind), REBALANCE)
-"""The kinds of moments, in the order in which the page offers them."""
+"""The kinds of moments, in the order in which the page lists them."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment, or a stretch of time. `told`: what there is to say about it; `lanes`: whom it concerns, by number."""
+    """A point or a span on the timeline. `told`: its description; `lanes`: the numbers of the lanes it concerns."""
 
     kind: str
     headline: str
@@ -191,7 +191,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def moments(result: Result, lanes: Sequence[DrillLane]) -> tuple[Moment, ...]:
-    """The moments in the order of their beginnings."""
+    """Return the moments in the order in which they begin."""
     numbers = {lane.name: number for number, lane in enumerate(lanes)}
     found = [*_done(result, numbers), *_phases(result, numbers), *_waits(result, numbers), *_rebalances(result)]
     return tuple(sorted(found, key=lambda each: each.begin_ms))
@@ -213,7 +213,7 @@ def _done(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:
 
 
 def _phases(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:
-    """The phases of the slowest takeover after each fault."""
+    """Yield the phases of the slowest takeover after each fault."""
     for since_ms in dict.fromkeys(each.since_ms for each in result.takeovers):
         of_fault = [each for each in result.takeovers if each.since_ms == since_ms]
         takeover = slowest(of_fault)

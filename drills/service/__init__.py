@@ -1,1 +1,1 @@
-"""The service that is drilled: processes that the drill starts, or a running service of others."""
+"""The service under test: processes that the drill starts, or a running service."""

@@ -1,7 +1,7 @@
-"""The topics and groups that a drill makes in the cluster, and their deletion.
+"""Creates and deletes the drill's topics and groups in the cluster.
 
-Transactional ids of the log's owners stay until the brokers forget them (transactional.id.expiration.ms); they have the
-run's name, and cannot be deleted.
+The transactional ids of the log's owners cannot be deleted. They contain the run's name, and stay until the brokers
+forget them (transactional.id.expiration.ms).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ REPLICATION: Final = 3
 
 @asynccontextmanager
 async def cluster_admin(bootstrap: str, security: KafkaSecurity) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A client for the cluster's administration. Raises KafkaError and OSError."""
+    """Connect an admin client to the cluster. Raises KafkaError and OSError."""
     admin = AIOKafkaAdminClient(
         bootstrap_servers=bootstrap,
         client_id="muster-drill",
@@ -46,7 +46,7 @@ async def cluster_admin(bootstrap: str, security: KafkaSecurity) -> AsyncIterato
 
 
 async def node_ids(bootstrap: str, security: KafkaSecurity) -> list[int]:
-    """The ids of all brokers. Raises ServiceFailed."""
+    """Return the ids of all brokers. Raises ServiceFailed."""
     try:
         async with cluster_admin(bootstrap, security) as admin:
             return [int(broker["node_id"]) for broker in (await admin.describe_cluster())["brokers"]]
@@ -55,7 +55,7 @@ async def node_ids(bootstrap: str, security: KafkaSecurity) -> list[int]:
 
 
 async def make_topic(bootstrap: str, name: str, partitions: int, security: KafkaSecurity, *, brokers: int) -> None:
-    """Make a topic. Raises ServiceFailed."""
+    """Create a topic. Raises ServiceFailed."""
     topic = NewTopic(name, partitions, min(REPLICATION, brokers))
     try:
         async with cluster_admin(bootstrap, security) as admin:
@@ -72,7 +72,7 @@ RETRY_S = 0.3
 
 
 async def delete_topics(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
-    """Delete all topics of the run; returns what is left, in words."""
+    """Delete all topics of the run; return descriptions of those that are left."""
     try:
         async with cluster_admin(bootstrap, security) as admin:
             topics = [topic for topic in await admin.list_topics() if names.is_topic(topic)]
@@ -84,9 +84,9 @@ async def delete_topics(bootstrap: str, names: Names, security: KafkaSecurity) -
 
 
 async def delete_all_groups(bootstrap: str, names: Names, security: KafkaSecurity) -> list[str]:
-    """Delete the run's groups in the cluster, with the members that processes have left there; returns what is left.
+    """Delete the run's groups in the cluster, with the members that processes left there; return what is left.
 
-    They are the group of the processes themselves, and of sidecars each group that they had a member of their own in.
+    These are the ownership group of the processes, and, for sidecars, each group that has had a shadow of theirs.
     """
     ownership = ownership_group(names.topic)
     try:
@@ -98,9 +98,10 @@ async def delete_all_groups(bootstrap: str, names: Names, security: KafkaSecurit
 
 
 async def delete_groups(bootstrap: str, names: Names, group_ids: Iterable[str], security: KafkaSecurity) -> list[str]:
-    """Delete groups of the run, with their members; returns what is left, in words. Raises NotOurs.
+    """Delete groups of the run, with their members; return descriptions of those that are left. Raises NotOurs.
 
-    A join that was under way when its member was given up may be answered meanwhile, so it is tried again.
+    A join that was in progress when its member was cancelled may still succeed and add the member again, so failed
+    deletions are retried.
     """
     ours = list(group_ids)
     for group_id in ours:
@@ -122,7 +123,7 @@ async def _delete_with_members(bootstrap: str, group_ids: Sequence[str], securit
 
 
 async def _empty(admin: GroupAdmin, group_id: str) -> None:
-    """Remove all members of a group, if there is one. Raises AdminError."""
+    """Remove all members of a group, if the group exists. Raises AdminError."""
     try:
         members = (await admin.describe_group(group_id)).members
         if ids := [each.group_instance_id or each.member_id for each in members]:

@@ -1,7 +1,7 @@
-"""`python -m muster.drills.service.leashed serve ...`: the command, which ends when its standard input does.
+"""`python -m muster.drills.service.leashed serve ...`: `muster serve`, which ends when its standard input is closed.
 
-Whoever starts it holds the other end of that pipe. However that process ends, SIGKILL included, the system closes the
-pipe, so no process of a drill outlives it.
+The drill holds the other end of that pipe. Even if the drill is killed with SIGKILL, the system closes the pipe, so no
+process of a drill outlives it.
 """
 
 import os
@@ -11,7 +11,7 @@ import threading
 
 
 def _end_with_input() -> None:
-    # Not through sys.stdin: a thread that waits inside its buffer makes the interpreter abort at exit.
+    # Not with sys.stdin: a thread that blocks in its buffer makes the interpreter abort at exit.
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGKILL)

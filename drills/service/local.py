@@ -1,6 +1,6 @@
-"""Processes that the drill starts and ends itself, on an event log of its own in the cluster.
+"""Processes that the drill starts and ends itself, with an event log of their own in the cluster.
 
-one proxy for each process, where the drill's fault wants one:
+If the fault needs a proxy, each process has one, on one of its two sides:
 
 members ─► [proxy] ─► muster serve ─► [proxy] ─► the brokers, which have the log
 """
@@ -42,7 +42,7 @@ class Proxied(Enum):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """How the processes are set up. `kafka`: the brokers; `kafka_config`: as it is given to a process, KEY=VALUE."""
+    """The setup of the processes. `kafka`: the brokers. `kafka_config`: KEY=VALUE, as in a process's options."""
 
     kafka: str
     security: KafkaSecurity = NOT_SECURED
@@ -56,9 +56,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """One process, as far as its arguments are its own. `ports`: more ports of its own, as many as it may need.
+    """The arguments in which one process differs from the others. `ports`: the ports for its other listeners.
 
-    `brokers`: the cluster, as the process reaches it.
+    `brokers`: the addresses at which this process reaches the cluster.
     """
 
     node_id: int
@@ -69,7 +69,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalService:
-    """See the module; a `Service`. `end` is to be called however it goes."""
+    """A `Service` whose processes the drill starts (see the module). Call `end` in any case, even after an error."""
 
     def __init__(self, setup: Setup, names: Names) -> None:
         self._setup = setup
@@ -82,7 +82,7 @@ class LocalService:
         self._names_by_pid: dict[str, str] = {}
         self.processes: list[MusterProcess] = []
         self.weather: dict[str, Weather] = {}
-        """How the network of each process is, by the process's name; where it has a proxy."""
+        """The simulated network of each process that has a proxy, by the process's name."""
 
     @property
     def bootstrap(self) -> str:
@@ -90,7 +90,7 @@ class LocalService:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the event log has."""
+        """The number of partitions of the event log."""
         return self._setup.partitions
 
     @property
@@ -123,7 +123,7 @@ class LocalService:
         return self._names_by_pid.get(owner.rpartition(":")[2], owner)
 
     async def start(self) -> None:
-        """Start all processes, and wait until they have shared the partitions out. Raises Unusable, ServiceFailed."""
+        """Start all processes, and wait until they share the partitions. Raises Unusable, ServiceFailed."""
         try:
             await groups_there(self._setup.kafka, self._setup.security, timeout_ms=KAFKA_TIMEOUT_MS)
         except AdminError as error:
@@ -141,12 +141,12 @@ class LocalService:
         await self.shared()
 
     async def start_again(self, process: MusterProcess) -> None:
-        """Start a process that does not run. Raises ServiceFailed."""
+        """Start a process that is not running. Raises ServiceFailed."""
         await process.start()
         self._names_by_pid[str(process.pid)] = process.name
 
     async def shared(self, *, within_s: float = SHARED_WITHIN_S) -> None:
-        """Wait until those that run have all partitions among them. Raises ServiceFailed."""
+        """Wait until the running processes share all partitions evenly. Raises ServiceFailed."""
         running = [process for process in self.processes if process.pid is not None]
         try:
             async with asyncio.timeout(within_s):
@@ -162,12 +162,12 @@ class LocalService:
             ) from None
 
     def owned_by(self, process: MusterProcess) -> frozenset[int]:
-        """The partitions that a process is to own, as it has said last."""
+        """Return the partitions assigned to a process, from the last such line in its log."""
         told = process.last("partitions shared")
         return frozenset(told["ours"]) if told is not None else frozenset()
 
     async def end(self) -> list[str]:
-        """End all processes, and delete what they made in the cluster; returns what is left, in words."""
+        """End all processes, and delete what they created in the cluster; return descriptions of what is left."""
         has_made_something = self._has_topic or any(process.was_started for process in self.processes)
         await asyncio.gather(*(process.end() for process in self.processes), return_exceptions=True)
         await asyncio.gather(*(proxy.close() for proxy in self._proxies), return_exceptions=True)
@@ -179,7 +179,7 @@ class LocalService:
         return left + await delete_topics(self._setup.kafka, self._names, self._setup.security)
 
     async def _prepare_for_sidecars(self) -> None:
-        """Make what sidecars need: a topic, a secret, and a port for each broker. Raises ServiceFailed."""
+        """Prepare what sidecars need: the brokers' node ids, a topic and a secret. Raises ServiceFailed."""
         setup = self._setup
         self._nodes = await node_ids(setup.kafka, setup.security)
         await make_topic(setup.kafka, self.topic, setup.topic_partitions, setup.security, brokers=len(self._nodes))
@@ -213,7 +213,7 @@ class LocalService:
         return MusterProcess(name, self._arguments(spec), address=advertise)
 
     def _arguments(self, spec: Spec) -> list[str]:
-        """The arguments of `muster serve` for a process."""
+        """Return the arguments of `muster serve` for a process."""
         setup = self._setup
         options = {
             "--listen": spec.listen,

@@ -1,8 +1,8 @@
-"""One `muster serve` as a child process: started, ended in every way, and what its log says.
+"""One `muster serve` as a child process: starts it, stops or kills it, and reads its log.
 
-Its ports last: nobody else is given them while it is down. No outgoing connection is given one either: a client that
-tries again and again to reach a process that is down could be given that very port, and be connected to itself. Each is
-held by a socket that does not listen.
+Its ports stay reserved while it is down, each by a socket that is bound but does not listen. Otherwise another process
+could take such a port, or the system could choose it for an outgoing connection: a client that retries a process that
+is down could even be connected to itself.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from muster.drills.plan import ServiceFailed
 
 HOST: Final = "127.0.0.1"
 LASTING_PORTS: Final = range(15_000, 32_768)
-"""Below the ephemeral ranges of Linux (from 32768) and macOS (from 49152), above what machines keep for services."""
+"""Below the ephemeral ports of Linux (from 32768) and macOS (from 49152), and above the usual ports of services."""
 
 
 def held(ports: Sequence[int]) -> list[socket.socket]:
-    """Hold all these ports until the sockets are closed; none of them if somebody has one, or takes it meanwhile."""
+    """Reserve all these ports until the sockets are closed; return no sockets if any of the ports is in use."""
     with ExitStack() as kept:
         try:
             with ExitStack() as tried:
@@ -40,13 +40,13 @@ def held(ports: Sequence[int]) -> list[socket.socket]:
 
 
 def some_held(count: int) -> list[socket.socket]:
-    """Hold so many ports, or as many as there are."""
+    """Reserve `count` ports, or fewer if there are not enough."""
     found = (sockets for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)) if (sockets := held((port,))))
     return [each for (each,) in islice(found, count)]
 
 
 def port_of(holding: socket.socket) -> int:
-    """The port that a socket holds."""
+    """Return the port that a socket reserves."""
     port: int = holding.getsockname()[1]
     return port
 
@@ -68,7 +68,7 @@ Line = dict[str, Any]
 
 
 class MusterProcess:
-    """One `muster serve`. `name`: for people; `address`: where clients reach it."""
+    """One `muster serve`. `name`: as messages show it; `address`: where clients reach it."""
 
     def __init__(self, name: str, arguments: Sequence[str], *, address: str) -> None:
         self.name = name
@@ -80,11 +80,11 @@ class MusterProcess:
         self._tail: list[str] = []
         self._news = asyncio.Event()
         self.was_started = False
-        """Whether there has ever been a process: it may have made something in the cluster."""
+        """True once the process was started: it may then have created something in the cluster."""
 
     @property
     def pid(self) -> int | None:
-        """The id of its process; None when there is none."""
+        """The process id; None while no process is running."""
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
@@ -103,14 +103,14 @@ class MusterProcess:
             stdout=PIPE,
             stderr=STDOUT,
             env={**environment, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,  # a terminal's Ctrl-C is for the drill alone
+            start_new_session=True,  # so that Ctrl-C in a terminal only reaches the drill
             limit=LINES_KEPT_BYTES,
         )
         self._reading = asyncio.create_task(self._read(self._process), name=f"read-{self.name}")
         await self.until(lambda: self.last("serving") is not None, STARTED_WITHIN_S, "serves")
 
     async def stop(self) -> None:
-        """End it in good order, and wait until it is gone. Raises ServiceFailed."""
+        """Stop it cleanly (SIGTERM), and wait until it has ended. Raises ServiceFailed."""
         assert self._process is not None
         self._signal(signal.SIGTERM)
         try:
@@ -120,28 +120,28 @@ class MusterProcess:
             raise ServiceFailed(f"{self.name} goes on {STOPPED_WITHIN_S:g} s after SIGTERM{self._said()}") from None
 
     async def kill(self) -> None:
-        """End it as `kill -9` does, and wait until it is gone."""
+        """Kill it (SIGKILL), and wait until it has ended."""
         self._signal(signal.SIGKILL)
         await self._gone()
 
     async def end(self) -> None:
-        """End it if it runs."""
+        """Kill it if it is running."""
         if self._process is not None:
             await self.kill()
 
     def last(self, event: str) -> Line | None:
-        """The last line of its log with that event, since it was started."""
+        """Return the last line with this event in its log since it was started."""
         return next((line for line in reversed(self._lines) if line.get("event") == event), None)
 
     @property
     def complaint(self) -> str | None:
-        """The last line of its log that is a warning or an error, without its time."""
+        """The last warning or error in its log, without the timestamp."""
         bad = (line for line in reversed(self._lines) if line.get("level") in {"warning", "error", "critical"})
         line = next(bad, None)
         return None if line is None else json.dumps({key: line[key] for key in line if key != "timestamp"})
 
     async def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
-        """Wait until a condition of its log's lines holds. Raises ServiceFailed."""
+        """Wait until a condition on the lines of its log is true. Raises ServiceFailed."""
         try:
             async with asyncio.timeout(within_s):
                 while not condition():

@@ -1,9 +1,9 @@
-"""A proxy of the drill's own, before a process or before its log's brokers: it cuts and delays connections.
+"""The drill's proxy, in front of a process or of the brokers of its log: it cuts and delays connections.
 
 While the network is cut, nothing passes in either direction; bytes and new connections wait, as they do in a network
-that is down, and go on when it is whole. A delayed answer leaves so much later than it came; answers do not wait for
-each other. Answers that name brokers are rewritten by the sidecar's own rules, so that every broker is reached through
-the proxy.
+that is down, and continue when it is healed. Each delayed response is forwarded that much later than it arrived, so
+delays do not add up. Responses that list brokers are rewritten by the sidecar's own rules, so that every broker is
+reached through the proxy.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from muster.events.steps import finished
 _CHUNK: Final = 1 << 16
 _SIZE: Final = struct.Struct(">i")
 _START: Final = struct.Struct(">hhi")
-"""API key, API version and correlation id, with which a request begins."""
+"""The start of a request: API key, API version and correlation id."""
 _UNDER_WAY: Final = 1_000
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _Asked = dict[int, tuple[int, int]]
-"""The API and its version of each request that has no answer yet, by correlation id."""
+"""The API key and version of each unanswered request, by correlation id."""
 
 
 class Weather:
-    """How the network is for all relays that share it: open or cut, and how slow."""
+    """The state of the network for all relays that share this object: open or cut, and how slow."""
 
     def __init__(self) -> None:
         self.delay_s = 0.0
@@ -42,16 +42,16 @@ class Weather:
         self._open.clear()
 
     def heal(self) -> None:
-        """Let everything pass again, what has waited first."""
+        """Let everything pass again, starting with what has waited."""
         self._open.set()
 
     async def passable(self) -> None:
-        """Wait until it is not cut."""
+        """Wait while the network is cut."""
         await self._open.wait()
 
 
 async def relay(down: Streams, up: Streams, weather: Weather, rewriter: AnswerRewriter | None) -> None:
-    """Relay until one end closes; what it had sent is handed over. Without a rewriter the bytes may be any."""
+    """Relay until one end closes, and forward all that it sent. Without a rewriter, any protocol can be relayed."""
     asked: _Asked = {}
     requests = _chunks(down[0]) if rewriter is None else _noted(_frames(down[0]), asked)
     answers = _chunks(up[0]) if rewriter is None else _rewritten(_frames(up[0]), asked, rewriter)
@@ -67,7 +67,7 @@ async def relay(down: Streams, up: Streams, weather: Weather, rewriter: AnswerRe
         for ended in await asyncio.gather(*parts, return_exceptions=True):
             if isinstance(ended, Exception) and not isinstance(ended, OSError):
                 raise ended
-    await weather.passable()  # that a connection has ended is not heard over a network that is cut
+    await weather.passable()  # while the network is cut, the other end must not see that the connection has ended
 
 
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
@@ -76,7 +76,7 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Whole messages, with their sizes before them."""
+    """Yield whole messages, each preceded by its size."""
     while True:
         size = await reader.readexactly(_SIZE.size)
         yield size + await reader.readexactly(_SIZE.unpack(size)[0])
@@ -104,7 +104,7 @@ async def _rewritten(frames: AsyncIterator[bytes], asked: _Asked, rewriter: Answ
 async def _pass(
     pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter, weather: Weather, *, is_delayed: bool
 ) -> None:
-    """Hand over all that comes; what is late does not hold up what comes behind it any longer."""
+    """Forward all pieces, each with its own delay: a late piece does not delay the following ones any further."""
     now_s = asyncio.get_running_loop().time
     waiting: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue(_UNDER_WAY)
 
@@ -134,7 +134,7 @@ async def _pass(
 
 
 class Proxy:
-    """One listening address in front of one or more brokers, or of a process. Close it in the end."""
+    """Listens in front of one or more brokers, or of a process. Must be closed."""
 
     def __init__(self, weather: Weather) -> None:
         self._weather = weather
@@ -144,11 +144,11 @@ class Proxy:
         self._rewriter: AnswerRewriter | None = None
 
     def before(self, address: BrokerAddress) -> str:
-        """Relay to an address; returns the one to use instead. Raises ServiceFailed."""
+        """Relay to an address; return the address to use instead. Raises ServiceFailed."""
         return f"{HOST}:{self._port_before(address)}"
 
     def before_brokers(self, bootstrap: tuple[BrokerAddress, ...]) -> str:
-        """Relay to these brokers, and to each that they name; returns the addresses to use instead."""
+        """Relay to these brokers, and to all that their responses list; return the addresses to use instead."""
         self._rewriter = AnswerRewriter(self._address_of, {})
         return ",".join(self.before(broker) for broker in bootstrap)
 
@@ -164,7 +164,7 @@ class Proxy:
         return HOST, self._port_before(BrokerAddress(host, port))
 
     def _port_before(self, address: BrokerAddress) -> int:
-        """The port that relays to an address; it takes connections from now on."""
+        """Return the port that relays to an address; it accepts connections from now on."""
         if address not in self._ports:
             try:
                 listening = socket.create_server((HOST, 0))

@@ -1,4 +1,4 @@
-"""The service that is drilled: what a drill needs to know of it, and a running service of others."""
+"""The service under test: the interface that a drill needs, and its implementation for a running service."""
 
 from typing import Final, Protocol
 
@@ -22,14 +22,14 @@ from muster.replay.text.grammar import plural
 
 
 class Service(Protocol):
-    """The service, as far as a drill needs to know it.
+    """The service under test, as the drill sees it.
 
-    `log_url`: its event log; `topic`: one that members may subscribe.
+    `log_url`: its event log; `topic`: the topic that members subscribe to.
     """
 
     @property
     def bootstrap(self) -> str:
-        """Where clients reach it, HOST:PORT with commas."""
+        """The addresses for clients, HOST:PORT, comma-separated."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Service(Protocol):
 
     @property
     def has_new_log(self) -> bool:
-        """Whether the log has been made for the drill."""
+        """True if the log was created for the drill."""
         ...
 
     @property
@@ -51,11 +51,11 @@ class Service(Protocol):
 
     @property
     def description(self) -> str:
-        """One line for people: which processes, on which log."""
+        """One line for the report: which processes, on which log."""
         ...
 
     def process_of(self, owner: str) -> str:
-        """The name of the process that events call so (`host:pid`)."""
+        """Return the drill's name for a process; `owner` is its name in events (`host:pid`)."""
         ...
 
 
@@ -64,7 +64,7 @@ NAMED_MAX: Final = 8
 
 
 class RunningService:
-    """A running service of others, whose processes a command of the operator's restarts."""
+    """A running service that the drill did not start; a command of the operator restarts its processes."""
 
     def __init__(
         self, bootstrap: str, *, topic: str, log_url: str, client_security: KafkaSecurity, log_security: KafkaSecurity
@@ -84,7 +84,7 @@ class RunningService:
         return owner
 
     async def check(self, members: int) -> None:
-        """Raise Unusable if the topic is not there, or has no partition for each member of a group."""
+        """Raise Unusable if the topic does not exist, or has fewer partitions than a group has members."""
         request = MetadataRequest(
             topics=(MetadataRequestTopic(name=TopicName(self.topic)),), allow_auto_topic_creation=False
         )
@@ -117,7 +117,7 @@ class RunningService:
             )
 
     async def neighbours(self, names: Names, load: Load) -> str:
-        """Say in a sentence which other groups share the partitions of the drill's."""
+        """Describe in a sentence which other groups share partitions of the event log with the drill's groups."""
         async with DrilledLog(self.log_url, names, self.log_security) as log:
             partitions = log.partitions
         ours = {partition_for(group_id, partitions) for group_id, _ in group_ids(load, names)}
