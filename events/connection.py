@@ -22,7 +22,7 @@ class ConnectionEnd(StrEnum):
     CLOSED_BY_COORDINATOR = "closed-by-coordinator"
     """We closed it: it was idle, over a limit, violated the protocol, or its broker was lost."""
     UNKNOWN = "unknown"
-    """It led to another Muster process, which was lost; or a newer version wrote another value."""
+    """The connection was to another Muster process, which was lost; or a newer version wrote a value unknown here."""
 
 
 class LastConnection(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,9 @@ TOPICS_LOOKED_AT_MAX = 50_000
 """How many topics are read of all subscriptions of a group together: about 10 ms of work."""
 
 KINDS_MAX = 4
-"""How many lists of equal length are remembered, so that equal ones are read once; more would cost comparisons."""
+"""How many lists of the same length are remembered, so that equal ones are decoded once; more would cost too many
+comparisons.
+"""
 
 _VERSION_0 = b"\x00\x00"
 _COUNT = Struct(">i")
@@ -50,7 +52,7 @@ _Decoded = TypeVar("_Decoded")
 
 REMEMBERED_MAX = 1_024
 REMEMBERED_BYTES_MAX = 1_024
-"""The messages that are cached, so that equal ones are decoded once: a history repeats few of them very often."""
+"""Limits of the cache of decoded messages: a history repeats few messages very often."""
 
 
 def _remembering(decode: Callable[[bytes], _Decoded]) -> Callable[[bytes], _Decoded]:
@@ -91,7 +93,7 @@ def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_L
     A list of topics that several members share, as in most groups, is read and counted once.
     """
     topics: set[str] = set()
-    read: defaultdict[bytes, deque[bytes]] = defaultdict(lambda: deque(maxlen=KINDS_MAX))  # by their counts
+    read: defaultdict[bytes, deque[bytes]] = defaultdict(lambda: deque(maxlen=KINDS_MAX))  # by their number of topics
     left = topics_max
     for metadata in subscriptions:
         count = metadata[len(_VERSION_0) : _TOPICS_AT]
@@ -113,8 +115,8 @@ def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_L
 
 @_remembering
 def _listed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """Decode the topics in their order; None if the bytes are no subscription. A takeover needs those of many
-    groups.
+    """Decode the topics in their order; None if the bytes are no subscription. Cached, since a takeover decodes the
+    subscriptions of many groups.
     """
     subscription = _read(_read_subscription, metadata)
     return None if subscription is None else tuple(subscription.topics)
@@ -136,7 +138,7 @@ def _has_user_data(metadata: bytes, at: int) -> bool:
 def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
     """Decode the (topic, partition) pairs of a ConsumerProtocolAssignment, sorted; None if the bytes are not one.
 
-    Empty bytes are no partitions: members that the leader left out get them.
+    Empty bytes mean no partitions: members that the leader left out get them.
     """
     if not assignment:
         return ()

@@ -71,10 +71,10 @@ class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
 class JoinPhaseCompleted(GroupEvent, frozen=True, kw_only=True):
     """The next generation began. The static members in `absent` are part of it although they did not rejoin.
 
-    `absent_seen_ms`: when each of them was last heard from, None if not since a takeover. `handed_out_ids`: the member
-    ids that the phase waited for, 16 at most; `handed_out_ids_more` counts the rest. `returned`: members that were
-    removed because they had gone silent, and were heard from again since the previous phase; limited and counted the
-    same way.
+    `absent_seen_ms`: when each of them was last heard from; None if it has not been heard from since a takeover.
+    `handed_out_ids`: the member ids that the phase waited for, 16 at most; `handed_out_ids_more` counts the rest.
+    `returned`: members that were removed because they had gone silent, and were heard from again since the previous
+    phase; limited and counted the same way.
     """
 
     absent: tuple[MemberId, ...]

@@ -1,15 +1,16 @@
 """Loads a partition: reads its records from first to last, without decoding superseded ones.
 
 It works as a compaction in memory. The last record of each key produces the same groups as all records do (the
-compaction tests prove it), so an owner that takes over needs no more, and even a log with a long history leaves little
-to decode. Three kinds of records are kept that a compaction may drop, so that nothing is missed:
+compaction tests prove it), so an owner that takes over decodes only these, which are few even in a log with a long
+history. Three kinds of records are kept that a compaction may drop, so that nothing is missed:
 
-    the partition's own events    all of them: one may say that the log is too new. A broken one that was replaced says
-                                  nothing; the level is stored elsewhere, too (in marks, in a file's own table)
+    the partition's own events    all of them: one may say that the log is too new. A broken one that was replaced is
+                                  lost, but the level is stored elsewhere, too (in marks, in a file's own table)
     the deletion of a group       it has the group's incarnation; likewise the removal of a member
     a value of unknown type       its group is quarantined, even if a later record may have replaced it
 
-A superseded value of a known type that is broken further in goes unnoticed: nothing of it would be left anyway.
+A superseded value of a known type goes unnoticed if it is broken after its header: compaction would have removed it
+anyway.
 
 Foreign records change nothing. But compaction keeps the last record of a key, no matter who wrote it: if that is a
 foreign one, the owner's record of the entity may be removed. `overwritten` lists these entities; their records must be
@@ -43,9 +44,9 @@ from muster.events.records import BrokenRecord, ForeignRecords, StoredRecord, Un
 RECORDS_PER_STEP = 32
 """About 0.5 ms of work."""
 COLLECTED_AT_ONCE: Final = 1_000
-"""Records of a first reading, which are only collected: 0.5 ms of work."""
+"""Records per step of a first reading, which only collects them: 0.5 ms of work."""
 FOLLOWED_AT_ONCE: Final = 64
-"""Records that are applied as they arrive: 1 ms of work."""
+"""Records per step of a continued reading, which applies them as they arrive: 1 ms of work."""
 
 DELETED_MAX = 10_000
 """The number of deleted groups that a continued reading remembers, since offsets of the last ones may still exist."""
@@ -232,7 +233,7 @@ class Loading:
         return [entity for entity in entities if self.projector.has(entity)]
 
     def _bury(self, record: StoredRecord) -> None:
-        """Note a tombstone. Of a member only the incarnation is kept, of a group nothing older."""
+        """Note a tombstone. For a member only the incarnation is kept; for a group everything older is dropped."""
         if entity_of(record).kind is EntityKind.GROUP:
             self._tombstones[record.key] = record
         else:

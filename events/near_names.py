@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Final
 
 NAME_CHARACTERS_MAX: Final = 255
-"""The part of a name that is compared: the time for a comparison is quadratic in it."""
+"""Only this many characters of a name are compared, since the time for a comparison is quadratic in the length."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, at_most: int = 3) -> str:

@@ -1,6 +1,6 @@
 """Why a partition changed hands, as far as its next owner knew when it was ready.
 
-`CoordinatorReady` records this about the former owner; how it is found out is not known here.
+`CoordinatorReady` records this about the former owner. Knows nothing of how the cause is found out.
 """
 
 from enum import StrEnum, unique

@@ -9,8 +9,8 @@ is read and written ten times faster than events are. A version of Muster in whi
 another value, ignores it. A partition with quarantined groups is not saved, since their state alone does not describe
 them.
 
-    MAGIC, then frames: length (4 bytes), CRC-32 of all so far (4 bytes), zstd. The first one is the head, the others
-    are groups or parts of large ones, the last one is empty.
+    MAGIC, then frames: length (4 bytes), CRC-32 of everything so far (4 bytes), zstd. The first one is the head, the
+    others are groups or parts of large ones, the last one is empty.
 """
 
 import struct
@@ -60,7 +60,7 @@ class SnapshotOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a snapshot but its groups. `at_end_ms`: when it was known to be complete (wall clock)."""
+    """Everything in a snapshot but its groups. `at_end_ms`: when it was known to be complete (wall clock)."""
 
     form: str
     of: SnapshotOf
@@ -77,8 +77,8 @@ class SnapshotHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A group or a part of one; parts differ in their members only. `has_own_record`: False if only members etc. are
-    known.
+    """A group or a part of one; parts differ in their members only. `has_own_record`: False if the log had no record of
+    the group itself, only of its members etc.
     """
 
     group_id: GroupId

@@ -15,7 +15,7 @@ R = TypeVar("R")
 Steps = Generator[int, None, R]
 
 ENTRIES_AT_ONCE = 64
-"""The entries that are processed at once: at most about 2 ms of work, if an entry is a group to be described."""
+"""How many entries are processed at once: at most about 2 ms of work, for groups to be described."""
 
 ID_LENGTH_PER_ENTRY = 512
 """This many characters of an id count as one more entry: its partition is a hash over all of them."""
@@ -57,7 +57,7 @@ def collected(items: Iterable[T | None]) -> Steps[list[T]]:
 
 
 class Each(Collection[R], Generic[T, R]):
-    """A collection of what `make` returns for each of many things; each is made only during iteration."""
+    """A collection of the results of `make` for many things; each result is made only during iteration."""
 
     def __init__(self, make: Callable[[T], R], things: Collection[T]) -> None:
         self._make = make

@@ -36,12 +36,12 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 SMALL = 32
-"""The number of entries that can be copied as fast as one change is noted."""
+"""Copying this many entries takes no longer than recording one change."""
 
 
 class _Mark(Enum):
     GONE = 0
-    """Noted for a key of the shared dictionary that was deleted."""
+    """Marks a deleted key of the shared dictionary."""
     NOT_NOTED = 1
 
 
@@ -187,7 +187,7 @@ class Table(MutableMapping[K, V]):
             return self._walked() == other._walked()
         return self._walked() == other if isinstance(other, Mapping) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # as for all that changes
+    __hash__ = None  # type: ignore[assignment]  # as for every mutable collection
 
     def __repr__(self) -> str:
         return repr(self._walked())
@@ -231,7 +231,7 @@ class TableSet(MutableSet[K]):
     def __eq__(self, other: object) -> bool:
         return self._table.keys() == other if isinstance(other, Set) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # as for all that changes
+    __hash__ = None  # type: ignore[assignment]  # as for every mutable collection
 
     def __repr__(self) -> str:
         return f"{{{', '.join(map(repr, self._table))}}}"

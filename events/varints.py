@@ -16,9 +16,9 @@ _MARKS_OF_FIVE_BYTES = sum(128 << 7 * index for index in range(4))
 _MARKS_OF_SIX_BYTES = sum(128 << 7 * index for index in range(5))
 
 LAST_FOUR: dict[bytes, int] = {}
-"""Maps the last four of a number's six bytes to what they add to it, less all continuation bits. For a wall clock time
-in ms these bytes stay the same for eight seconds, so a reader looks here first: `n += (second << 7) + LAST_FOUR[the
-four]`.
+"""Maps the last four bytes of a six-byte number to their contribution to its value, less all continuation bits. For a
+wall clock time in ms these bytes stay the same for eight seconds, so a reader looks here first: `n += (second << 7) +
+LAST_FOUR[the four]`.
 """
 _LAST_FOUR_MAX = 4_096
 

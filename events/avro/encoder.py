@@ -41,7 +41,7 @@ LatestValues = dict[str, list[tuple[Any, bytes]]]
 def compile_encoder(schema: Schema, header: bytes, latest: LatestValues) -> Callable[[Any], bytes]:
     """Return a function that encodes an event of the schema's type, with the header.
 
-    Encoders that are given the same `latest` share it. Raises ValueError if the schema uses a feature that ours do not.
+    Encoders that get the same `latest` share it. Raises ValueError if the schema uses a feature that ours do not.
     """
     source, names = encoder_source(schema, header, latest)
     exec(compile(source, f"<encoder of {schema['name']}>", "exec"), names)  # noqa: S102 - our own schemas

@@ -5,7 +5,7 @@ group's id, its state and the reason often repeat the previous event; a member's
 event.
 
 The bytes decide, not the names: a run is reused only if the same bytes begin there, since decoding is a function of the
-bytes. So if a name gets another meaning one day, that costs time, but nothing is read wrongly.
+bytes. So if a name ever gets another meaning, decoding becomes slower, but not wrong.
 """
 
 import json
@@ -18,9 +18,7 @@ from msgspec import inspect
 from muster.events.avro.schema import Schema
 
 Known = dict[str, dict[Any, tuple[Any, Any]]]
-"""The runs that were read: by their signature and their key (None: that of the last event), the bytes and the
-values.
-"""
+"""The bytes and the values of the runs that were read, by signature and key (None: the run of the last event)."""
 
 NOTHING: tuple[Any, Any] = ((), None)
 """Stands for a run that was not read yet: no bytes begin with its first item."""
@@ -33,7 +31,9 @@ _GROUP = ("group_id", "incarnation")
 _MEMBER = "member_id"
 _SINCE = "joined_ms"
 _CHANGING = ("bytes", "long")
-"""The types of assignments and of times: the first such field ends the run of a member, which continues at _SINCE."""
+"""The types of assignments and times: a member's run ends before the first such field, and another one begins at
+_SINCE.
+"""
 
 
 class FieldRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class FieldRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def signature(self) -> str:
-        """The same for runs whose bytes mean the same values."""
+        """The signature; runs with the same one decode the same bytes to the same values."""
         return json.dumps([self.fields, *map(repr, self.wanted.items())])
 
 

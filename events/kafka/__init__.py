@@ -9,8 +9,7 @@ errors.py          The errors of requests to brokers: retry, outcome unknown, re
 exchange.py        Sends kio's requests over aiokafka's connections, and reads the responses.
 failures.py        Sorts the errors of aiokafka and of the event loop.
 first_answer.py    Hedges requests that any broker can answer: the next broker is asked if one is silent.
-link.py            The brokers of a cluster, and each request to the right one: the base of the log's link and of
-                   upstream's.
+link.py            The brokers of a cluster: the base of the log's link and of upstream's.
 metadata.py        Metadata: a cluster's id and its brokers.
 requests.py        The requests that an event log needs, each in the versions that Muster uses.
 security.py        The security settings of a cluster, by the names of Kafka's own client properties.

@@ -1,10 +1,10 @@
 """Parses HOST:PORT in bootstrap servers, URLs of logs and settings, and remembers the addresses of a cluster's brokers.
 
-All addresses are parsed here. They are remembered by cluster and security protocol, for the case that all brokers in
-the last Metadata are down: Metadata only names the live brokers. If a link knows just one broker, and that one goes
-down just when the others have come back, the link would wait for that one alone. So all links of a process note here
-what they learn, and a link to a cluster tries the others' addresses last. A link that has not found its cluster yet
-uses the one that has a broker at one of its bootstrap addresses.
+All addresses are parsed here. They are remembered by cluster and security protocol, in case all brokers of the last
+Metadata response are down, since Metadata names only live brokers. A link that knows just one broker would wait for
+that one alone if it goes down just when the others have come back. So all links of a process note here what they learn,
+and a link to a cluster tries the others' addresses last. A link that has not found its cluster yet uses the one that
+has a broker at one of its bootstrap addresses.
 """
 
 from collections import defaultdict
@@ -57,7 +57,7 @@ hang.
 """
 
 _Listeners = tuple[str, str]
-"""The id of a cluster, and the security protocol: a listener of another protocol would not understand."""
+"""The id of a cluster, and the security protocol: a listener with another protocol would not understand our bytes."""
 
 
 class KnownBrokers:

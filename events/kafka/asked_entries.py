@@ -34,7 +34,7 @@ _ENTRIES: Final[Mapping[int, _Entries]] = {
 
 
 class _Partitions(NamedTuple):
-    """The array of topics, the name of one, its array of partitions, and the number of one."""
+    """Field names: the array of topics, a topic's name, its array of partitions, and a partition's number."""
 
     topics: str
     topic: str
@@ -105,6 +105,6 @@ def _compare(asked: Collection[str], answered: Collection[str], kind: str, *, on
 
 
 def _such_as(ids: set[str]) -> str:
-    """Quote one of them, truncated since it may be as long as any string, and count the others."""
+    """Quote one of the ids, truncated since it may be very long, and count the others."""
     more = len(ids) - 1
     return f"{min(ids)[:100]!r}" + (f" and {more} more" if more else "")

@@ -1,7 +1,7 @@
 """Connections to the brokers of one cluster, opened on demand.
 
-This has sockets, lanes, limits, and the errors if a connection cannot be opened or is lost. It knows nothing of
-partition leaders and coordinators, the requests, or the wording of failures.
+Manages sockets, lanes and limits, and raises the errors of connections that cannot be opened or are lost. Knows nothing
+of partition leaders and coordinators, of the requests, or of the wording of failures.
 
 How it works: aiokafka handles each connection (security, correlation ids, versions). Its client for a whole cluster is
 not used, since it opens one connection after another under one lock, lets metadata requests create topics, and does not
@@ -59,7 +59,7 @@ _Lane = tuple[Hashable, int]
 class _Known(msgspec.Struct, kw_only=True, eq=False):
     """The state of an address. `shut`: until when it is not tried again, and why.
 
-    `unchecked`: those of `lanes` that were opened before the cluster's id was known.
+    `unchecked`: the lanes in `lanes` that were opened before the cluster's id was known.
     """
 
     lanes: dict[_Lane, AIOKafkaConnection] = msgspec.field(default_factory=dict)
@@ -120,7 +120,7 @@ class Connections:
             del self._known[address]
 
     def hang_up(self, address: BrokerAddress, lanes: Callable[[Hashable], bool]) -> None:
-        """Close these lanes: their requests raise TryAgain now, and later ones do not wait behind them."""
+        """Close these lanes: pending requests raise TryAgain now, and later ones do not wait behind them."""
         known = self._known.get(address)
         if known is None:
             return
@@ -144,7 +144,9 @@ class Connections:
         timeout_ms: int,
         sent: Callable[[], None] = ignore,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request; `sent` is called once it is sent. Raises TryAgain, and the errors that `explain` makes."""
+        """Send a request and return its response; `sent` is called once it is sent. Raises TryAgain, and the errors
+        that `explain` makes.
+        """
         connection = await self._connection(address, (lane, timeout_ms))
         question = Undecoded(request)
         try:
@@ -229,7 +231,7 @@ class Connections:
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
             if (ours := log_shortage(str(address), error)) is not None:
                 raise OwnShortage(f"{address}: {ours}") from error
-            if reuses and isinstance(error, NOT_OPENED):  # it has accepted us before
+            if reuses and isinstance(error, NOT_OPENED):  # the broker has accepted us before
                 raise TryAgain(f"{address}: {describe_failure(error)}") from error
             raise self._explain(address, error) from error
 

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ENTRIES_AT_ONCE: Final = 500
-"""The entries of a response that are read before other tasks run: at most about 5 ms of work."""
+"""How many entries of a response are read before other tasks run: at most about 5 ms of work."""
 _UNREADABLE: Final = (SerialError, ValueError, struct.error)
 
 

@@ -1,6 +1,6 @@
 """Sorts the errors of aiokafka and of the event loop: not sent, not answered, refused.
 
-It has the kinds of errors and their wording, and knows nothing of the connection's user, or of retries.
+Classifies errors and words them. Knows nothing of the connection's user, or of retries.
 """
 
 import ssl

@@ -1,12 +1,12 @@
-"""The brokers of a cluster, and each request to the right one.
+"""The brokers of a cluster: keeps track of them, and sends each request to the right one.
 
-This refreshes Metadata, and sends requests that any broker can answer. It knows nothing of the purpose of requests, or
-the wording of failures. Sockets are in connections.py; Metadata is read in metadata.py.
+Refreshes Metadata, and sends requests that any broker can answer. Knows nothing of the purpose of requests, or of the
+wording of failures. Sockets are in connections.py; Metadata is read in metadata.py.
 
 How it works: one task sends Metadata every few seconds, and immediately when a request has failed or a connection was
 lost. A request that any broker can answer is hedged (first_answer.py); connections to a silent broker are closed, and
-it is asked last from then on, so that a broker that hangs delays one request. If all of them are silent or fail, others
-are asked that this link or another one of the process has seen earlier (addresses.py). Each user of a cluster has a
+it is asked last from then on, so that a broker that hangs delays one request. If all of them are silent or fail, the
+link asks brokers that it or another link of the process has seen earlier (addresses.py). Each user of a cluster has a
 subclass with its topics, its requests and its errors.
 
 If a Muster, sidecar or standalone, responds where a Kafka cluster is expected, it is recognized: it describes a config
@@ -154,7 +154,7 @@ class ClusterLink:
         timeout_ms: int | None = None,
         sent: Callable[[], None] = ignore,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request to one broker; `sent` is called once it is sent. `timeout_ms` overrides the link's."""
+        """Send a request to one broker; `sent` is called once it is sent. `timeout_ms` overrides the link's timeout."""
         address = self._view.brokers.get(node_id)
         if address is None:
             self.refresh_soon()
@@ -168,7 +168,7 @@ class ClusterLink:
             raise
 
     async def ask_any(self, request: Preparable) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """Send a request that may be made twice; return the response of the fastest broker.
+        """Send a request that may be sent twice; return the response of the fastest broker.
 
         Raises errors other than TryAgain only if all brokers can be reached and fail that way.
         """
@@ -214,8 +214,8 @@ _ANY_GROUP: Final = "muster"
 async def is_muster(link: ClusterLink) -> bool:
     """Ask any broker whether it is a Muster. Raises like `link.ask_any`.
 
-    Brokers before Kafka 4.0, and those where our principal may not describe configs of groups, return an error, and
-    pass; so would a sidecar in front of them.
+    Brokers before Kafka 4.0, and those where our principal may not describe configs of groups, return an error and so
+    count as Kafka brokers; so would a sidecar in front of them.
     """
     response = await link.ask_any(describe_configs(_GROUP, _ANY_GROUP, [CONFIG_OF_A_MUSTER]))
     return any(config.name == CONFIG_OF_A_MUSTER for result in response.results for config in result.configs)

@@ -15,7 +15,7 @@ from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.exchange import Exchange, NotOffered, SupportedApi
 
 METADATA: Final = SupportedApi("Metadata", 3, {10: v10, 4: v4})
-"""v4: the first that need not create a topic; v10: with the ids of topics."""
+"""v4: the first that can be sent without creating topics; v10: with the ids of topics."""
 
 
 class MetadataQuestion:

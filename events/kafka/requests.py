@@ -1,6 +1,6 @@
 """The requests of Kafka that an event log needs, each in the versions that Muster uses.
 
-It has the messages, and extracts plain values from their responses. A broker gets the newest of these versions that it
+Builds the requests, and extracts plain values from the responses. A broker gets the newest of these versions that it
 offers (`Question`); one that offers none cannot have an event log (log/kafka/client/versions.py).
 """
 
@@ -123,7 +123,7 @@ def fetch(topic: str, partition: int, offset: int, *, bytes_max: int, wait_ms: i
 
 
 def fetched_partition(response: Any) -> Fetched | None:  # noqa: ANN401 -- FetchResponse, in a version
-    """Return the content of a response about its one partition; None if a quota throttled it."""
+    """Return the response's only partition; None if a quota throttled the response."""
     for topic in response.responses:
         for partition in topic.partitions:
             return Fetched(

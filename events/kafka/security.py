@@ -136,7 +136,7 @@ def kafka_security(
 ) -> KafkaSecurity:
     """Convert the properties. Raises BadSecurity, also for files that cannot be used.
 
-    Errors name a property by `name_of`: it may come from elsewhere than the option, `where`.
+    Errors name a property by `name_of`, since it may not come from the option `where`.
     """
     check_names(properties, where)
     try:

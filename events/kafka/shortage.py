@@ -1,6 +1,6 @@
-"""Errors of ours when a connection is opened or accepted: ports or files have run out, and the peer is not at fault.
+"""Errors of our own machine or process when a connection is opened or accepted: ports or files have run out.
 
-It knows which errors these are and how to fix each, and logs each at most once a minute.
+The peer is not at fault. Knows how to fix each of these errors, and logs each at most once a minute.
 """
 
 import errno

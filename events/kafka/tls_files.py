@@ -1,6 +1,6 @@
 """Loads certificates and keys into an `ssl.SSLContext`; each error is one line that names the file.
 
-It reads PEM files for either end of a connection. The caller's `name` is the option or property that names the file.
+Reads PEM files for either end of a connection. The caller's `name` is the option or property that names the file.
 
 OpenSSL names neither the file nor, often, the problem. So each file is checked before OpenSSL loads it, and a pass
 phrase is never requested on the terminal.

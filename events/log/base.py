@@ -49,7 +49,7 @@ class LogDamaged(LogMismatch):
 class LogReplaced(LogMismatch):
     """The log was removed or replaced while it was in use.
 
-    `what` happened; `way_out`: what the log's operator can do.
+    `what`: what happened; `way_out`: what the log's operator can do about it.
     """
 
     def __init__(self, what: str, way_out: str) -> None:
@@ -232,7 +232,7 @@ class EventLog(Protocol):
     def repeat(self, writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
         """Send the last append of each writer again, once, which appends nothing; appends may be in flight meanwhile.
 
-        Those that one broker stores go in one request; yields the outcomes by partition, as soon as responses arrive.
+        All that go to the same broker share one request; yields the outcomes by partition, as soon as responses arrive.
         """
         ...
 
@@ -247,12 +247,12 @@ class EventLog(Protocol):
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
         """Record that an owner is alive, beside the events, replacing its last such record; from format level 4 on.
 
-        This waits for no append, and delays appends no more than another append would. Raises LogError.
+        Does not wait for appends, and delays them no more than another append would. Raises LogError.
         """
         ...
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
-        """Read the wall time (ms) of the last sign of life of each recent owner, as far as they are kept.
+        """Read the wall time (ms) of the last sign of life of each recent owner, as far as the log still has it.
 
         Raises LogError, and EventsError if they cannot be read.
         """
@@ -305,8 +305,8 @@ class FollowedLog(Protocol):
         ...
 
     async def prepare_claim(self, partition: int) -> None:
-        """Do in advance what a claim of the partition would wait for, without changing anything, unless that is done
-        already.
+        """Do in advance what a claim of the partition would wait for, without changing anything; do nothing if that is
+        done already.
 
         Raises none of the log's errors: what cannot be prepared takes time during the claim.
         """
@@ -355,7 +355,7 @@ class CutLog(Protocol):
 
     @property
     def deletion_warning(self) -> str | None:
-        """The one of `warnings` that says which beginnings had been deleted when the log was opened."""
+        """The warning (in `warnings`) about beginnings of partitions that had been deleted when the log was opened."""
         ...
 
     async def begin_offset(self, partition: int) -> int:

@@ -10,7 +10,9 @@ from muster.events.records import FORMAT_LEVEL
 
 
 class OnlyReadLog:
-    """The writing part of an EventLog. `stored_in` names it in messages, such as 'the export a.jsonl'."""
+    """The writing methods of an EventLog, for a read-only log. `stored_in` names it in messages, such as 'the export
+    a.jsonl'.
+    """
 
     def __init__(self, stored_in: str) -> None:
         self._stored_in = stored_in

@@ -1,7 +1,7 @@
 """Checks that no other owner appended between two claims of one owner, so that nothing has to be read again.
 
-This is used when a claim is renewed, for events and for offsets. An owner that slept between two appends may have been
-deposed meanwhile by another one that is gone again, and whose records it does not know.
+Used when a claim is renewed, for events and for offsets. An owner that slept between two appends may have been deposed
+in the meantime by another owner, which is gone again and whose records it does not know.
 """
 
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
@@ -17,7 +17,7 @@ async def check_no_other_writer(log: EventLog, before: LogWriter, writer: LogWri
     if start is None or end is None:
         raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append ended")
     if start >= end - 1:
-        return  # directly after it: nothing to read
+        return  # nothing between the two
     foreign_records = ForeignRecords()
     async for chunk in log.read(number, start=start, end=end - 1):
         for record in foreign_records.without(chunk):

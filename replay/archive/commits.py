@@ -4,10 +4,10 @@ A commit exists once its manifest does. So the order is: write and sync the segm
 temporary name; link it to its final name, which only one writer can take; remove the files that the commit replaced.
 Whatever happens between two of these steps, readers see either the previous commit or this one.
 
-The lock keeps a second writer out with a clear message. On file systems without a lock that works between machines, the
-manifest's number does: the second writer's commit fails, and its files are leftovers. Leftovers may belong to a writer
-that is still alive and about to commit them. So before they are removed, an empty commit takes the number that it
-needs: then nothing written before this commit can be committed any more. File names are never reused.
+The lock keeps a second writer out with a clear message. On file systems whose locks do not work between machines, the
+manifest's number keeps it out: the second writer's commit fails, and its files are leftovers. Leftovers may belong to a
+writer that is still alive and about to commit them. So before they are removed, an empty commit takes the number that
+this writer would need: then nothing that was written before can be committed any more. File names are never reused.
 """
 
 import re
@@ -166,7 +166,7 @@ class ArchiveWriter:
             self._remove(leftovers)
 
     def remove_given_up(self) -> int:
-        """Remove the files that the commits since the last call have dropped; return their number."""
+        """Remove the files that commits have dropped since the last call; return their number."""
         gone, self._given_up = self._given_up, set()
         self._remove(gone)
         return len(gone)
@@ -187,8 +187,8 @@ class ArchiveWriter:
 
 @contextmanager
 def writing(root: Path, *, disk: Disk = DISK, now_ms: int | None = None, make: bool = False) -> Iterator[ArchiveWriter]:
-    """Write the archive, exclusively. `make`: create it if missing. Raises ArchiveBusy, LogMissing, LogMismatch,
-    LogDamaged.
+    """Open the archive for writing, exclusively. `make`: create it if missing. Raises ArchiveBusy, LogMissing,
+    LogMismatch, LogDamaged.
 
     Errors of the file system are LogUnavailable for a full disk, else LogMismatch.
     """

@@ -1,8 +1,9 @@
-"""Records that were deleted from the log before the archiver came: manifests list them, verify and readers name them.
+"""Records that were deleted from the log before they were archived: manifests list them, verify and readers report
+them.
 
-Compaction leaves the last record of each key; deletion leaves none, so the archive lacks what they said for good. Both
-leave offsets without records. The log tells them apart: only deletion moves the beginning of a partition. It is asked
-for after the offsets were read in vain, since others may delete while the archiver reads.
+Compaction leaves the last record of each key; deletion leaves none, so the archive can never have what they contained.
+Both leave offsets without records. The log tells them apart: only deletion moves the beginning of a partition. It is
+asked for after the offsets were read in vain, since others may delete while the archiver reads.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ DELETED_MAX: Final = 100
 
 
 class DeletedRecords(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """The offsets of a partition, `start` to `end` (exclusive), that were deleted before the archiver came."""
+    """The offsets of a partition, `start` to `end` (exclusive), that were deleted before they were archived."""
 
     partition: int
     start: Annotated[int, msgspec.Meta(ge=0)]
@@ -25,7 +26,9 @@ class DeletedRecords(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 async def deleted_before(log: EventLog, partition: int, start: int, end: int) -> DeletedRecords | None:
-    """Return which of these offsets, which were read in vain, were deleted rather than compacted; None: none."""
+    """Return which of these offsets, at which no record was found, were deleted rather than compacted; None if none
+    were.
+    """
     if start >= end or not isinstance(log, CutLog):
         return None
     cut = min(await log.begin_offset(partition), end)
@@ -33,7 +36,7 @@ async def deleted_before(log: EventLog, partition: int, start: int, end: int) ->
 
 
 def with_deleted(known: Sequence[DeletedRecords], new: Sequence[DeletedRecords]) -> tuple[DeletedRecords, ...]:
-    """Join ranges that touch, and the last ones of a partition that has too many to list."""
+    """Merge adjacent ranges; if a partition has too many to list, merge its last ones too."""
     if not new:
         return tuple(known)
     joined: list[DeletedRecords] = []
@@ -50,7 +53,7 @@ def with_deleted(known: Sequence[DeletedRecords], new: Sequence[DeletedRecords])
 
 
 def deletion_text(of: str, deleted: Sequence[DeletedRecords]) -> str:
-    """Say what was deleted from the log `of` before it was archived."""
+    """Describe what was deleted from the log `of` before it was archived."""
     named = ", ".join(f"partition {each.partition} offsets {each.start} to {each.end - 1}" for each in deleted[:3])
     more = f" and {len(deleted) - 3} more ranges" if len(deleted) > 3 else ""
     return (

@@ -32,7 +32,7 @@ class ArchiveBusy(LogError):
 
 
 class Disk:
-    """The steps. Each raises OSError; `said` turns that into an error for users."""
+    """The steps of writing an archive. Each raises OSError; `said` turns that into an error for users."""
 
     def make_folder(self, path: Path) -> None:
         """Create the folder and its parents, so that they survive a crash."""

@@ -27,7 +27,7 @@ FORMAT: Final = 1
 """The archive's format. A version of Muster reads formats up to its own."""
 
 BYTES_MAX: Final = 1024 * 1024 * 1024
-"""The largest manifest, which is read into memory at once: some millions of segments."""
+"""The largest manifest, since it is read into memory at once: some millions of segments."""
 
 _READ_AGAIN_TIMES: Final = 10
 """How often the manifests are listed again because `compact` has removed one in the meantime."""
@@ -96,7 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """The sum of all manifests up to one. `sha256`: that one's. `segments`: by path.
+    """The sum of all manifests up to one, whose `number` and `sha256` it has. `segments`: by path.
 
     `full`: the number of the last manifest with `live`; `changes_since`: the number of segments added after it.
     """

@@ -44,7 +44,7 @@ ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 """The limits of a row group, which a writer holds in memory; a single record may be larger."""
 _ROW_GROUP_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""The largest row group that a reader accepts; that of the largest record has about 300 MB."""
+"""The largest row group that a reader accepts; the largest possible record makes one of about 300 MB."""
 
 PATH: Final = r"^day=(\d{4}-\d{2}-\d{2})/partition-(\d{5,9})/(\d{20})-[0-9a-f]{12}\.parquet$"
 """The path of a segment in its archive. Nothing else is ever removed or read there."""
@@ -186,7 +186,7 @@ class SegmentWriter:
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def finish(self, *, start: int, end: int) -> Segment:
-        """Give the file its name, and the offsets that it covers. It has at least one record."""
+        """Give the file its name, and set the offsets that it covers. It must have at least one record."""
         assert self._first is not None, "a segment has a record"
         self._write_waiting()
         self._parquet.close()

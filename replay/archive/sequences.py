@@ -15,7 +15,7 @@ from muster.events.keys import EntityKind, decode_key
 from muster.events.records import BrokenRecord, UndecodableKey
 
 FINDINGS_MAX = 20
-"""How many of a kind are named; all are counted."""
+"""How many findings of a kind are named; all are counted."""
 KEYS_MAX = 100_000
 """How many keys are cached, so that each is decoded only once."""
 
@@ -37,7 +37,7 @@ class _Last(msgspec.Struct):
 
 
 class Sequences:
-    """Checks the records of one partition in order. `holes` belongs to the caller, who adds to it meanwhile.
+    """Checks the records of one partition in order. `holes` belongs to the caller, which adds to it meanwhile.
 
     `deleted`: offsets that were deleted rather than compacted.
     """
@@ -48,7 +48,10 @@ class Sequences:
         self._keys: dict[bytes, str | None] = {}
         """The group of each recent key; None: the partition's own."""
         self.compacted = self.deleted = self.lost = self.repeated = self.unreadable = 0
-        """Events missing along with offsets; along with deleted ones; without; duplicates; and unreadable records."""
+        """Counts. `compacted`: missing events whose offsets are missing too; `deleted`: those whose offsets were
+        deleted; `lost`: missing events without missing offsets; `repeated`: duplicates; `unreadable`: unreadable
+        records.
+        """
         self.findings: list[str] = []
 
     def take(self, offset: int, key: bytes, value: bytes) -> None:

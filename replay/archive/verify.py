@@ -43,8 +43,8 @@ class OfPartition(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one partition.
 
     `holes`: the longest ranges of offsets that were no longer in the topic, at most NAMED_MAX; `missing`: the number of
-    offsets in all of them. `events_compacted`: the groups' events among them, by their sequence numbers. Deleted ones
-    are counted apart, since compaction would have left the last record of each key.
+    offsets in all of them. `events_compacted`: the groups' events among them, by their sequence numbers. Deleted events
+    are counted separately, since compaction would have left the last record of each key.
     """
 
     partition: int
@@ -232,7 +232,7 @@ class _Partition:
                 self._sequences.take(record.offset, record.key, record.value)
 
     def _hole(self, start: int, end: int) -> None:
-        """Take in a hole, without what was deleted of it."""
+        """Note missing offsets, and count those among them that were deleted separately."""
         for each in self._deletions:
             if each.start < end and start < each.end:
                 self._compacted(start, each.start)
@@ -267,7 +267,7 @@ class _Partition:
 
 
 async def _compare(root: Path, state: State, log: EventLog, damage: ArchiveDamage, watch: Watch) -> int:
-    """Look up each record of the log in the archive, up to where that ends; return the number of records."""
+    """Look up each record of the log in the archive, up to the archive's end; return the number of records."""
     ours, theirs = state.log, archived_log(log)
     if (ours.identity, ours.partitions) != (theirs.identity, theirs.partitions):
         raise LogMismatch(

@@ -38,7 +38,9 @@ def view_of(form: Format, tz: str | None) -> View:
 
 
 def point(option: str, text: str, view: View, *, is_seq: bool) -> At | AtGeneration:
-    """Parse a point in one group's history; end the command if it is invalid. `is_seq`: a number is an event's."""
+    """Parse a point in one group's history; end the command if it is invalid. `is_seq`: a number is a `seq`, not a
+    generation.
+    """
     return _read(option, text, view, FORMS_OF_AT, is_seq=is_seq)
 
 

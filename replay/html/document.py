@@ -78,7 +78,7 @@ def shown(text: str, most: int = TEXT_MAX) -> str:
 
 
 def in_script(value: object) -> str:
-    """Encode as JSON that is safe in a script element: no end tag, comment or line separator can result."""
+    """Encode as JSON that is safe in a script element: it cannot contain an end tag, a comment or a line separator."""
     return msgspec.json.encode(value).decode().translate(_IN_SCRIPT)
 
 

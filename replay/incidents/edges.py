@@ -1,8 +1,8 @@
 """Finds the incidents in a window, and those that cross its edges. Pure.
 
 A window is given by the log's wall clock, or by seqs; the times of incidents are corrected for clock jumps
-(`history/clock.py`). So an edge is known when the first transition after it is read: the clock's error at that
-transition is the edge's, too, and the edge stays between the two transitions around it.
+(`history/clock.py`). So the corrected time of an edge is known when the first transition after it is read: the clock's
+error at that transition applies to the edge too, and the edge stays between the two transitions around it.
 """
 
 import msgspec
@@ -14,7 +14,9 @@ from muster.replay.text.times import wall_ms_of
 
 
 class _Cut:
-    """One edge. `is_after`: the edge's own time is before it, as at a window's end. `life`: the seq's incarnation."""
+    """One edge. `is_after`: the edge lies after its own time or seq, which is still in the window, as at a window's
+    end. `life`: the incarnation to which a seq refers.
+    """
 
     def __init__(self, at: At, life: int, *, is_after: bool) -> None:
         self._at = at

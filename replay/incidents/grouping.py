@@ -41,7 +41,9 @@ CHILDREN: Final = {
     "stopped": frozenset({"deployment", "blue-green"}),
     "slow-member": frozenset({"deployment"}),
 }
-"""Kinds that happen within others: a process died, or was slow, while others were being replaced."""
+"""Kinds that can be part of an incident of these other kinds: a process died, or was slow, while others were being
+replaced.
+"""
 PARENTS: Final[frozenset[str]] = frozenset().union(*CHILDREN.values())
 
 ORDERLY_ENDS: Final = frozenset(
@@ -232,7 +234,7 @@ def _parent(draft: _Draft, parents: Sequence[_Draft]) -> _Draft | None:
     names = CHILDREN.get(draft.name, ())
     for other in (each for each in parents if each.name in names):
         last_ms = other.last_ms
-        if _were_replaced(draft, other):  # they may have lived a heartbeat longer, so beyond its end
+        if _were_replaced(draft, other):  # each may have lived a heartbeat longer, past the other's end
             last_ms -= SAME_MOMENT_MS
         if other.since_ms <= draft.begin_ms and draft.since_ms <= last_ms:
             return other
@@ -312,7 +314,7 @@ def _silent_member(act: AnyAct, episode: Episode) -> Member | None:
 
 
 def _had_ended(went: Went) -> bool:
-    """Return whether a member removed for another reason had been silent for longer than ever before."""
+    """Return whether a member that was removed for another reason had been silent for longer than ever before."""
     is_removed = went.how in (Departure.REMOVED, Departure.PLANNED)
     return is_removed and went.at_ms - went.last_seen_ms > max(SAME_MOMENT_MS, went.longest_silence_ms)
 

@@ -47,7 +47,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     `id` is unique in the history of its group; `parent` is the id of the incident within which this one happened.
     `culprits` are all members that caused it, or other clients (an administrator's), which have no member id; empty if
     no client caused it. `affected` are members that were hit by it but did not cause it. `started_at`: when the group
-    left its state, or another client's request arrived; `ended_at`: when its last rebalance ended; None: it has not.
+    left its state, or another client's request arrived; `ended_at`: when its last rebalance ended; None if that is
+    still running.
     """
 
     id: str

@@ -37,7 +37,7 @@ BLUE_GREEN_MS: Final = 600_000
 """The time within which as many processes leave as have joined, or join as have left."""
 
 SAME_MOMENT_MS: Final = 3_500
-"""Members last heard from within this of each other fell silent at the same time: about a heartbeat interval."""
+"""Members that were last heard from within this time of each other fell silent together: about a heartbeat interval."""
 
 HELD_MS: Final = 5_000
 HELD_SHARE: Final = 0.5

@@ -94,7 +94,7 @@ class ContainerForm:
                 StoredRecord(each["partition"], each["offset"], each["timestamp_ms"], each["key"], each["value"])
                 for each in self._records(file, _block(file, section.at, section.end))
             ]
-        except CANNOT_DECODE as error:  # it was altered since
+        except CANNOT_DECODE as error:  # the file was altered since it was opened
             skipped(section.at, str(error))
             return ()
 
@@ -128,7 +128,7 @@ def _schema() -> Any:  # noqa: ANN401 -- fastavro's
 
 
 def _header(file: IO[bytes]) -> dict[str, str]:
-    """Return the container's metadata; the file is positioned behind the header. Raises ValueError if it is not an
+    """Return the container's metadata; the file is then positioned after the header. Raises ValueError if it is not an
     export.
     """
     from fastavro import block_reader  # noqa: PLC0415 -- slow to import
@@ -198,7 +198,7 @@ def _block(file: IO[bytes], at: int, size: int, sync: bytes | None = None) -> _B
 
 
 def _behind_next(file: IO[bytes], at: int, sync: bytes) -> int:
-    """Return the position behind the next sync marker; the end of the file if there is none."""
+    """Return the position after the next sync marker; the end of the file if there is none."""
     file.seek(at)
     kept = b""
     while piece := file.read(_PIECE_BYTES):

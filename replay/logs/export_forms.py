@@ -46,7 +46,7 @@ class Form(Protocol):
     """The word for a skipped part, before its number."""
 
     def head(self, file: IO[bytes]) -> Head:
-        """Read which log was exported; the file is positioned behind the head then. Raises one of CANNOT_DECODE."""
+        """Read which log was exported; the file is then positioned after the head. Raises one of CANNOT_DECODE."""
         ...
 
     def sections(self, file: IO[bytes], skipped: Skipped) -> Iterator[Section]:

@@ -20,7 +20,7 @@ PARTITIONS_MAX: Final = 100_000
 """A log has no more partitions. Each is read separately, so a forged number would keep the reader busy for nothing."""
 SKIPPED_NAMED: Final = 5
 SKIPPED_KEPT: Final = 10_000
-"""The number of skipped parts that are named, and that are counted."""
+"""At most SKIPPED_NAMED skipped parts are named, and at most SKIPPED_KEPT are counted."""
 
 
 class ExportedLog(OnlyReadLog):

@@ -49,8 +49,8 @@ _KINDS: Final[dict[str, str]] = {
     "removed_by": "owner",
     "client_reason": "reason",
 }
-"""The kind of name that a field holds. A test compares this with the events: a new field must be in here, or have no
-names.
+"""The kind of name that a field holds. A test compares this with the events: a new field must be listed here, or
+contain no names.
 """
 
 _BOILERPLATE: Final = re.compile(

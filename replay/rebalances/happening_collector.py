@@ -189,7 +189,9 @@ def _duel(happening: Happening) -> _Key:
 
 
 def _with(known: Happening, again: Happening) -> Happening:
-    """Merge two happenings. In a duel restarts are counted, since the log has all of them, unlike the duel's events."""
+    """Merge two happenings. For a duel the restarts are counted: the log has all of them, but not all of the duel's
+    events.
+    """
     times = known.times + again.times
     if known.kind is HappeningKind.INSTANCE_DUEL:
         follows = known.seq is not None and again.seq == known.seq + 1

@@ -1,6 +1,6 @@
 """Happenings, which start no rebalance: absorbed restarts, changes of the owner, refusals, fences.
 
-They show a team which rebalances static membership avoided, and which clients were refused.
+They show which rebalances were avoided by static membership, and which clients were refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def _of_member(kind: HappeningKind, event: AnyMemberEvent, text: str) -> Happeni
 
 
 def announced(why: Why, seq: int, text: str) -> Happening:
-    """A plan was made, or it ended."""
+    """A plan was made or ended."""
     return Happening(kind=HappeningKind.PLANNED, at=instant(why.decided_ms), text=text, seq=seq)
 
 
@@ -180,7 +180,7 @@ class CoordinatorChanges:
                 happening = self._takeover(event, members, in_flight=in_flight)
         elif isinstance(event, CoordinatorPaused) and members:
             happening = _pause(event)
-        if not isinstance(event, CoordinatorElected):  # a `CoordinatorElected` does not serve yet
+        if not isinstance(event, CoordinatorElected):  # the elected owner does not serve yet
             self._owner, self._stopped = event.owner, isinstance(event, CoordinatorStopped)
         return happening
 
@@ -208,7 +208,7 @@ class CoordinatorChanges:
         if event.owner != self._owner:
             return "ended without a clean shutdown"
         lost = f"lost partition {event.partition} of the event log, which could not be written"
-        # host:pid; in containers each process may be pid 1
+        # host:pid, as in containers each process may be pid 1
         again = " (or it was started again under the same host:pid, as in a container)"
         return lost if is_itself else lost + again
 

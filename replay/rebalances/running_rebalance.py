@@ -69,7 +69,7 @@ def occurrences(parts: Sequence[Part], wanted: Container[Cause]) -> list[Occurre
 
 
 def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
-    """Return the trigger: the transition's member events with the same cause, else what `why` alone has."""
+    """Return the trigger: from the transition's member events with the same cause, if any, else from `why` alone."""
     why = started.why
     acting = [part for part in parts if isinstance(part, _ACTS) and part.why.cause is why.cause]
     if why.cause is Cause.RETIREMENT_COMPLETE:
@@ -154,7 +154,7 @@ class RunningRebalance:
         if self._is_fresh:
             self._gather(parts)
             self._is_fresh = False
-        if any(map(_tells_of_itself, parts)):  # few do
+        if any(map(_tells_of_itself, parts)):  # in few transitions
             self.happenings_within.note_within(parts, before)
             own = [part for part in parts if part not in self.gathered] if self.gathered else parts
             for seen in occurrences(own, _FOLDED_OR_DROPPED):
@@ -183,7 +183,9 @@ class RunningRebalance:
         self.gathered = [join for join in joins if delayed or join.member.group_instance_id in registered]
 
     def _told_trigger(self) -> Occurrence:
-        """Return the trigger with the members that joined and left, some of which later transitions have."""
+        """Return the trigger with the plan behind it and the members that joined and left; later transitions may add
+        some.
+        """
         told = planned(
             self.started,
             self._parts,
@@ -317,7 +319,7 @@ CLOCK_MARGIN_MS: Final = 60_000
 
 
 def _elapsed_ms(start_ms: int, end_ms: int | None) -> int | None:
-    """Return the time between the two; None if it is not known."""
+    """Return the time between two wall clock times; None if it is not known."""
     return None if end_ms is None or end_ms < start_ms else end_ms - start_ms
 
 
@@ -329,7 +331,7 @@ _TELLING_REJOINS = _FOLDED_OR_DROPPED | MOVED_NOTHING
 
 
 def _tells_of_itself(part: Part) -> bool:
-    """Return whether this part of a rebalance's transition may be more than an arrival or an assignment."""
+    """Return whether this part of a rebalance's transition may be more than a mere arrival or assignment."""
     kind = type(part)
     return kind is not MemberAssigned and (kind is not MemberRejoined or part.why.cause in _TELLING_REJOINS)
 

@@ -54,7 +54,7 @@ class Timeline:
         self._notes = list(map(missing_text, missing.parts))
         if not missing.is_assigned_since:
             self._baseline = None
-        self._unreadable: list[Broken] = []  # consecutive ones; the last notes are about them
+        self._unreadable: list[Broken] = []  # consecutive ones, which the last notes describe
         self._coordinators = CoordinatorChanges()
         self._last_seq = 0 if group is None else group.seq
 
@@ -64,7 +64,7 @@ class Timeline:
         return self._running is not None
 
     def running(self) -> Rebalance | None:
-        """Return the rebalance that has not ended, as far as it is known; None if none is running."""
+        """Return the running rebalance, as far as it is known; None if none is running."""
         return self._finish(Outcome.RUNNING, None) if self._running is not None else None
 
     def feed(self, step: Step) -> Rebalance | None:
@@ -138,7 +138,9 @@ class Timeline:
         self._happenings, self._notes = HappeningCollector(), []
 
     def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
-        """Take an event while no rebalance is running: the group is created, emptied or deleted, or it starts none."""
+        """Take an event while no rebalance is running: the group is created, emptied or deleted, or something happens
+        that starts no rebalance.
+        """
         if isinstance(event, GroupCreated | GroupDeleted | GroupEmptied):
             self._baseline = NOBODY
         elif isinstance(event, GroupStabilized):
@@ -166,7 +168,7 @@ class Timeline:
         return told
 
     def _end_earlier_life(self) -> Rebalance | None:
-        """Forget the earlier group: one that was created again under its id has nothing to do with it."""
+        """Forget the earlier group: a new group with the same id has nothing to do with it."""
         if self._group is None:
             return None
         finished = self._finish(Outcome.UNKNOWN, None)

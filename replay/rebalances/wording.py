@@ -144,7 +144,7 @@ def clients_say(reasons: Iterable[str | None]) -> str:
 
 
 def is_close(client_reason: str | None) -> bool:
-    """Return whether the client says that it left because it was closed, which other clients' reasons do not show."""
+    """Return whether the client's reason says that it left because it was closed; not all clients give one."""
     return (client_reason or "").startswith("the consumer is being closed")
 
 
@@ -165,7 +165,7 @@ ASKED_FOR = frozenset(
 
 
 def _by_administrator(text: str, why: Why) -> str:
-    """Add the administrator to the text, if it is about something that one did."""
+    """Add the administrator to the text, if the cause is an administrator's request."""
     if why.cause not in ASKED_FOR or why.client_id is None:
         return text
     someone = "an administrator"

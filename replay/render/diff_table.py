@@ -1,4 +1,6 @@
-"""The result of `diff`: the group, its members, its partitions; what is only on one side is marked with a sign."""
+"""The result of `diff`: the group, its members, its partitions; entries that are on one side only are marked with a
+sign.
+"""
 
 from collections.abc import Iterator, Sequence
 

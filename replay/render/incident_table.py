@@ -22,7 +22,8 @@ from muster.replay.text.times import Instant, clock_beside, duration, moment_of,
 
 GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN: "red"}
 LISTED_MAX: Final = 6
-"""The number of rebalances, and of event numbers, that are listed one by one; of more only the range. JSON has each."""
+"""Up to this many rebalances, or event numbers, are listed one by one; of more only the range is shown. JSON has each.
+"""
 _CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was not over at --until"}
 
 
@@ -56,7 +57,7 @@ def _title(incident: Incident) -> Text:
 
 
 def _span_of(incident: Incident) -> str:
-    """Name the span: an incident with rebalances is dated by these, though its members may have ended for longer."""
+    """Name the span: an incident with rebalances is dated by these, although its members may have ended earlier."""
     if not incident.rebalances:
         return "took"
     return "rebalance took" if len(incident.rebalances) == 1 else "rebalances within"
@@ -91,7 +92,7 @@ def _stacked(lines: Iterable[Text]) -> Text:
 
 
 def _rebalances(rebalances: Sequence[Rebalance]) -> Text:
-    """List a few rebalances one by one; of many, show the ranges of generations without a gap."""
+    """List a few rebalances one by one; if there are many, show the unbroken ranges of their generations."""
     if len(rebalances) <= LISTED_MAX:
         return Text(", ").join(map(_rebalance, rebalances))
     unbroken = runs(rebalances, lambda run, each: each.from_generation in (run[-1].from_generation, _reached(run[-1])))

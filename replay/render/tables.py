@@ -40,7 +40,7 @@ _STATE_STYLES = {
 }
 
 WIDE = 120
-"""The terminal width from which cells have room for sentences."""
+"""In a terminal of at least this width, cells have room for sentences."""
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:

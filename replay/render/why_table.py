@@ -148,8 +148,8 @@ def _join_phase(phase: JoinPhase, head: Instant, *, is_initial: bool) -> Text:
 
 
 def _join_duration(phase: JoinPhase, *, is_initial: bool) -> str:
-    """Describe how long it took, and could have taken. Joins extend an initial delay up to the rebalance timeout
-    (KIP-134).
+    """Describe how long the join phase took, and could have taken. Joins extend an initial delay up to the rebalance
+    timeout (KIP-134).
     """
     allowed = setting(phase.timeout_ms)
     if is_initial and phase.ended_by != Cause.INITIAL_DELAY_ELAPSED:

@@ -30,7 +30,7 @@ from muster.replay.text.times import duration, instant
 
 MISSING_MAX = 100
 WEIGHTIEST = 5
-"""The number of incidents at the top of a page."""
+"""The number of incidents that are listed at the top of a page."""
 
 
 class ReportFold:
@@ -73,7 +73,7 @@ class ReportFold:
         self.rebalances = 0
         self.has_begun = False
         self.is_over = False
-        """`has_begun`: there was anything in the window. `is_over`: nothing that follows can be in it."""
+        """`has_begun`: something in the window was read. `is_over`: nothing that follows can be in the window."""
         self._has_ended = False
         self._begin_ms: int | None = None
         self._end_ms = 0
@@ -107,7 +107,7 @@ class ReportFold:
                 self._note_jump(step, back_ms)
 
     def end(self) -> None:
-        """Finish at the end of the log, or of the window. An open incident may be all that the window has."""
+        """Finish at the end of the log, or of the window. The window may contain nothing but an open incident."""
         for each in self._teller.end():
             if not self.has_begun and isinstance(self._window.since, AtTime) and self._edges.within(each):
                 self._begin()
@@ -168,7 +168,7 @@ class ReportFold:
             self._note_time(step.at_ms)
 
     def _begin(self) -> None:
-        """Start the window: drop what ended before it, and draw present members from its beginning."""
+        """Start the window: drop everything that ended before it, and draw the current members from its beginning."""
         self.has_begun = True
         self._lives.forget()
         if self._lives.group is not None and isinstance(self._window.since, AtTime):

@@ -14,7 +14,9 @@ from muster.replay.report.page import LIMITS, Page
 INCIDENTS_ON_PAPER: Final = 12
 ROWS_ON_PAPER: Final = 20
 LANES_ON_PAPER: Final = 15
-"""The number of incidents, table rows and chart lanes that are printed, for at most ten pages of paper."""
+"""The number of incidents, table rows and chart lanes that are printed, so that the report takes at most ten pages of
+paper.
+"""
 
 
 def document(page: Page, zone: tzinfo = UTC) -> str:

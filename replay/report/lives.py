@@ -26,10 +26,10 @@ from muster.replay.report.page import LIMITS
 T = TypeVar("T")
 
 JUMP_MIN_MS = 1_000
-"""A wall clock that went back by less than this is treated as not having moved."""
+"""If the wall clock went back by less than this, it is treated as not having moved."""
 
 UNSEEN = "not recorded"
-"""How a member left if its removal is not in the log."""
+"""Shown as the way a member left if its removal is not in the log."""
 
 
 class Latest(Generic[T]):
@@ -97,7 +97,7 @@ class Lives:
         self._note_generation(at_ms, group)
 
     def forget(self) -> None:
-        """Drop what has ended: it was before the window. What continues is drawn from its beginning."""
+        """Drop everything that ended before the window. What continues is drawn from its beginning."""
         for kept in (self.ended, self.stretches, self.marks, self.bands, self.unstable):
             kept.clear()
 
@@ -152,7 +152,9 @@ class Lives:
     # ---- members ------------------------------------------------------------------------------------------------
 
     def _meet(self, at_ms: int, step: Transition, touched: set[MemberId]) -> None:
-        """Begin and end lifetimes: of the members in the events, and if that does not cover all, of every member."""
+        """Begin and end lifetimes: of the members in the events or, if these do not explain every change, of all
+        members.
+        """
         acts, members = list(acts_of(step)), step.after.members
         went = {act.member.member_id: act for act in acts if isinstance(act, Went)}
         back = {act.replaced_member_id: act for act in acts if isinstance(act, CameBack)}

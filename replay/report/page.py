@@ -31,7 +31,7 @@ LIMITS: Final = Limits()
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """A process. `where`: host and client id. `silences`: from when it was last seen until it was removed."""
+    """A process. `where`: host and client id. `silences`: each from the time it was last seen until it was removed."""
 
     name: str
     where: str

@@ -8,7 +8,7 @@ groups.py       `groups`: one line for each group.
 diff.py         `diff`: a group at two times.
 extent.py       The time span that a log covers.
 digest.py       `digest`: the most important incidents of all groups.
-storms.py       Incidents of several groups that have one cause.
+storms.py       Incidents of several groups with a common cause.
 by_group.py     Distributes the records of a log to their groups.
 kept_records.py Records that are kept until they are needed, in memory or in a temporary file.
 group_tail.py   The last records of a group, which show its last incident.

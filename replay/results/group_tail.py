@@ -1,8 +1,8 @@
 """The last records of a group, kept undecoded while a log is skimmed: they show what happened last.
 
-They begin in the quiet time before the group's last rebalance, so that the last incident is complete. If these are too
-many, they begin right before the last rebalance, which is enough to describe how it began and ended. If those of all
-groups are too many, the records within the rebalance are dropped, too.
+They begin in the quiet time before the group's last rebalance, so that the last incident is complete. If a group has
+too many, they begin right before the last rebalance, which is enough to describe how it began and ended. If all groups
+together have too many, the records within the rebalance are dropped, too.
 """
 
 from bisect import bisect_left
@@ -105,7 +105,7 @@ class Kept:
 
     @property
     def is_full(self) -> bool:
-        """True if groups are to keep only what they must."""
+        """True if groups should keep only the records that they must."""
         return self.records >= TAILS_MAX or self.bytes >= TAILS_BYTES
 
 

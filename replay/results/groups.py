@@ -34,7 +34,7 @@ from muster.replay.text.times import Instant, instant, wall_ms_of
 
 @unique
 class Owner(StrEnum):
-    """The current coordinator of a group. MOVING: it was released, but Muster still has members of it."""
+    """The current coordinator of a group. MOVING: the group was released, but Muster still has members of it."""
 
     MUSTER = "muster"
     UPSTREAM = "upstream"
@@ -86,7 +86,7 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     window: Bounds | None = None
     first_at: Instant | None = None
     last_at: Instant | None = None
-    """The first and the last event of these groups, if none has an event in the window."""
+    """`first_at`, `last_at`: the first and the last event of these groups, if none has an event in the window."""
 
 
 SORTS: Final[dict[Sort, Callable[["GroupLine"], Any]]] = {
@@ -154,7 +154,7 @@ class Overview:
     def result(
         self, log: str, window: Bounds | None = None, sort: Callable[[GroupLine], Any] = SORTS[Sort.NAME]
     ) -> Groups:
-        """Return the groups that the window has anything of."""
+        """Return the groups with anything in the window."""
         self._end_partition()
         lines = sorted(self._lines, key=SORTS[Sort.NAME])
         return Groups(
@@ -238,7 +238,7 @@ class _Group:
         return self.broken
 
     def line(self) -> GroupLine | None:
-        """Return the group's line; None if nothing of it is in the window.
+        """Return the group's line; None if the window has nothing of the group.
 
         The window can have an incident without an event of the group: it began earlier, or the coordinator was
         unreachable.

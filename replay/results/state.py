@@ -47,8 +47,8 @@ class RegistrationState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateAt(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` and `seq` are those of the last event that counts; `notes` describe what is missing of the history before
-    it.
+    """`at` and `seq` are those of the last event that counts; `notes` describe what is missing from the history before
+    that event.
 
     `asked_for`: the requested time, unless an event or a generation was requested.
     """
@@ -136,7 +136,9 @@ class StateFold:
         return isinstance(at, AtSeq) and event.seq == at.seq
 
     def result(self) -> StateAt | None:
-        """Return the state; None if the log has no event of the group by then, or does not have that number (yet)."""
+        """Return the state; None if the log has no event of the group up to the requested time, or does not have the
+        requested number (yet).
+        """
         return self._now() if isinstance(self.at, AtTime) else self._reached
 
     def _now(self) -> StateAt | None:

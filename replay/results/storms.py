@@ -1,4 +1,4 @@
-"""Storms: incidents of several groups that have one cause.
+"""Storms: incidents of several groups with a common cause.
 
 The coordinator was unreachable, or the processes of one host were in trouble at the same time. Pure: the incidents come
 from `digest.py`, which alone reads those of all groups.
@@ -33,7 +33,7 @@ class StormKind(StrEnum):
 
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """Incidents of several groups that have one cause. `client_host`: the host, if its processes are the cause.
+    """Incidents of several groups with a common cause. `client_host`: the host, if its processes are the cause.
 
     `ended_at`: None while an incident is still open. `times`: the highest number of incidents in one group, which is
     how often the coordinator was unreachable.

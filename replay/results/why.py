@@ -49,7 +49,7 @@ class WhyFold:
         self._edges = Edges(window, life)
         self._at = Edges(Window(until=at), life)
         self.is_over = False
-        """True if all that follows belongs to incidents that begin after the window."""
+        """True if everything that follows belongs to incidents that begin after the window."""
 
     @property
     def has_begun(self) -> bool:

@@ -45,7 +45,7 @@ _INSTANTS_KEPT: Final = 4_096
 """A rebalance has few distinct times, and each is formatted many times."""
 _FIRST_MS = -62_135_596_800_000
 _LAST_MS = 253_402_300_799_999
-"""The start of year 1 and the end of year 9999: the first and the last instant that can be formatted."""
+"""The first and the last instant that can be formatted: the start of year 1 and the end of year 9999."""
 
 
 class NoSuchTime(ValueError):

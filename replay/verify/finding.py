@@ -60,7 +60,7 @@ ADVICE: Final = {
 
 
 class LogFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that was found. Without a group it concerns the whole partition."""
+    """A fault. If it names no group, it concerns the whole partition."""
 
     check: Check
     partition: int
@@ -89,8 +89,8 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     refer to. `folded`: earlier events of its groups, which were checked as a basis for the window but are not reported.
 
     `decided_again`: how many of the `events` the rules decided as recorded. `passed_over`: unreadable records that were
-    repaired. `strangers`: foreign records, which readers skip. `unread`: unreadable parts, about which nothing is
-    known.
+    repaired. `strangers`: the number of foreign records, which readers skip. `unread`: unreadable parts, about which
+    nothing is known.
     """
 
     log: str

@@ -1,7 +1,8 @@
 """Checks one group of a log event by event: its numbering, its transitions, its invariants, and the rules.
 
-Compaction leaves gaps in the offsets, so an event that is missing without such a gap was lost otherwise. After a gap
-the state of the group is not known for certain until it is created again, so its events are only checked on their own.
+Compaction leaves gaps in the offsets, so an event that is missing without such a gap was lost in another way. After a
+gap the state of the group is not known for certain until it is created again, so its events are only checked on their
+own.
 
 Events before a window are checked, too, since those in it depend on them; they are counted separately, and their
 findings are not reported.
@@ -54,7 +55,7 @@ class GroupCheck:
 
     @property
     def compacted(self) -> Compacted | None:
-        """The part that compaction removed; None: nothing."""
+        """The part that compaction removed; None if it removed nothing."""
         if not self._missing:
             return None
         return Compacted(

@@ -31,7 +31,9 @@ class GroupChecks:
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, tuple[Packed[GroupCheck], int] | None] = {}
-        """In the order in which they were added; a packed check with the number of items of `_told` that it was fed."""
+        """The checks, in the order in which they were added; a packed one with the number of items of `_told` that it
+        was fed.
+        """
         self._whole: OrderedDict[GroupId, GroupCheck] = OrderedDict()
         self._fed: GroupId | None = None  # the last one
         self._sizes: dict[GroupId, int] = {}  # the number of members of each unpacked check, and in total

@@ -49,7 +49,7 @@ class PartitionCheck:
         self._renewed_from = -1  # the epoch in which the present owner was elected before it renewed its claim
         self._elected: CoordinatorElected | None = None
         self._prelude = Prelude()
-        self._unreadable: list[Broken] = []  # records of no group, which a later tombstone may repair
+        self._unreadable: list[Broken] = []  # records of unknown group, which a later tombstone may repair
         self.passed_over = 0
 
     def skip(self, record: StoredRecord) -> None:

@@ -21,7 +21,7 @@ class Verification:
     """The fold. It keeps the current state of the groups of one partition, most of them packed, and no history.
 
     `partitions`: of the log. `damage`: returns the unreadable parts so far, as text. `window` (times only) and `wanted`
-    (a glob pattern for group ids): what to report; of the partitions, only those with such a group.
+    (a glob pattern for group ids): what to report; partitions without such a group are left out.
     """
 
     def __init__(

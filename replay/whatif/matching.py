@@ -45,7 +45,7 @@ class Matching:
         self._departures = departures
         self._verdicts = verdicts
         self._open: list[Open] = []
-        self._besides = 0  # number of rebalances of the play that are not in the log
+        self._besides = 0  # how many rebalances of the play are not recorded
         self._told = 0  # number of rebalances of the play that were processed
         self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or come later in it
         self._last_avoided_ms = NOT_YET
@@ -181,8 +181,9 @@ class Matching:
                 one.take_doubt(f"the log ends at {instant(last_ms)}, before the session does", last_ms)
 
     def _doubt_if_heard_again(self, one: Open, play: Play) -> None:
-        """Doubt the verdict if a session ended in the play although its member had been heard from before. In the log
-        the member had been removed by then, so the log has no later event of it.
+        """Doubt the verdict if a session ended in the play although its member had been heard from before.
+
+        In the log the member had been removed by then, so the log has no later event of it.
         """
         for expired in play.expired:
             member_id = expired.member.member_id

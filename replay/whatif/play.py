@@ -123,7 +123,9 @@ class Play:
 
     def closest_end_ms(self, member: Member) -> tuple[MemberId, int] | None:
         """Return the former member id of a returning process, and the ms between the end of that member's session and
-        now. None: the process was not silent in this play.
+        now.
+
+        None: the process was not silent in this play.
         """
         former = self._former(member)
         session = self._soft.sessions.get(former) if former in self.silent else None

@@ -39,7 +39,7 @@ would refuse by closing the connection is thus invalid here, too. Responses may 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 
 _STEP_BYTES = 1_048_576
-"""The bytes of entries that are read in one step, unless one entry has more."""
+"""How many bytes of entries are read in one step, unless a single entry has more."""
 
 _Reader = AtOnce[ReadField] | InSteps[ReadInSteps]
 

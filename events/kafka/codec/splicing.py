@@ -1,7 +1,7 @@
 """Cuts a message at its fields, by kio's schemas, so that some can be replaced and all others stay unchanged.
 
-This replaces fields and joins the pieces; skipping.py finds the ends of fields. Nothing is decoded, so additions of
-newer brokers to a known version (error codes, tagged fields, KIP-482) are passed on with the rest, and bytes after the
+Replaces fields and joins the pieces; skipping.py finds the ends of fields. Nothing is decoded, so additions of newer
+brokers to a known version (error codes, tagged fields, KIP-482) are passed on with the rest, and bytes after the
 requested fields are not read. Bytes that end too early raise IndexError, struct.error or SerialError. Arrays are
 processed in steps (events/steps.py): a response may have as many entries as a client has requested.
 """

@@ -1,8 +1,8 @@
 """Walks kio's schemas: makes something for each field of a class, and from those something for the class.
 
-It interprets kio's description of a version (annotations and metadata of dataclasses), and knows nothing of bytes. A
-`Maker` makes a reader (reading.py), a writer (writing.py) or something that finds the end of a field (skipping.py). Its
-methods are called from the inside out, once, when a version is first used:
+Interprets kio's description of a version (annotations and metadata of dataclasses). Knows nothing of bytes. A `Maker`
+makes a reader (reading.py), a writer (writing.py) or something that finds the end of a field (skipping.py). Its methods
+are called from the inside out, once, when a version is first used:
 
     plain     for a number, a string, bytes                 by Kafka's name of the type
     struct    for a struct, from what was made of its fields

@@ -1,7 +1,7 @@
 """Transitions as Kafka's record batches (message format 2).
 
-This packs transitions into batches, and encodes batches and the headers of records; decoding.py reads them. Pure,
-except for the clock that the caller reads.
+Packs transitions into batches, and encodes batches and the headers of records; decoding.py reads them. Pure, except for
+the clock that the caller reads.
 
 A batch is appended completely or not at all, so a transition never spans two. The limit applies to the batch as it is
 sent, compressed; transitions that fit uncompressed are packed together, and a transition that may only fit compressed
@@ -52,7 +52,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     origin: bytes = b""
     """The cluster that the batch was written on, and the format level of its writer (`Origin` in marks.py)."""
     marked_from: int | None = None
-    """The first offset of the partition from which on all owners mark; None: unknown; it may be this batch's own."""
+    """The first offset of the partition from which on all owners mark, perhaps this batch's own; None: unknown."""
     native_from: int | None = None
     """The first offset from which on owners' records must be native (marks.py); None: as for `marked_from`."""
     partitions: int | None = None

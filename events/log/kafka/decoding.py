@@ -1,6 +1,6 @@
 """Decodes fetched bytes into records, in pieces, and marks foreign records. Pure.
 
-It knows batches, records and headers. The rule that makes a record foreign is in `marks.py`.
+Handles batches, records and headers. The rule that makes a record foreign is in `marks.py`.
 
 A broker checks little of what it receives, and other clients may write to the topic. So a batch is decompressed up to a
 limit (decompress.py), its records are decoded in pieces, and an unreadable batch is skipped if it is foreign; if it may
@@ -126,7 +126,8 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
             after = some[-1].offset + 1
             if some[0].offset < start or after > end:
                 some = [record for record in some if start <= record.offset < end]
-            # Nearly always all are ours, and native; then they are converted at once, since a takeover waits for it.
+            # Nearly always all records are ours, and native; then they are converted all at once, since a takeover
+            # waits for this.
             if not batch.is_transactional and some and _are_all_native(some, batch.producer[0], marks.home):
                 marks.meet(some[0].offset)
                 piece = [StoredRecord(partition, r.offset, r.timestamp, r.key or b"", r.value) for r in some]
@@ -176,7 +177,7 @@ def _raw(records: list[DefaultRecord], partition: int, batch: _Batch) -> list[Ra
 
 
 def _are_all_native(records: list[DefaultRecord], producer_id: int, home: str | None) -> bool:
-    """Return whether all of them begin with the same mark, that of an owner on this cluster who wrote the batch."""
+    """Return whether all records have the same mark, and the owner that it names wrote the batch on this cluster."""
     mark = records[0].headers[:1]
     if not is_native(mark, producer_id) or is_elsewhere(noted_origin(mark), home):
         return False

@@ -46,7 +46,8 @@ _VARINT_BITS_MAX = 63
 
 _HEADERS_MAX = 1_000
 _HEADERS_COUNTED_FROM_BYTES = 4 * 1024 * 1024
-"""The size from which headers are counted: two bytes become an object of about seventy, so less is harmless."""
+"""From this size on headers are counted, since two bytes become an object of about seventy; smaller sizes are harmless.
+"""
 _RECORD_BYTES_UNCOUNTED_MAX = _HEADERS_COUNTED_FROM_BYTES // CHUNK_RECORDS_MAX
 """The size up to which the headers of a record are not counted: a chunk of such records is no larger than that."""
 

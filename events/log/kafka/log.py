@@ -1,6 +1,6 @@
 """The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 
-This opens and closes the log, and has its partitions' methods. The parts are beside it (see the package).
+Opens and closes the log, and has the methods of its partitions. The other modules of the package are its parts.
 
 Brokers refuse a stale epoch, but their documentation does not promise it. So each opening for writing verifies it on
 this cluster, in a few milliseconds, on the scratch topic `<topic>_fencing_probe`.

@@ -1,14 +1,14 @@
-"""An existing topic, before anything is claimed or written: whose records it has, and the origin of its events.
+"""Checks an existing topic before anything is claimed or written: whose records it has, and the origin of its events.
 
-This distinguishes Muster's records from others, and refuses a topic that has only others, so that a mistyped `--log`
-does not touch another team's topic and cluster. It also reads the origin (the cluster, the format level of its last
-writer, its number of partitions), and refuses a different one.
+Distinguishes Muster's records from others, and refuses a topic that has only others, so that a mistyped `--log` does
+not touch another team's topic and cluster. It also reads the origin (the cluster, the format level of its last writer,
+its number of partitions), and refuses a different one.
 
 How it works: a few records of each partition are read, the newest and the oldest. One of Muster's is enough: foreign
 records may be appended to an event topic, and are skipped there. Every owner has marked its records by a header whose
 name begins with `muster`; records from before there were headers are recognized by their key, whose form never changes.
-There may be foreign records before the first owner's, and many since. So if a log of this name was opened before, which
-the fencing probe's topic shows, the whole topic is searched for owners.
+There may be foreign records before the first owner's record, and many after the last. So if a log of this name was
+opened before, which the fencing probe's topic shows, the whole topic is searched for owners.
 
 A topic that was mirrored to another cluster has the same name and events there, but its writers are not fenced against
 those of the first one, and its epochs mean nothing: an owner of it would create a second source of truth. An owner of
@@ -18,8 +18,8 @@ which copies of the topic also have: the number of partitions in each batch's la
 record (marks.py). Foreign records after it are skipped, including those of mirrors.
 
 The drawback: a topic that is currently empty seems to belong to no one. A reader checks whether an owner has ever
-opened it (log.py), an owner checks its settings (client/settings.py). A topic from before origins were noted is assumed
-to be ours.
+opened it (log.py), an owner checks its settings (client/settings.py). A topic that was written before versions noted
+origins is assumed to be ours.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

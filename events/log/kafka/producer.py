@@ -53,10 +53,10 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 """The transaction timeout in InitProducerId; no transaction is ever begun."""
 
 _ENCODED_AT_ONCE_BYTES = 256 * 1024
-"""The size above which batches are encoded in a thread: about 10 ms per MB, and 64 MB may arrive at once."""
+"""Larger batches are encoded in a thread: encoding takes about 10 ms per MB, and 64 MB may arrive at once."""
 
 _REPEATED_BYTES_MAX = 16 * 1024
-"""The size up to which a batch is kept, to be sent again while there is nothing else to send."""
+"""Batches up to this size are kept, to be sent again while there is nothing else to send."""
 
 _SEQUENCES = 2**31
 ALL_IN_SYNC = -1
@@ -70,7 +70,7 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int
     """The limit on one batch, as it is sent."""
     delivery_timeout_ms: int
-    """The time until the outcome of one batch is known."""
+    """The time limit for the outcome of one batch to become known."""
     origin: bytes = b""
     """The origin that each record notes (see marks.py)."""
     partitions: int | None = None
@@ -120,7 +120,7 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
 async def prepare_claim(link: KafkaLink, config: WriterConfig) -> None:
     """Open the connections that `claim` and the first append use, and look up the coordinator.
 
-    What is open already costs nothing. Raises TryAgain and LogError.
+    Connections that are already open cost nothing. Raises TryAgain and LogError.
     """
     topic, partition, timeouts = config.topic, config.partition, link.timeouts
     coordinator = await link.find_transaction_coordinator(config.transactional_id, prefix=owner_id_prefix(topic))
@@ -210,7 +210,7 @@ class KafkaWriter:
         return Marks(since=stamp.marked_from, native_from=stamp.native_from, home=self._config.home)
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
-        """See LogWriter. After Deposed or LogUnavailable, or an append that was cancelled, every append raises."""
+        """See LogWriter. After Deposed or LogUnavailable, or a cancelled append, every further append raises."""
         if self._fate is not None:
             raise self._fate
         # A sequence number is used for one batch only. If this append ends early, for whatever reason, it is unknown

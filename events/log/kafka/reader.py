@@ -1,6 +1,6 @@
 """Reads a partition of the event topic: its end, the records between two offsets, its last writer.
 
-It uses ListOffsets and Fetch, and knows nothing of the meaning of records.
+Uses ListOffsets and Fetch. Knows nothing of the meaning of records.
 
 How it works: no consumer and no group, just Fetch requests to the partition's leader, one after another, up to an end
 that is known before. aiokafka's own consumer creates a Python object per record and is three times slower. A fetch
@@ -30,7 +30,7 @@ from muster.events.records import BrokenBatch, RawRecord, StoredRecord
 
 R = TypeVar("R")
 _Decode = Callable[[bytes, int], Iterator[tuple[list[R], int]]]
-"""Decodes fetched bytes from a position on: records, each time with the offset after them."""
+"""Decodes fetched bytes from a position on; yields records in pieces, each with the offset after it."""
 
 _EARLIEST = -2
 _LATEST = -1
@@ -44,7 +44,9 @@ FETCH_BYTES = 1024 * 1024
 
 _LOOK_BACK_TIMES = 8
 _LOOK_BACK_OFFSETS_MAX = 50_000
-"""The steps back in the search for the last owner's batch: their growth, and the limit of one, in offsets."""
+"""The steps back in the search for the last owner's batch, in offsets: the factor by which they grow, and the largest
+step.
+"""
 
 _RECENT_RECORDS = 500
 
@@ -64,7 +66,7 @@ async def begin_offsets(
 ) -> Mapping[int, int]:
     """Return the offsets at which the partitions begin, asked in one request for each broker. Raises LogUnavailable.
 
-    `link` follows the topic. A broker that is asked in vain is asked again, beside the others.
+    `link` follows the topic. Partitions without a result are requested again; results that have arrived are kept.
     """
     begins: dict[int, int] = {}
 
@@ -74,7 +76,7 @@ async def begin_offsets(
             begins.update(found)
         missing = [each for each in missing if each not in begins]
         if missing:
-            # Asked for itself, it raises the error that all in vain were answered with, such as a missing right.
+            # A request for one partition raises the error that the others only skipped, such as a missing permission.
             begins[missing[0]] = await _offset(link, topic, missing[0], _EARLIEST)
             raise TryAgain(f"partition {missing[0]} of {topic} is missing from the answers")
 
@@ -126,8 +128,8 @@ async def _offsets_at(link: KafkaLink, leader: int, request: Question, *, timeou
 
 
 async def open_for_reading(link: KafkaLink, topic: str, partition: int) -> None:
-    """Open the connections to the partition's leader that requests here use, for callers that must not wait for it
-    later.
+    """Open the connections to the partition's leader that this module's requests use, for callers that must not wait
+    for that later.
     """
     lane = _lane(topic, partition)
     await link.open_lane_of_leader(topic, partition, lane=lane)
@@ -239,7 +241,7 @@ async def _writers(
             if written is not None:
                 batches.append(written)
         if position == before:
-            break  # compaction has left nothing more
+            break  # compaction has removed the rest
         await asyncio.sleep(0)
     return batches, first
 

@@ -1,9 +1,10 @@
 """Signs of life of owners: plain records in the topic of the fencing probe, beside the events.
 
-The topic exists already, with the necessary permissions; and nothing in it affects the state of a group, so no fencing
-is needed: each sign names its owner.
+That topic already exists, and owners have the necessary permissions. Nothing in it affects the state of a group, so no
+fencing is needed: each sign names its owner.
 
-A topic that an earlier version created deletes its records after an hour. Others are compacted, which keeps the last.
+A topic that an earlier version created deletes its records after an hour. Newer ones are compacted, which keeps the
+last record of each owner.
 """
 
 from typing import Final
@@ -22,20 +23,22 @@ from muster.events.records import Record
 
 KEY: Final = b"sign-of-life"
 LOOK_BACK_OFFSETS: Final = 500
-"""The number of records that are read: 40 minutes of two owners, one of which does not know that it was deposed."""
+"""The number of records that are read: 40 minutes' worth of two owners, in case one does not know that it was deposed.
+"""
 
 PROBE_CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000", **CLOCK_CONFIGS}
 
 _NOBODY: Final = -1
 _LEADER: Final = 1
-"""The acknowledgement that is waited for: the partition leader's. A sign that is lost with it does not matter."""
+"""Only the partition leader's acknowledgement is awaited: it does not matter if a sign is lost with that leader."""
 
 
 async def leave(
     link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, timestamp_ms: int, timeout_ms: int
 ) -> None:
     """Append a sign of life; `link` follows the topic. Raises LogUnavailable and LogMismatch."""
-    # It notes the offset from which owners mark, or each claim of the probe's partition would search past all signs.
+    # The batch notes the offset from which owners mark; otherwise each claim of the probe's partition would search past
+    # all signs.
     stamp = Stamp(
         producer_id=_NOBODY, producer_epoch=_NOBODY, epoch_base=0, origin=origin, marked_from=0, native_from=0
     )

@@ -134,7 +134,7 @@ async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str 
 
 
 async def _topic_configs(link: KafkaLink, name: str, timeout_ms: int) -> dict[str, str]:
-    """Ask any broker, so that one that hangs delays nothing."""
+    """Ask any broker, so that a broker that hangs delays nothing."""
     request = requests.describe_configs(_TOPIC, name, None)
 
     async def attempt() -> dict[str, str]:

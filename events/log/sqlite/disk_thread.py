@@ -1,6 +1,6 @@
 """A thread for calls that wait for a disk, and may wait forever.
 
-It runs calls one after another, and knows how long the current one has been running.
+Runs calls one after another, and reports how long the current one has been running.
 
 The threads of asyncio's executors are joined when the interpreter exits, so a hung fsync would keep the process from
 exiting. This one is a daemon: a caller of close waits as long as it likes, and the process exits regardless of the
@@ -29,7 +29,7 @@ class DiskThread:
         self._since_s: float | None = None
 
     def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Submit a call. If it is cancelled before it has begun, it is not run; after that, it runs on and the result
+        """Submit a call. If it is cancelled before it has begun, it is not run; if later, it continues and its result
         is lost.
         """
         if self._thread is None:

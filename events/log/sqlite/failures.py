@@ -1,7 +1,7 @@
 """Converts SQLite's errors to the log's: the disk may recover, another program has the file, it is damaged.
 
-A reader of a damaged file reads around the damage (`read_around`). A page of the file has some tens of records; if it
-is damaged, these are lost, or all in the pages below it.
+A reader of a damaged file reads around the damage (`read_around`). A page of the file has a few dozen records; a
+damaged page loses these or, if it is an inner page, all records in the pages below it.
 """
 
 import sqlite3

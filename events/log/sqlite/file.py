@@ -1,6 +1,6 @@
 """One SQLite file with one writing thread, shared by the event log and the offset store of standalone mode.
 
-This has threads, connections and transactions, and knows nothing of the contents of tables.
+Manages threads, connections and transactions. Knows nothing of the contents of tables.
 
 *Group commit.* A write is a function that is given the connection. While one transaction is being made durable,
 incoming writes wait, and all of them together become the next transaction, so many partitions, groups and offset
@@ -93,7 +93,7 @@ class _Write(Generic[T]):
 class SqliteFile:
     """A SQLite file, opened by at most one writing process at a time, and by any number of reading ones.
 
-    `exclusive` False omits the lock between processes; the caller has another way to tell writers apart.
+    With `exclusive` False there is no lock between processes; the caller then fences writers in another way.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class SqliteFile:
     async def write(self, change: Callable[[sqlite3.Connection], T], *, note: Callable[[T], bytes] | None = None) -> T:
         """Run the change in a transaction; return its result once it is durable.
 
-        `note` turns the result into what is then noted beside the file; it is called on the writer's thread.
+        `note` turns the result into the note that is then written beside the file; it is called on the writer's thread.
 
         Raises LogUnavailable if the disk fails or does not respond (the change may or may not be stored), LogMismatch
         if the file is damaged or not in its place, or the LogError that the change itself raised (it is not stored).
@@ -241,7 +241,7 @@ class SqliteFile:
             raise self._unanswered() from error
 
     async def _giving_up(self, asked: "asyncio.Future[T]") -> T:
-        """Return the outcome of a call; permanent errors end all writing."""
+        """Return the outcome of a call; after a permanent error nothing is written any more."""
         try:
             return await asked
         except LogMismatch as error:

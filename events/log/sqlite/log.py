@@ -50,7 +50,7 @@ from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, Stored
 T = TypeVar("T")
 
 _SEARCHED_OFFSETS = 50_000
-"""The offsets that one read searches for wanted keys: about 20 ms."""
+"""How many offsets one read searches for wanted keys: about 20 ms of work."""
 
 
 class SqliteEventLog:
@@ -81,7 +81,7 @@ class SqliteEventLog:
         self._damage: dict[int, LogDamaged] = {}
         self._gaps: dict[int, str] = {}
         self._looked_to: dict[int, int] = {}
-        """The offsets up to which gaps were looked for."""
+        """The offset up to which gaps have been searched for, by partition."""
         self._missing: str | None = None
         self._ends = PartitionEnds(log_id="", offsets={})
         """The ends of a log that is open for writing, as in its note; changed only on the writer's thread."""
@@ -257,7 +257,7 @@ class SqliteEventLog:
     async def read_wanted(
         self, partition: int, wanted: Sequence[bytes], *, start: int, end: int
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """See SearchableLog. Of a damaged file, or of its end, everything is read."""
+        """See SearchableLog. In a damaged file, or a damaged end of it, records with any key are read."""
         with suppress(LogDamaged):  # reading everything raises it again, and notes it
             while start < end < UNKNOWN_END:
                 until = min(end, start + _SEARCHED_OFFSETS)

@@ -1,4 +1,5 @@
-"""Opens a SQLite file for writing or for reading; has the lock against a second writer; checks that it is in its place.
+"""Opens a SQLite file for writing or for reading, locks it against a second writer, and checks that it is still in its
+place.
 
 Reading needs no write permission while a writer lives, or if the last writer closed the file cleanly. If the writer was
 killed, its last transactions are in the `-wal` file, and SQLite can only use that if it may create the `-shm` file,

@@ -1,6 +1,6 @@
-"""Checks whether this process may use a SQLite file and the files beside it; if not, says which one, and whose it is.
+"""Checks whether this process may use a SQLite file and the files beside it; if not, reports which one, and its owner.
 
-It checks before SQLite does, whose own error does not say which file cannot be opened, or why.
+SQLite's own error does not say which file cannot be opened, or why, so this check comes first.
 """
 
 import errno
@@ -83,7 +83,7 @@ def _refuse_read_only(path: Path, real: Path) -> None:
 
 
 def _read(real: Path) -> list[Path]:
-    """Return the files that a reader needs: the file alone, if the write-ahead log is empty."""
+    """Return the files that a reader needs: if the write-ahead log is empty, only the file itself."""
     _, wal, shm = _files(real, locks=False)
     return [real, wal, shm] if wal.exists() and wal.stat().st_size > 0 else [real]
 

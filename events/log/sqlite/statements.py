@@ -1,6 +1,6 @@
 """The statements on the tables of an event log in a SQLite file (schema.py): one function for each call of `log.py`.
 
-They also check that the results are what we wrote, and know nothing of threads and transactions.
+They also check that rows have the types that we wrote. They know nothing of threads and transactions.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ from muster.events.log.sqlite.failures import corruption_error
 from muster.events.records import StoredRecord, Transition
 
 _BATCH_RECORDS = 200
-"""The records read at once: a chunk exceeds its limit by less than this."""
+"""How many records are fetched at once; a chunk exceeds its limit by fewer records than this."""
 
 _CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
 _EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
@@ -113,7 +113,7 @@ def lacking(partition: int, start: int, end: int, connection: sqlite3.Connection
 def read_chunk(
     partition: int, wanted: Sequence[bytes], start: int, end: int, connection: sqlite3.Connection
 ) -> list[StoredRecord]:
-    """Read some records from `start` on; only those whose keys begin with one of `wanted`, if there is any."""
+    """Read some records from `start` on; if `wanted` is not empty, only those with one of these key prefixes."""
     query, values = _READ, list[int | bytes]((partition, start, end))
     if wanted:  # by the key alone, so that other values are not read
         query += f" AND (substr(key, 1, ?) <> ?{' OR substr(key, 1, ?) = ?' * len(wanted)})"

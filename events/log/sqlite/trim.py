@@ -1,10 +1,9 @@
 """Trimming: compacting records older than the audit window, as Kafka compacts a topic.
 
-Records older than the window form the front of a partition. Trimming goes through it once, from where it last stopped,
-and notes in the table `kept` the last record of each key there:
+Records older than the window form the front of a partition. Trimming goes through it only once, continuing where it
+last stopped, and notes in the table `kept` the last record of each key there:
 
-* a record replaces the kept one of its key, which is deleted;
-* a tombstone does, too, and is deleted itself.
+* a record replaces the kept one of its key, which is deleted; * so does a tombstone, which is then deleted itself.
 
 So a record is deleted only if a later one of its key, or a tombstone, is also older than the window. That deliberately
 keeps up to one record per key more than compaction requires: the rest of the front is the whole state at the beginning
@@ -29,10 +28,10 @@ from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.schema import Meta
 
 CHUNK_RECORDS = 200
-"""The records of one transaction, for which an append may have to wait: 5 to 15 ms, measured."""
+"""How many records one transaction handles. An append may have to wait for it: 5 to 15 ms, measured."""
 
 CALL_RECORDS = 10_000
-"""The records of one call of `trim`."""
+"""How many records one call of `trim` handles."""
 
 _POSITION = "SELECT position FROM trimmed WHERE partition = ?"
 _FRONT = (

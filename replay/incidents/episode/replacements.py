@@ -4,7 +4,7 @@ Members with the same known identity are paired. If members share a client id an
 after one had left is paired with it; so is one from another host with a client id that no two live members shared. Of
 the rest, a member whose client id differs only in a generated last part ('app-7d9f-x2x8q' and 'app-7d9f-kzv6m', not
 'app-1' and 'app-2') may have replaced the other one; and if as many joined as left under other names, they may have
-replaced them. In these last cases the counts are right, and the grade shows that no more is known.
+replaced them. In these last cases only the counts are certain, and the grade shows that.
 """
 
 import math
@@ -118,7 +118,7 @@ class _Pairs:
         self.found.append(Replacement(process=process, went=None, came=came, on_same_connection=on_same))
 
     def come(self, came: Came) -> None:
-        """Add a member that joined, paired with one that had left if possible."""
+        """Add a member that joined; if possible, pair it with one that had left."""
         kin = self._identities.kin(came.member)
         on_same = map(_on, self._connections.own(came.member.member_id))
         for keys in on_same, [(kin, came.member.client_host)], [kin]:

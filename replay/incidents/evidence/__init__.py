@@ -1,7 +1,7 @@
 """The evidence for an incident: sentences, each with its grade and the events that it cites.
 
 waiting.py          Phases that were prolonged, and the members that they waited for.
-former_process.py   Whether the process that had an instance id before had ended.
+former_process.py   Whether the former process of an instance id had ended.
 connection_ends.py  How the connections of lost members ended.
 session_timeout.py  Advice on a session timeout that made others wait.
 silence.py          When silent members were last heard from.

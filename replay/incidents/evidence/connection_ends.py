@@ -46,7 +46,7 @@ class Ending(Enum):
 
 
 def ending(episode: Episode, act: Went | CameBack) -> Ending:
-    """Return how the connection of the lost process ended."""
+    """Return how the lost process's connection ended."""
     connection = act.last_connection
     if connection is None:
         return Ending.UNKNOWN

@@ -1,4 +1,4 @@
-"""Whether the process that had an instance id before another one joined with it had ended.
+"""Whether the former process of an instance id had ended when another one joined with that id.
 
 ALIVE    it was fenced afterwards
 CLOSED   it had closed its connection within a heartbeat of its last request (format level 6)
@@ -32,7 +32,7 @@ class FormerProcess(Enum):
 
 
 def former_process(episode: Episode, came: CameBack) -> FormerProcess:
-    """Return whether, and how, the process that had the instance id before had ended."""
+    """Return whether, and how, the former process of the instance id had ended."""
     if episode.fenced_after(came):
         return FormerProcess.ALIVE
     if ending(episode, came) is Ending.ENDED:

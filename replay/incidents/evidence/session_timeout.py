@@ -1,8 +1,8 @@
 """Advice to lower a session timeout that made all members wait, with the price of that.
 
-A join phase waits for a dead member until its session ends, so the session timeout is what a crash costs the others. It
-cannot be shorter than the coordinator allows, nor than a few of the member's own heartbeat intervals, which its longest
-silence while it lived shows.
+A join phase waits for a dead member until its session ends, so a crash costs the other members up to a session timeout.
+It cannot be shorter than the coordinator allows, nor than a few of the member's own heartbeat intervals, which its
+longest silence while it lived shows.
 """
 
 from collections.abc import Iterable

@@ -75,7 +75,7 @@ def _ids(away: Away) -> set[MemberId]:
 
 
 def _back(view: EpisodeView, away: Away) -> Iterator[CameBack]:
-    """Yield static members that lost the connection and came back to their places."""
+    """Yield static members that lost the connection and came back under their instance ids."""
     there = _ids(away)
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
@@ -120,7 +120,8 @@ def _asks_again(act: Rejoined) -> bool:
 
 
 def _may_cost_its_id(away: Away, member: Member) -> bool:
-    """Return whether a client may have had no response for its session timeout: some then rejoin as new members.
+    """Return whether a client may have got no response for as long as its session timeout: some then rejoin as new
+    members.
 
     The last response may be one heartbeat interval older than the outage, at most a third of the timeout.
     """
@@ -128,7 +129,9 @@ def _may_cost_its_id(away: Away, member: Member) -> bool:
 
 
 def _is_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
-    """Return whether it was lost because it was not heard from since the outage, or left with a poll timeout by it."""
+    """Return whether the member was lost because it was not heard from since the outage, or because the outage made its
+    poll time out.
+    """
     late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
     if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
         return False
@@ -163,7 +166,7 @@ def _may_be_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
 
 
 class _Fates(msgspec.Struct, frozen=True):
-    """The fates of the members. `kept`: still alive, as they were heard from again, or did not expire.
+    """The outcome for the members. `kept`: still in the group, as they were heard from again, or did not expire.
 
     `missed`: not heard from again. `unknown`: not known whether they were. `back`: rejoined under new member ids while
     their sessions still held their places. `held`: their sessions still hold their places.
@@ -197,7 +200,7 @@ def _fates(view: EpisodeView, away: Away) -> _Fates:
 
 
 def _fate_of_gone(went: Went, away: Away, view: EpisodeView) -> str:
-    """Return the fate of a member that left or was removed since."""
+    """Return what became of a member that left or was removed since."""
     if _is_due_to(went, away, view):
         return "missed"
     if _may_be_due_to(went, away, view):
@@ -248,7 +251,9 @@ def _sessions(away: Away, lost: list[tuple[Went, Came]]) -> str:
 
 
 def _evidence(away: Away) -> Iterator[Statement]:
-    """State both ends as the two owners recorded them, and the time between, by their wall clocks alone."""
+    """State both ends as the two owners recorded them, and the time in between, which is known only from their wall
+    clocks.
+    """
     if away.paused:
         yield Statement(text=_times(away), grade=Grade.RECORDED, at=instant(away.since_ms))
         return

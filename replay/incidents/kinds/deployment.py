@@ -72,9 +72,10 @@ def deployments(view: EpisodeView) -> Iterator[tuple[list[Replacement], int]]:
 
 
 def _take_nearer(view: EpisodeView, run: list[Replacement], spare: dict[Hashable, list[Replacement]]) -> None:
-    """If a process was replaced more than once, use the replacement that is nearest to the others.
+    """If a process was replaced more than once, use the replacement that is nearest in time to the others; the others
+    of that process are then no part of the deployment.
 
-    The other time it was replaced alone. `spare`: the replacements that belong to no deployment, by process.
+    `spare`: the replacements that belong to no deployment, by process.
     """
     while len(run) > 1:
         for end in (run[0], run[-1]):
@@ -92,7 +93,7 @@ def _take_nearer(view: EpisodeView, run: list[Replacement], spare: dict[Hashable
 
 
 def _was_there(view: EpisodeView, each: Replacement, began_ms: int) -> bool:
-    """Return whether the old process was in the group when the replacement of the others began."""
+    """Return whether the old process was in the group when the first of the others was replaced."""
     came_ms = view.episode.came_ms(each.former_id)
     return came_ms is None or came_ms <= began_ms
 
@@ -107,7 +108,8 @@ def _gone_ms(each: Replacement) -> int:
 
 
 def _waves(view: EpisodeView, replaced: Sequence[Replacement]) -> list[list[Replacement]]:
-    """Return the replacements, in order of the processes' ends, each in the first possible wave.
+    """Return the waves: each replacement, in the order in which the processes ended, is in the first wave that can have
+    it.
 
     A wave replaces processes that were in the group when it began, each once.
     """

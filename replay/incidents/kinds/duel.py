@@ -60,7 +60,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 
 def _is_fought(duel: Duelled, acts: Sequence[Duelled]) -> bool:
-    """Return whether a fence or another duel is close to it.
+    """Return whether another duel, or a fenced request, happened close to this one.
 
     For minutes after the last fence the coordinator also records a duel when a process is only restarted.
     """

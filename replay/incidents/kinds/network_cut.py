@@ -62,7 +62,9 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
 def _told(
     view: EpisodeView, members: Sequence[Member], others: AbstractSet[MemberId], *, returned: int, lived: int
 ) -> str:
-    """Return the headline. `returned`: how many came back; `lived`: how many had not died; `others`: stayed."""
+    """Return the headline. `returned`: how many came back; `lived`: how many had not died; `others`: members that did
+    not fall silent.
+    """
     where = _where(members, [each for other in others if (each := view.episode.member(other)) is not None])
     if others:
         count = plural(len(others), "other")
@@ -78,14 +80,14 @@ def _told(
 
 
 def _where(members: Sequence[Member], others: Sequence[Member]) -> str:
-    """Return the silent members' network, if the others are not in it, too: behind a sidecar all have one address."""
+    """Return the silent members' network, unless the others are in it too: behind a sidecar all have one address."""
     network = common_network(members)
     is_common = network is None or network == common_network([*members, *others])
     return "" if (others and is_common) or network is None else f", all from {network}"
 
 
 def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
-    """Return static members that had fallen silent with them and came back before they were removed."""
+    """Return static members that fell silent at the same time and came back before they were removed."""
     from_ms = together[0].last_seen_ms - SAME_MOMENT_MS
     until_ms = together[-1].last_seen_ms + SAME_MOMENT_MS
     return {
@@ -97,7 +99,7 @@ def _came_back_from(view: EpisodeView, together: list[Went]) -> set[MemberId]:
 
 
 def _were_away(returned: Sequence[Replacement]) -> bool:
-    """Return whether none of them was back before it was removed, as restarted processes are."""
+    """Return whether none of them came back before it was removed, as a restarted process does."""
     return all(each.went is not None and each.came.at_ms >= each.went.at_ms for each in returned)
 
 
@@ -114,8 +116,8 @@ def _are_deployed(view: EpisodeView, together: Sequence[Went]) -> bool:
 def _fallen_together(view: EpisodeView, silent: Sequence[Went]) -> Iterator[list[Went]]:
     """Yield the groups of members that fell silent at the same time, in order.
 
-    A member that joined after another one had been removed does not belong to that group, nor does one of its processes
-    under a new member id.
+    A member that joined after one of the group had been removed does not belong to the group, nor does a process that
+    is already in it under an earlier member id.
     """
     together: list[Went] = []
     processes: set[Hashable] = set()

@@ -48,7 +48,9 @@ def grade_of(replacements: Sequence[Replacement]) -> Grade:
 
 
 def times_in_a_row(replaced: Iterable[Replacement]) -> Iterator[list[Replacement]]:
-    """Yield the runs in which one process left and came back; its identity or its connection shows that it is one."""
+    """Yield the runs in which one process left and came back repeatedly; its identity or its connection shows that it
+    is the same one.
+    """
     by_process: defaultdict[tuple[str, ...], list[Replacement]] = defaultdict(list)
     keys: dict[MemberId, tuple[str, ...]] = {}
     for each in replaced:
@@ -66,7 +68,9 @@ def _is_soon_again(run: Sequence[Replacement], each: Replacement) -> bool:
 
 
 def silent_again(view: EpisodeView, last: Replacement) -> Went | None:
-    """Return the departure of a process that fell silent again soon after it had come back, and no others with it."""
+    """Return the departure of a process that fell silent again soon after it had come back, unless others fell silent
+    with it.
+    """
     silent = [act for act in view.free(Went) if act.is_silent]
     went = next((act for act in silent if act.member.member_id == last.came.member.member_id), None)
     if went is None or went.seq in view.episode.paired_seqs or went.at_ms - last.end_ms > CRASH_LOOP_NEXT_MS:

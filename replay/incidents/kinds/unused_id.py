@@ -85,7 +85,7 @@ def _waits(view: EpisodeView) -> Iterator[_Wait]:
 
 
 def _more(end: Phase) -> int:
-    """Return how many handed-out ids there were besides those in the event."""
+    """Return how many more ids had been handed out than the event lists."""
     assert isinstance(end.event, JoinPhaseCompleted | GroupEmptied)
     return end.event.handed_out_ids_more
 

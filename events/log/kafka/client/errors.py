@@ -1,7 +1,7 @@
 """The errors between the log and its brokers: those that are retried, and those that are not.
 
-This sorts Kafka's error codes, and has the loop that retries an attempt until a timeout. Knows nothing of connections,
-or of the purpose of requests.
+Sorts Kafka's error codes, and has the loop that retries an attempt until a timeout. Knows nothing of connections, or of
+the purpose of requests.
 
 Every failure of the log's own connections and every error of the brokers becomes one of these:
 
@@ -52,7 +52,7 @@ RETRIABLE = frozenset(
         ErrorCode.throttling_quota_exceeded,
     }
 )
-"""The errors after which the same request may succeed. Some leave open whether the first one did."""
+"""The errors after which the same request may succeed. With some it is unknown whether the first one did."""
 
 _TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks for; are all brokers up?"
 _MEANINGS = {ErrorCode.not_enough_replicas: _TOO_FEW, ErrorCode.not_enough_replicas_after_append: _TOO_FEW}

@@ -1,6 +1,6 @@
 """The log's topics in Metadata: their partition leaders, and whether they were deleted or recreated.
 
-This keeps the state of the followed topics, from Metadata responses. Pure: no connection and no clock.
+Keeps the state of the followed topics, from Metadata responses. Pure: no connection and no clock.
 
 A followed topic must stay the one that was seen first: its id and its number of partitions are remembered. Another id
 means that it was deleted and recreated, and a topic that stays missing was deleted; in both cases the appended events

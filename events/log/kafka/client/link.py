@@ -1,8 +1,7 @@
-"""The connections to the log's cluster, and each request to the right broker.
+"""The connections to the log's cluster.
 
-This sends requests to partition leaders and coordinators, and turns failures into the log's errors. Knows nothing of
-the purpose of requests. Connections are in `events/kafka/`, the topics' state is in followed.py, retries are in
-errors.py.
+Sends requests to partition leaders and coordinators, and turns failures into the log's errors. Knows nothing of the
+purpose of requests. Connections are in `events/kafka/`, the topics' state is in followed.py, retries are in errors.py.
 
 How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log talks to the cluster one
 layer below. When it learns that a leader has moved, the connections to the old one for that partition are closed, so
@@ -288,7 +287,7 @@ class KafkaLink(ClusterLink):
             await self._connections.open(address, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms)
 
     def settled(self, error: ErrorCode, what: str) -> ErrorCode:
-        """Return the error of a response, unless it is retriable. Raises TryAgain then."""
+        """Return the error of a response, unless it is retriable. Raises TryAgain if it is."""
         try:
             return final_error(error, what)
         except TryAgain:

@@ -1,6 +1,6 @@
 """The configs on which the guarantees of the Kafka log rest: those that are set, refused and warned about.
 
-These are rules over the configs of the event topic and of the brokers. Pure: no connection.
+The rules apply to the configs of the event topic and of the brokers. Pure: no connection.
 
 A setting that contradicts ours, or that could lose an acknowledged append, is refused: the message names all such
 settings at once, each with both values and how to fix it. A setting that weakens the guarantee but may be intended
@@ -18,7 +18,7 @@ BATCH_BYTES_MAX = 64 * MIB
 AUDIT_WINDOW_MS = 7 * 24 * 60 * 60 * 1000
 
 _REQUEST_OVERHEAD_BYTES = 4096
-"""The size of a Produce request beside its batch, with room to spare."""
+"""The size of a Produce request without its batch, with room to spare."""
 
 _VALUE_CHARS_MAX = 80
 
@@ -30,10 +30,10 @@ _DELETIONS_KEPT = ("min.compaction.lag.ms", "delete.retention.ms")
 """No record is compacted away before the first, and no tombstone before the second; so the longer one counts."""
 
 BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
-"""The configs that are read of each broker."""
+"""The configs that are read from each broker."""
 
 CLOCK_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
-"""Brokers stamp the records: with their own time, those of an owner whose clock is an hour ahead would be refused."""
+"""Brokers stamp the records: with CreateTime they would refuse the records of an owner whose clock is an hour ahead."""
 
 OWN_CLOCK_CONFIGS = {"message.timestamp.type": "CreateTime"}
 """Records keep their own time, as a simulation needs."""

@@ -1,6 +1,6 @@
 """The requests and versions that a broker must have for an event log.
 
-It has the table, and the error message for a broker that does not fit it. Pure. Without this check, requests to an old
+Has the table of these, and the error message for a broker that lacks one. Pure. Without this check, requests to an old
 broker would fail again and again with no clear reason.
 """
 
