@@ -25,11 +25,11 @@ class NotUnderstood(Exception):
 
 
 class CannotShare(NotUnderstood):
-    """It is from another Muster process, with which this one cannot share partitions."""
+    """The message is from another Muster process, with which this one cannot share partitions."""
 
 
 class AnotherLevel(CannotShare):
-    """It has another level: the other process has another version."""
+    """The message has another level, because the other process has another version."""
 
 
 class AnotherUpstream(CannotShare):
@@ -37,7 +37,7 @@ class AnotherUpstream(CannotShare):
 
 
 class ObservedEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a process, by its member id, as observed by the process `by`; times are of that one's wall clock."""
+    """The end of a process, by its member id, as observed by the process `by`; times are by its wall clock."""
 
     member_id: str
     by: str
@@ -98,7 +98,7 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     ended: tuple[ObservedEnd, ...] = msgspec.field(default=(), name="gone")
     """The ends of processes that members observed, one for each process."""
     upstream: str = ""
-    """The leader's, see Candidate."""
+    """The leader's cluster id; see Candidate."""
 
     def owned_by(self, node_id: int) -> frozenset[int]:
         """The partitions assigned to this node."""

@@ -83,15 +83,15 @@ class ShadowHandle:
         self.group_id = group_id
         self.shadow = shadow
         self.is_retake = is_retake
-        """A former process had this shadow, and it has not rejoined yet."""
+        """True if a former process had this shadow, and the shadow has not rejoined yet."""
         self.is_waited_for = False
-        """A commit waits for it."""
+        """True if a commit waits for the shadow."""
         self.is_heartbeat_due = False
         self.is_join_sent = False
         self.withdrawals = 0
-        """The number of callers that keep it withdrawn."""
+        """The number of callers that keep the shadow withdrawn."""
         self.is_being_taken = False
-        """Callers of `take`, which share one attempt, wait for its join, and will report a refusal themselves."""
+        """True if callers of `take`, which share one attempt, wait for the join; they report a refusal themselves."""
         self.last_error = ""
         """The last error, as a text for log lines."""
         self.refusal: str | None = None

@@ -44,7 +44,7 @@ def may_have_left_late(episode: Episode, went: Went) -> bool:
 
 
 def polled_in_time(episode: Episode, each: Replacement) -> Iterator[Statement]:
-    """State why the old process had not polled too late, if it had not."""
+    """Yield the evidence that the old process had not polled too late, if there is any."""
     stay = _stay(episode, each)
     if stay is None or _covers_interval(each, *stay):
         return

@@ -57,7 +57,7 @@ class World:
         self.stories: list[Story] = []
         self.notes: list[tuple[int, str]] = []
         self.plan: Story | None = None
-        """The story for what the group's own deadlines do: registrations, retirements, learning."""
+        """The story to which effects of the group's own deadlines belong: registrations, retirements, learning."""
         self.is_down = False
         self.paused_since_ms: int | None = None
         self._queue: list[tuple[Process, int, Callable[[int], AnyRequest], Callable[[Any], None]]] = []
@@ -124,7 +124,7 @@ class World:
         return process
 
     def ended(self, process: Process) -> None:
-        """Remove a process from those that live."""
+        """Remove a process from the live ones."""
         self.processes.remove(process)
 
     def new_member_id(self, process: Process) -> MemberId:
