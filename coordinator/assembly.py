@@ -91,7 +91,7 @@ class Readiness:
 
 
 def new_log(settings: Settings, known_brokers: KnownBrokers) -> EventLog:
-    """Make the event log, not open yet; read-only in a process that owns no partitions. Raises CannotServe."""
+    """Create the event log without opening it; read-only in a process that owns no partitions. Raises CannotServe."""
     try:
         return open_log(
             settings.log,
@@ -343,10 +343,10 @@ def _status_report(settings: Settings, parts: StatusParts, readiness: Readiness,
 
 
 class RandomUuids:
-    """Random UUIDs (version 4), from random bytes that are asked for 256 at a time.
+    """Random UUIDs (version 4). The system is asked for the random bytes of 256 UUIDs at a time.
 
-    The system call releases the interpreter's lock. Called for each join, the event loop would wait each time until the
-    thread of the event log gives it back.
+    The system call releases the interpreter's lock. With a call for each join, the event loop would often have to wait
+    until the event log's thread releases the lock.
     """
 
     def __init__(self) -> None:

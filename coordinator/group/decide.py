@@ -213,14 +213,12 @@ def _decide_join(
 
 
 def _counted(turn: Turn, group: Group) -> Decision:
-    """Return the decision on a refusal beyond the rate limit, which is only counted: it keeps the members' heartbeat
-    tickets.
-    """
+    """Return the decision on a refusal beyond the rate limit: it is only counted, so heartbeat tickets stay valid."""
     return Decision(replies=tuple(turn.replies), group=group, soft=turn.soft, keeps_tickets=True)
 
 
 def _for_history_alone(turn: Turn, soft: SoftState) -> Decision:
-    """Delete the group again that was created only to record a refusal; the soft state of the group id is kept."""
+    """Delete a group that was created only to record a refusal; the soft state of the group id is kept."""
     turn.enter(GroupState.DEAD)
     turn.record(GroupDeleted)
     return Decision(events=tuple(turn.events), replies=tuple(turn.replies), group=None, soft=soft)

@@ -46,8 +46,8 @@ def extend_session(soft: SoftState, member_id: MemberId, arrived_ms: int, now_ms
 def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
     """Extend the deadlines of phases by the time that an append took.
 
-    `soft` is what the decisions made of `before`. Deadlines that they set start now; the others are extended by the
-    time beyond the usual one, since the group answered no request meanwhile.
+    `before` and `soft` are the state before and after the decisions. Deadlines that the decisions set start now; the
+    others are extended by the time beyond the usual one, since the group answered no request meanwhile.
     """
     unusual_ms = max(0, took_ms - USUAL_APPEND_MS)
     rearmed = dict(soft.rearmed)

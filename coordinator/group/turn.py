@@ -53,7 +53,10 @@ REFUSALS_PER_WINDOW = 10
 
 OFFERED_MAX = 16
 NAME_CHARS_MAX = 255
-"""The protocols of a refused join that are recorded, and the characters of each name, since a client may send any."""
+"""The maximum number of protocols that are recorded for a refused join, and of characters of each protocol's name.
+
+Clients may send more.
+"""
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,8 +38,8 @@ BYTES_MAX: Final = 512 * 1_024
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """The topics and partitions that the active members of a Stable group subscribe to and are assigned.
 
-    `assigned`: a range from 0 if no partition in between is missing, as is usual. `kept`: the topics of which a member
-    has partitions without subscribing to them.
+    `assigned`: partitions by topic; a range from 0 if there are no gaps, which is usual. `kept`: the topics of which
+    a member has partitions although it does not subscribe to them.
     """
 
     subscribed: frozenset[str]
@@ -47,7 +47,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     kept: frozenset[str]
 
     def unassigned(self, topic: str, partitions: int) -> range | frozenset[int]:
-        """Return those of the topic's partitions that are assigned to no member; `partitions`: how many it has."""
+        """Return the topic's partitions that are assigned to no member; `partitions`: the topic's number of them."""
         if not self._lacks(topic, partitions):
             return range(0)
         assigned = self.assigned.get(topic, range(0))
@@ -69,7 +69,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unassigned_topics(self) -> frozenset[str]:
-        """The topics that are subscribed to and of which no partition is assigned."""
+        """The topics with subscribers of which no partition is assigned."""
         return self.subscribed - self.assigned.keys()
 
 
@@ -127,7 +127,7 @@ def _compact(numbers: set[int]) -> range | frozenset[int]:
 
 
 def may_rebalance(group: Group) -> bool:
-    """Return whether unassigned partitions would be a fault of this group: none are left unassigned on purpose."""
+    """Return whether the group should have no unassigned partitions now, so that a rebalance for them makes sense."""
     at_rest = group.image.state is GroupState.STABLE and not group.image.departures_gathered
     return at_rest and group.config.coordinator is None and bool(group.members)
 

@@ -127,7 +127,7 @@ class Listening(Generic[C]):
         return own_port
 
     def bind(self, addresses: Sequence[Address], port: int) -> list[socket.socket]:
-        """Return listening sockets, one at each address, or none: a predecessor's, or new ones. Raises OSError."""
+        """Return a listening socket for each address, a former process's or a new one. Raises OSError if any fails."""
         bound = bind_each(addresses, port, self._bound)
         for each in bound:
             self._kept.keep(each)
@@ -218,7 +218,7 @@ class Listening(Generic[C]):
         return True
 
     def _handshake_ended(self, handshake: Handshake) -> None:
-        """Release its place, if it has one; the connection that follows immediately takes it."""
+        """Stop counting the handshake; if it succeeded, the connection that follows immediately is counted instead."""
         if handshake in self._handshakes:
             self._handshakes.discard(handshake)
             self._addresses.release(handshake.client_host)
@@ -246,7 +246,7 @@ class Listening(Generic[C]):
             self._is_full_logged = False
 
     def _log_all_taken(self, refused: str) -> None:
-        """Log the clients with most connections; once, until a tenth is free again, like a quota."""
+        """Log the clients with most connections; not again before a tenth of all connections is free."""
         if self._is_full_logged:
             return
         self._is_full_logged = True
@@ -324,9 +324,9 @@ def _log_full(kind: str, setting: str, whose: str) -> None:
 def bind_each(
     addresses: Sequence[Address], port: int, bind: Callable[[socket.AddressFamily, str, int], socket.socket]
 ) -> list[socket.socket]:
-    """Return sockets from `bind` at the same port of each address, or none; 0 is any free port at the first one.
+    """Return sockets from `bind`, with the same port at each address; port 0 is any port that is free at the first one.
 
-    Raises OSError.
+    Raises OSError, and closes all of them, if one fails.
     """
     with ExitStack() as unless_all:
         bound: list[socket.socket] = []

@@ -3,10 +3,10 @@
 Joins, syncs, sends heartbeats and leaves; decisions are acted on elsewhere. An owner serves its partitions until they
 are assigned to another process, not until the group rebalances: while the group's coordinator upstream is unreachable,
 or this process has lost its session, nothing changes here. A process that still serves a partition after another one
-has claimed it learns that from the log. Nor does anything change when a foreign client leads the group, or a process of
-another version or in front of another cluster; as members they get no partitions. A process that has never taken part
-ends instead if others are of another version or in front of another cluster, or if the group belongs to other clients
-(INCONSISTENT_GROUP_PROTOCOL).
+has claimed it learns that from the log. Foreign clients, and processes of another version or in front of another
+cluster, get no partitions as members; if one of them leads the group, nothing changes here either. A process that has
+never been a member ends, instead, if others are of another version or in front of another cluster, or if the group
+belongs to other clients (INCONSISTENT_GROUP_PROTOCOL).
 
 The instance id consists of the log's identity and the node id, so a process that restarts within its session is the
 same member, and owns what it owned without a rebalance (KIP-345). A second process with the same node id takes the

@@ -25,7 +25,7 @@ class NotUnderstood(Exception):
 
 
 class CannotShare(NotUnderstood):
-    """The message is from another Muster process, with which this one cannot share partitions."""
+    """The message is from a Muster process with which this one cannot share partitions."""
 
 
 class AnotherLevel(CannotShare):
@@ -33,18 +33,18 @@ class AnotherLevel(CannotShare):
 
 
 class AnotherUpstream(CannotShare):
-    """The other process is in front of another cluster, where the same names are other groups."""
+    """The other process is in front of another cluster, where the same group ids belong to other groups."""
 
 
 class ObservedEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a process, by its member id, as observed by the process `by`; times are by its wall clock."""
+    """The end of the process `member_id`, as the process `by` observed it; times are by the observer's wall clock."""
 
     member_id: str
     by: str
     link_lost_ms: int
     """When the connection to its address broke."""
     refused_ms: int
-    """When its address refused the next one."""
+    """When its address refused the next connection."""
     removed: bool = False
     """True if `by` has removed it from the ownership group."""
 

@@ -315,7 +315,7 @@ class UpstreamLink(ClusterLink):
         return found
 
     def broker_not_reached(self, node_id: int | None) -> None:
-        """Note that a client's connection to this broker could not be opened; None: to any bootstrap broker."""
+        """Note that the broker connection for a client could not be opened; None: it was for any bootstrap broker."""
         if node_id is not None:
             self._coordinators.note_broker_outage(node_id)
         self.refresh_soon()
