@@ -20,10 +20,10 @@ from muster.replay.text.grammar import size_text
 JAVA_VERSIONS: Final = (17, 21)
 
 LOCAL_BYTES_MAX: Final = 300 * 1024 * 1024
-"""Up to this size this process has finished folding before, or soon after, Spark's workers have started."""
+"""Up to this size, folding in this process is finished before Spark's workers have started, or soon after."""
 
 LOCAL_RECORDS_MAX: Final = 5_000_000
-"""Up to this number this process archives in a few minutes, so that Spark is not worth its start."""
+"""Up to this number, this process archives in a few minutes, so that starting Spark is not worth it."""
 
 
 def check_needs(*names: str) -> None:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WISHES: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-"""Set unless the user has set them."""
+"""These settings apply unless the user has set them."""
 
 SILENCE: Final = {"spark.log.level": "FATAL"}
-"""The same without --verbose: every error is raised as an exception, too."""
+"""These too apply without --verbose: every error is also raised as an exception, so the log adds nothing."""
 
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""A session on this machine alone uses only the loopback interface."""
+"""A session that runs only on this machine uses only the loopback interface."""
 
 APP: Final = "muster fleet"
 _SCRIPT: Final = "__main__.py"

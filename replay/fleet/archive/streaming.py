@@ -5,14 +5,12 @@ segments is returned to the driver, which makes one commit of it. So workers nee
 nothing else.
 
 * Spark's checkpoint is not used: each run starts where the manifests end, with a checkpoint of its own that is then
-  deleted. Records read twice are skipped by offset. A run ends with what the topic has by then, so that others can
-  write the archive between two runs.
-* The source gives one task the records of one partition, in order, and no shuffle follows. The writer checks this, and
-  refuses anything else.
-* Before each commit the topic is looked up: one that was deleted and created again has another identity, and its
-  records are not a continuation.
-* The source does not report which producer wrote a batch, so copies of an owner's records that another producer wrote
-  again are not recognised (see events/log/kafka/marks.py); `fleet verify` finds them by their sequence numbers.
+deleted. Records read twice are skipped by offset. A run ends with what the topic has by then, so that others can write
+the archive between two runs. * The source gives one task the records of one partition, in order, and no shuffle
+follows. The writer checks this, and refuses anything else. * Before each commit the topic is looked up: if it was
+deleted and created again, it has another identity, and its records do not continue the archive. * The source does not
+report which producer wrote a batch, so copies of an owner's records that another producer wrote again are not
+recognised (see events/log/kafka/marks.py); `fleet verify` finds them by their sequence numbers.
 """
 
 import asyncio
@@ -43,9 +41,9 @@ if TYPE_CHECKING:
 BATCH_OFFSETS_MAX: Final = 2_000_000
 ARROW_ROWS: Final = 10_000
 ARROW_BYTES: Final = 16 * 1024 * 1024
-"""The limits of a batch for a worker: with large records it has fewer of them."""
+"""The limits of a batch for a worker, in records and in bytes: a batch of large records has fewer of them."""
 POLLED_RECORDS: Final = 5_000
-"""The records that Spark's consumer returns per poll. With Kafka's default, 500, it asks the broker more often."""
+"""How many records Spark's consumer returns per poll. With Kafka's default of 500 it would send more fetches."""
 
 COLUMNS: Final = (
     "partition",
@@ -182,7 +180,7 @@ class _Run:
             self._deleted = []
 
     def done(self) -> ArchivedRun:
-        """Commit what was deleted of partitions without new records; return the result."""
+        """Commit the deletions in partitions without new records; return the result."""
         if self._deleted:
             self._commit(())
         return ArchivedRun.of(self._added, self._writer.state, self._damage)

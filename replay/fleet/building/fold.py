@@ -62,7 +62,7 @@ class GroupFold:
         return self._offset != NOWHERE
 
     def feed(self, read: Told) -> Iterable[RowOf]:
-        """Take in the next read; return the rows that it closes, which must be consumed before the next call."""
+        """Process the next read; return the rows that it closes, which must be consumed before the next call."""
         self._check(read)
         gap = self._gaps.before(read)
         if gap is not None:
@@ -70,12 +70,12 @@ class GroupFold:
         return self._take(read)
 
     def take(self, offset: int, timestamp_ms: int, value: bytes) -> Iterable[RowOf]:
-        """Take in the group's next record; return the rows that it closes."""
+        """Process the group's next record; return the rows that it closes."""
         try:
             event = decode(value)
         except BrokenRecord:
             event = None
-        if isinstance(event, Event) and self._is_next(offset, event):  # as most are
+        if isinstance(event, Event) and self._is_next(offset, event):  # as in most cases
             self._offset, self._seq = offset, event.seq
             step = self._transitions.take(event)
             return () if step is None else self._step(step)
@@ -87,7 +87,7 @@ class GroupFold:
         return offset > self._offset and event.incarnation == self._incarnation and self._gaps.follows(event)
 
     def begin(self, prelude: Iterable[Told]) -> Iterator[RowOf]:
-        """Take in the state of the partition before the group's first record."""
+        """Process the state of the partition before the group's first record."""
         for read in prelude:
             yield from self._take(read)
 

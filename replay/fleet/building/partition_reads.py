@@ -50,7 +50,7 @@ class PartitionReads:
         return self._told.offsets[index] if index < len(self._told.offsets) else END
 
     def told(self, start: int, stop: int | None = None) -> Iterator[Told]:
-        """The reads from one index up to another (exclusive), as a group that has begun sees them."""
+        """The reads from one index up to another (exclusive), as an existing group sees them."""
         return self._told.told(start, len(self._told.offsets) if stop is None else stop)
 
     def before(self, offset: int) -> Iterator[Told]:

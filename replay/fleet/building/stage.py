@@ -70,7 +70,7 @@ async def stage(
 
 
 def _expired_unread(log: ArchiveLog, since: Mapping[int, int]) -> Iterator[str]:
-    """Report what was expired from an archive before this build could read it."""
+    """Report records that were expired from an archive before this build could read them."""
     for partition, start in since.items():
         end = log.expired_end(partition)
         if start < end:

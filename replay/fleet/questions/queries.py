@@ -1,8 +1,8 @@
 """The common queries, answered from the tables by DuckDB: top groups, causes, storms and incidents, and one group.
 
-A query selects what began in a window, of groups whose ids match a pattern. Answers are numbers and names; `show.py`
-formats them. Only the last complete build is read (`builds.py`), so a build in progress changes nothing; if a file has
-disappeared, there is a later build to read.
+A query selects rows that began in a window, of groups whose ids match a pattern. Answers are numbers and names;
+`show.py` formats them. Only the last complete build is read (`builds.py`), so a build in progress changes nothing; if a
+file has disappeared, there is a later build to read.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ PARTITION_TIME: Final = """
             as known_partition_ms
     from incidents_asked
 """
-"""The time that partitions had no consumer, in rebalances and outside of them. It counts at the start of each."""
+"""The time for which partitions had no consumer, in rebalances and outside of them; each is counted at its start."""
 
 TOTAL: Final = """
     if(bool_and({of}.partition_ms is not null), sum({of}.partition_ms), null)::bigint as partition_ms,

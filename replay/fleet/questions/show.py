@@ -37,7 +37,7 @@ LESS: Final = frozenset(
         _KNOWN,
     }
 )
-"""Columns left out of tables: the other columns, or the headline, say what matters."""
+"""Columns left out of tables: the other columns, or the headline, show what matters."""
 
 LEAST: Final = LESS | {"incidents", "rebalancing_ms", "longest_ms", "joined", "left", "downtime_ms", "first_at"}
 """Columns left out of narrow tables, except those that a query is about (ABOUT)."""
@@ -59,7 +59,7 @@ BELOW: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "days": {"day": ("worst_kind",)},
     "downtime": {"since_at": ("until_at",), "owner": ("owner_before",)},
 }
-"""Columns shown below another one in tables, which saves width and keeps together what belongs together."""
+"""Columns shown below another one in tables, which saves width and keeps related values together."""
 
 HEADINGS: Final = {
     "group_id": "Group",

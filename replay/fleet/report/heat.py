@@ -13,7 +13,7 @@ from muster.replay.text.times import Instant, instant
 
 HOUR_MS: Final = 3_600_000
 COLUMNS_MAX: Final = 24 * 31
-"""The hours of a month; narrower columns could not be told apart on a screen."""
+"""The hours of a month; narrower columns would be indistinguishable on a screen."""
 
 LEVELS: Final = ((3_600_000, 5, "1 h or more"), (600_000, 4, "10 min"), (60_000, 3, "1 min"), (10_000, 2, "10 s"))
 """The level of a cell by its minimum partition time in ms; anything below has level 1."""

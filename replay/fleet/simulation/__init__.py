@@ -1,6 +1,7 @@
-"""Simulated groups: incidents are done to simulated processes, and the coordinator's own rules produce the events.
+"""Simulated groups: scenarios cause incidents in simulated processes, and the coordinator's own rules produce the
+events.
 
-The ground truth is what was done to the processes, written by the scenario that did it; its time spans come from the
+The ground truth is what was done to the processes, recorded by the scenario that did it; its time spans come from the
 world's own view of the group's state. It is never derived from events, nor from how a program groups them.
 
     cli.py          the options of `muster fleet simulate`

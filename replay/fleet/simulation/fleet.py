@@ -4,8 +4,8 @@ Scenarios and outages have rates by day and hour. They are drawn hour by hour wi
 all machines compute alike. Rates are per week of seven days, and per group (outages: per partition of the log).
 scenarios/ has what each scenario does.
 
-A scenario takes LONGEST_MS at most, and none starts that close to an outage or to the end: so the cause of each
-rebalance is never in doubt unless a scenario makes it so.
+A scenario takes LONGEST_MS at most, and none starts that close to an outage or to the end, so that the cause of a
+rebalance is never in doubt unless a scenario intends it.
 """
 
 from collections.abc import Iterator
@@ -124,11 +124,11 @@ OUTAGES: Final = (
     OutageRate(End.PAUSE, 0.2, When.ANY, 1_000, 30_000),
 )
 SIGN_OF_LIFE_MS: Final = 5_000
-"""The maximum time between when a coordinator was last seen and its death."""
+"""The maximum time between a coordinator's last sign of life and its death."""
 
 
 class Deed(msgspec.Struct, frozen=True, order=True):
-    """A scenario that is due at a time (wall clock, ms), at the earliest."""
+    """A scenario, and the earliest time at which it is played (wall clock, ms)."""
 
     at_ms: int
     scenario: str

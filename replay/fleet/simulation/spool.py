@@ -77,7 +77,7 @@ class PlayedGroups(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """The result: numbers of groups, of their events, and of incidents that were done."""
+    """The result: the numbers of groups, of their events, and of the incidents that scenarios caused."""
 
     groups: int
     events: int

@@ -25,7 +25,9 @@ ASSIGNORS = (("range",), ("roundrobin",), ("sticky",), ("range", "cooperative-st
 SUFFIX_LETTERS = "bcdfghjklmnpqrst"
 SECOND, MINUTE = 1_000, 60_000
 QUIET_MS = 11 * MINUTE
-"""Longer than any window of the kinds, so that what comes before and after is another incident."""
+"""Longer than any window in the kinds of incidents, so that what happens before and after it belongs to different
+incidents.
+"""
 
 
 @unique
@@ -142,7 +144,7 @@ class Stage:
         return self.place.host(self._hosts)
 
     def restarted(self, setup: Setup) -> Setup:
-        """The configuration of the process that replaces it."""
+        """The configuration of the process that replaces one with this setup."""
         if self.style is not Style.PODS:
             return setup
         self._restarts += 1
@@ -150,7 +152,7 @@ class Stage:
         return setup.but(host=self._host(), client_id=client_id)
 
     def identity(self, *processes: Process, returned: bool = False) -> Knowable:
-        """How well the log shows that a process is the same as before.
+        """How well the log shows that these are the same processes as before.
 
         `returned`: it was not restarted, and returns on the same connection.
         """
@@ -166,7 +168,7 @@ class Stage:
         self.world.note(text)
 
     def open(self, *, within_ms: int = 2_000, quiet_ms: int | None = None) -> None:
-        """Let the group form, and then rest for a while."""
+        """Let the group form, and then leave it at rest for a while."""
         self.note(f"{self.size} processes start")
         for _ in range(self.size):
             setup = self.setup()
@@ -213,7 +215,7 @@ class Stage:
     def restart(self, process: Process, story: Story, down_ms: int, *, crash: bool) -> None:
         """End the process, and start it again.
 
-        One that only leaves, or falls silent under an instance id, looks as if it had stopped polling.
+        A process that only leaves, or falls silent under an instance id, looks as if it had stopped polling.
         """
         says_nothing = process.is_static or not (crash or process.setup.tells_reasons)
         if story.kinds == ("restart",) and says_nothing:

@@ -41,7 +41,9 @@ class Lived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live(seed: int, group_id: GroupId, number: int, span: SimulatedDays, outages: list[Outage]) -> Lived:
-    """Simulate a group; the same arguments give the same result. `number`: its place in the fleet, for its hosts."""
+    """Simulate a group; the same arguments give the same result. `number`: the group's number in the fleet, which
+    determines its hosts.
+    """
     random = Random(f"{seed} {group_id}")
     wanted = Wanted(size_min=_size(random), size_max=60)
     place = PlaceAndTime(group_id=group_id, began_ms=span.began_ms, first_host=number * 1_024)
@@ -125,7 +127,7 @@ class _Week:
     # ---- deeds -----------------------------------------------------------------------------------
 
     def _do(self, deed: Deed) -> None:
-        """Play the scenario, or first what the group needs. Skipped if the one before ended too recently."""
+        """Play the scenario, after whatever the group needs first. Skip it if the previous one ended too recently."""
         stage = self._stage
         if stage.world.wall_ms > deed.at_ms:
             return
@@ -171,8 +173,9 @@ class _Week:
 
 
 class TruthOfIncident(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident that was done. Fields as in Truth; `kind` is the first of `kinds`; `scenario` is its scenario's
-    name."""
+    """An incident that a scenario caused. Fields as in Truth; `kind` is the first of `kinds`; `scenario` is its
+    scenario's name.
+    """
 
     kind: str
     kinds: tuple[str, ...]

@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile("[0-9]{6,}")
 GRACE_MS: Final = 60 * 60 * 1000
 """How long a build is kept after the next one, like a replaced file of an archive."""
 KEPT: Final = 2
-"""The number of last builds that are kept even longer."""
+"""This many of the latest builds are kept even longer."""
 
 
 class CannotBuild(Exception):
@@ -144,7 +144,8 @@ def commit(folder: Path, build: Build) -> None:
 
 @contextmanager
 def nothing_left(folder: Path, grace_ms: int) -> Iterator[None]:
-    """Build, and leave no files that no build names: neither of killed builds nor of this one if it fails.
+    """Remove files that no build names, before and after the build in this context: those of killed builds, and its own
+    if it fails.
 
     `grace_ms`: how long builds are kept for their readers. Needs the lock.
     """
@@ -171,7 +172,7 @@ def _remove_leftovers(folder: Path, grace_ms: int) -> None:
             return
         else:
             named |= build.paths
-        if build is not None:  # where the clock was ahead for a while, a later one may have an earlier time
+        if build is not None:  # if the clock was ahead for a while, a later build may have an earlier time
             next_ms = build.made_ms if next_ms is None else min(next_ms, build.made_ms)
     for table in (*TABLES, STATES):
         for path in (folder / table).glob("*.parquet"):

@@ -124,7 +124,7 @@ def _days_anew(connection: duckdb.DuckDBPyConnection, name: str, touched: Set[in
 
 
 def _slices(days: Sequence[int], parts: Iterable[Part]) -> Iterator[Sequence[int]]:
-    """Split the days, into more slices the more rows these parts have."""
+    """Split the days into slices; the more rows these parts have, the more slices."""
     rows = sum(part.rows for part in parts if part.table in TOUCHING)
     at_once = max(1, -(-len(days) // (1 + rows // ROWS_AT_ONCE)))
     for begin in range(0, len(days), at_once):

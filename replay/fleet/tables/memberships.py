@@ -66,7 +66,7 @@ class Stays:
         return ended
 
     def _end(self, event: MemberRemoved | StaticMemberReplaced) -> Iterator[Row]:
-        """The stay that ends with the event; for a removal, one is made up if its start is not known."""
+        """Yield the stay that ends with the event; for a removal, even one whose start is not known."""
         if isinstance(event, MemberRemoved):
             ended = self._there.pop(event.member.member_id, None) or self._began(event)
             seen_ms = None if event.heard is False else event.last_seen_ms

@@ -48,7 +48,7 @@ class Role(StrEnum):
     CLOSED = "closed"
     """Rows that never change."""
     OPEN = "open"
-    """Rows of what is still open in the log: the next build replaces them."""
+    """Rows of items that are still open at the end of the log: the next build replaces them."""
     DAY = "day"
     """Rows of one day, rebuilt when that day is touched."""
 

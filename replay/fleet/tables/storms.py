@@ -1,4 +1,4 @@
-"""The table `storms`: incidents of several groups that are one. Rules and numbers are those of `digest`.
+"""The table `storms`: incidents of several groups with a common cause. Rules and numbers are those of `digest`.
 
 A run is a series of incidents of one host, or of coordinators, each of which began soon after the one before. It is a
 storm if it has enough groups. A run may last for days: if it includes a touched day, all of it is read, and the day on

@@ -10,7 +10,9 @@ from muster.replay.fleet.simulation.world.truth import Knowable, Story
 
 
 def crash_of(stage: Stage, process: Process, together: Story | None = None) -> Story:
-    """Kill it, for good. A static member looks as if it had been stopped, so two of them share a story: `together`."""
+    """Kill the process for good. A static member looks as if it had been stopped, so two of them share a story:
+    `together`.
+    """
     kinds = ("stopped", "crash") if process.is_static else ("crash",)
     if together is None or together.kinds != kinds or not process.is_static:
         together = stage.world.story(*kinds, culprits=[process.name], knowable=Knowable.INFERRED)

@@ -11,9 +11,9 @@ def third(size: int) -> int:
 
 
 def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], crash: bool) -> None:
-    """Replace this many processes one after another. Returns when the last one has been ended."""
+    """Replace this many processes one after another. Returns once the last one has been ended."""
     chosen = stage.some(number)
-    # The gaps limit how many are down at a time, so that the group always has members.
+    # The gaps limit how many processes are down at a time, so that the group always has members.
     down_max_ms = max(2_500, min(60 * SECOND, gap_ms[0] * (stage.size - 1) * 3 // 4))
     for place, process in enumerate(chosen):
         assert story.culprits is not None
@@ -26,7 +26,7 @@ def roll(stage: Stage, story: Story, number: int, *, gap_ms: tuple[int, int], cr
 
 @scenario()
 def rolling_deployment(stage: Stage) -> None:
-    """All are replaced, each after the one before is back and the group is at rest, as orchestrators do it."""
+    """All are replaced; as with orchestrators, each only after the previous one is back and the group is at rest."""
     story = stage.world.story("deployment", culprits=[each.name for each in stage.processes])
     longest_ms = stage.random.choice((5 * SECOND, 20 * SECOND, 60 * SECOND))
     for each in stage.processes:

@@ -26,7 +26,7 @@ def slow_member(stage: Stage) -> None:
 # With a longer timeout the newcomer would be dropped first: its first join waits for five minutes at most (K3).
 @scenario(Wanted(static=0.0, rebalance_max_ms=60_000))
 def dropped_member(stage: Stage) -> None:
-    """The same, but it is not back before the rebalance timeout."""
+    """As in `slow_member`, but the slow process is not back before the rebalance timeout."""
     slow = stage.one()
     slow.story = stage.world.story("slow-member", culprits=[slow.name], holds_phases=True)
     slow.story.infer(stage.identity(slow, returned=True))

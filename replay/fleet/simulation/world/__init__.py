@@ -7,5 +7,5 @@ process.py      one consumer process
 assignors.py    a leader's assignment
 client.py       a process's configuration, a group's place and time, and the requests of a client library
 rules.py        the coordinator of one group: the rules, and the log
-truth.py        an incident while it is being done, and its ground truth
+truth.py        an incident while it happens, and its ground truth
 """

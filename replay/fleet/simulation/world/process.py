@@ -1,6 +1,6 @@
 """A consumer process: what it sends, when, and how it handles the responses.
 
-It behaves like the clients of four families, without knowledge of the group or of the scenario. It learns of a
+It behaves like a client of one of four families, and knows nothing of the group or the scenario. It learns of a
 rebalance from a heartbeat (every 3 s), rejoins at its next poll, syncs, and heartbeats again. `story` is the incident
 to which its own actions are attributed.
 
@@ -351,7 +351,9 @@ class Process:
                 self.die()
 
     def _take(self, share: Owned, protocol_name: str | None) -> None:
-        """A cooperative member that has to revoke partitions rejoins: the second round, for the reason of the first."""
+        """Take the assigned partitions. A cooperative member that has to revoke some rejoins: the second round, with
+        the first one's story.
+        """
         revoked = self.owned - share
         self.owned = share
         if protocol_name == COOPERATIVE and revoked:

@@ -120,7 +120,7 @@ class Rules:
         )
 
     def take_over(self, *, owner_before_seen_ms: int | None) -> Decision | None:
-        """Take the group over from the log, each session with its full timeout; return what that decides."""
+        """Take the group over from the log, with the full timeout for each session; return the resulting decision."""
         self.elect(owner_before_seen_ms=owner_before_seen_ms)
         self.soft = SoftState() if self.group is None else restore_soft_state(self.group, self.now_ms, self.settings)
         if self.group is not None and len(self.group.members) > self.settings.max_size:
@@ -167,7 +167,7 @@ class Rules:
             self.reads.append(Happened(position=self._position(), event=msgspec.structs.replace(event, why=why)))
 
     def _of_level_4(self, type_: type[msgspec.Struct], **fields: Any) -> dict[str, Any]:
-        """The owner's uptime and these fields, if the type has them: format level 4 does."""
+        """The owner's uptime and these fields, as far as the type has them (from format level 4 on)."""
         fields = {"uptime_ms": self.now_ms - self._owner_began_ms, **fields}
         return {name: value for name, value in fields.items() if name in type_.__struct_fields__}
 

@@ -1,7 +1,7 @@
 """The ground truth of a case: what was done to the processes, written by the code that did it.
 
-A `Story` is one incident while it is being done; `Truth` is the resulting plain value. Rebalances are the world's own
-view of the group's state; nothing here has seen an event.
+A `Story` is one incident while it happens; `Truth` is the resulting plain value. Rebalances are the world's own view of
+the group's state; nothing here has seen an event.
 
 Where docs/incidents.md leaves a choice, all choices are right: several kinds, several times for a start or an end,
 rebalances that may be counted as part of it (`may`), incidents that need not be reported (`is_optional`).
@@ -87,7 +87,7 @@ REPLACING: Final = frozenset({"restart", "deployment", "crash-loop"})
 
 
 class StoryBase:
-    """An incident while it is being done; the part that simulated and real processes share.
+    """An incident while it happens; the part that simulated and real processes share.
 
     `kinds`: any is right, the first is that of docs/incidents.md. `culprits`: names of processes; None: not compared.
     """
@@ -112,7 +112,7 @@ class StoryBase:
         return self.kinds[0]
 
     def infer(self, knowable: Knowable = Knowable.INFERRED) -> None:
-        """Lower what can be known: it has to be inferred, or is unknowable."""
+        """Lower how well the log shows the incident: it has to be inferred, or is unknowable."""
         order = list(Knowable)
         self.knowable = max(self.knowable, knowable, key=order.index)
 

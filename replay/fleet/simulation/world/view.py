@@ -22,7 +22,7 @@ HELD_MS: Final = 5_000
 """A process delayed a phase if the phase waited for it alone for longer than this, and for over half of its length."""
 
 SURELY_NOT_HELD_MS: Final = 1_000
-"""Between the two limits it may be reported either way."""
+"""If the delay is between the two limits, the rebalance may be attributed either way."""
 
 COMING: Final = frozenset({"scale-up", "start"})
 """A new process is not to blame for a phase that waited for a dead one. For two crashes, or a crash during a
@@ -90,8 +90,9 @@ class WorldView:
             self._end()
 
     def _judge_sync_phase(self, rebalance: SeenRebalance, subjects: "Sequence[Process]") -> None:
-        """If the leader was slow to send the assignment, or died before, the rebalance belongs to its story, or to
-        both."""
+        """If the leader was slow to send the assignment, or died before it did, attribute the rebalance to the leader's
+        story, or to both.
+        """
         leader = next((each for each in subjects if each.member_id == rebalance.leader), None)
         if leader is None or leader.story is rebalance.story or (leader.alive and not leader.story.holds_phases):
             return

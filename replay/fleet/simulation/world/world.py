@@ -269,7 +269,7 @@ class World:
         return True
 
     def forget_requests(self) -> None:
-        """Drop the requests that wait for a response: none will come."""
+        """Drop the requests that wait for a response, since none will come."""
         self._waiting.clear()
 
     def deliver_queue(self) -> None:
