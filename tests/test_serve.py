@@ -142,8 +142,8 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
     broken = (
         "from muster import cli\n"
         "from muster.coordinator.settings import certificates\n"
-        "def look(_): raise KeyError('a bug of ours')\n"
-        "certificates.Certificates.look, certificates.CHECK_INTERVAL_S = look, 0\n"
+        "async def check(_): raise KeyError('a bug of ours')\n"
+        "certificates.Certificates.check, certificates.CHECK_INTERVAL_S = check, 0\n"
         "cli.main()\n"
     )
     options = ["serve", "--listen", f"{HOST}:0", "--log", "memory:", "--log-format", form]
@@ -151,7 +151,7 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
     done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
     assert done.returncode == 1, done.stderr
     assert "Traceback (most recent call last)" in done.stderr
-    assert "in look" in done.stderr
+    assert "in check" in done.stderr
     (last,) = last_words(done.stderr.splitlines()[-1])
     assert last.startswith("muster: ended because of a bug in Muster, please report it")
     assert last.endswith("KeyError('a bug of ours')")
@@ -173,7 +173,7 @@ def test_a_start_that_takes_its_time_is_not_a_loop_that_hangs(arguments: list[st
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
         assert starting.stderr is not None
         told = []
-        while "trying again" not in (event := json.loads(starting.stderr.readline())["event"]):
+        while "retrying" not in (event := json.loads(starting.stderr.readline())["event"]):
             told.append(event)
         starting.terminate()
     assert not [event for event in told if "event loop" in event]
