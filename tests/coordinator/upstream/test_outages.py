@@ -80,7 +80,7 @@ async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_o
         with capture_logs() as told:
             await asyncio.sleep(40)
             assert re.fullmatch(
-                rf"--upstream {broker.address}: no broker of the cluster has answered for \d\d s, trying again: .*"
+                rf"--upstream {broker.address}: no broker of the cluster has answered for \d\d s, retrying: .*"
                 r"Connect call failed.*",
                 str(link.outage.reason),
             )
