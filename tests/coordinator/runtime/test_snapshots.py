@@ -356,7 +356,7 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pyt
         with capture_logs() as logs:
             for _ in range(3):
                 await owner.snapshots.save_all()
-        (said,) = [line for line in logs if "could not be written" in line["event"]]
+        (said,) = [line for line in logs if "could not write a snapshot" in line["event"]]
         assert said["error"] == "No space left on device"
         assert owner.file.read_bytes() == before
         assert names_in(folder) == [owner.file.name]

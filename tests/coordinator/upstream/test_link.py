@@ -197,7 +197,7 @@ async def test_a_coordinator_that_has_moved_is_asked_for_and_asked_again(error: 
     fake = SimulatedBroker(1)
     async with simulated_link(fake) as link:
         fake.changed_answers[HEARTBEAT] = saying(error, times=4)
-        with pytest.raises(TryAgain, match=f"broker 1 says {error.name.upper()} for group g"):
+        with pytest.raises(TryAgain, match=f"broker 1 returned {error.name.upper()} for group g"):
             await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of, retry_ms=0)
         assert [fake.asked.count(key) for key in (FIND_COORDINATOR, HEARTBEAT)] == [1, 1]
         answer = await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
@@ -212,7 +212,7 @@ async def test_a_coordinator_that_moves_on_and_on_is_asked_for_as_long_as_the_ca
     async with simulated_link(fake) as link:
         fake.changed_answers[HEARTBEAT] = saying(ErrorCode.not_coordinator, times=10_000)
         began_ms = clock.monotonic_ms()
-        with pytest.raises(TryAgain, match="broker 1 says NOT_COORDINATOR"):
+        with pytest.raises(TryAgain, match="broker 1 returned NOT_COORDINATOR"):
             await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of, retry_ms=5_000)
         assert 5_000 <= clock.monotonic_ms() - began_ms <= 6_000
         assert 5 <= fake.asked.count(HEARTBEAT) <= 100
@@ -397,7 +397,7 @@ async def test_a_coordinator_that_has_moved_is_found_again(kafka_cluster: Cluste
         right = await link.coordinator(group_id)
         wrong = right % 3 + 1
         link._coordinators.learn(group_id, wrong)
-        with pytest.raises(TryAgain, match=f"broker {wrong} says NOT_COORDINATOR"):
+        with pytest.raises(TryAgain, match=f"broker {wrong} returned NOT_COORDINATOR"):
             await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0)
         link._coordinators.learn(group_id, wrong)
         answer = await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of)
