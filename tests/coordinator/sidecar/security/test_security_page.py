@@ -122,7 +122,7 @@ def complaints(muster: MusterProcess) -> list[str]:
         "event loop ",
         "timer late",
         "serving fewer connections than --connections-max",
-        "the former owner of the event log did not shut down cleanly",
+        "the previous owner of the event log did not shut down cleanly",
     )
     loud = [line for line in muster.output.splitlines() if any(level in line for level in levels)]
     return [line for line in loud if not any(words in line for words in busy)]

@@ -263,7 +263,7 @@ async def test_a_broker_whose_certificate_does_not_match_is_refused(
         ("SSL", "PLAINTEXT", r"closed the connection: does it use PLAINTEXT \(security\.protocol\)\?"),
         ("SASL_SSL", "SASL_PLAINTEXT", r"closed the connection: does it use SASL_PLAINTEXT \(security\.protocol\)\?"),
         ("SASL_PLAINTEXT", "SASL_SSL", r"closed the connection: does it use SASL_SSL \(security\.protocol\)\?"),
-        ("SASL_PLAINTEXT", "PLAINTEXT", r"does it want credentials\?"),
+        ("SASL_PLAINTEXT", "PLAINTEXT", r"does it require credentials\?"),
         ("PLAINTEXT", "SASL_PLAINTEXT", "does not use SASL at this listener: see security.protocol"),
         ("MUTUAL", "SSL", "TLS fails with the broker at .* certificate"),
     ],
