@@ -1,10 +1,10 @@
-"""The addresses at which the processes will listen: waited for at the start, and held while the supervisor runs.
+"""Waits at the start until the addresses of the processes are free, and holds them while the supervisor runs.
 
-The frontends listen with SO_REUSEPORT, so each would silently share its address with any other process that uses it:
-also with the frontends of a second supervisor, which have another secret and another owner. So addresses must be free
-at first. Then those of the frontends are bound here, on a socket that does not listen: it takes no connections from the
-frontends, clients are refused until the first frontend serves, and a second supervisor finds the address taken even
-before that.
+The frontends listen with SO_REUSEPORT, so each would silently share its address with any other process that uses it,
+even with the frontends of a second supervisor, which have another secret and another owner. So the addresses must be
+free at the start. Then those of the frontends are bound here, on a socket that does not listen: it takes no connections
+from the frontends, clients are refused until the first frontend serves, and a second supervisor finds the address taken
+even before that.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from muster.coordinator.settings.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 FREE_WITHIN_S: Final = 20.0
-"""How long processes whose supervisor was killed take to stop, at most."""
+"""The maximum time that processes take to stop after their supervisor was killed."""
 CHECK_INTERVAL_S: Final = 0.2
 TAKEN: Final = "an address is in use, waiting: processes of a supervisor that was killed may be stopping"
 CAN_HOLD: Final = sys.platform == "linux"
-"""On other systems a socket that does not listen may be given connections, which are then refused."""
+"""On other systems a bound socket that does not listen may get connections, which are then refused."""
 
 _Found = Mapping[str, tuple[Address, Sequence[SocketAddress]]]
 """The addresses to bind, by the setting that gave each."""

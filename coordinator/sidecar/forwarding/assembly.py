@@ -90,7 +90,7 @@ class OwnersReach:
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 MESSAGE_OVERHEAD_BYTES = 65_536
-"""Size of a message beyond the request or response in it."""
+"""The size of a message without the request or response in it."""
 
 
 class Forwarding:

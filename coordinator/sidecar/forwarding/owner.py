@@ -56,7 +56,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LISTED_AT_ONCE: Final = 1_000
 LISTED_CHARACTERS: Final = 16_384
-"""Limits of one message, so that it is sent whole and in order: groups, and characters of their ids and types."""
+"""Limits of one message, so that it is sent whole and in order: the number of groups, and of characters in their ids
+and types.
+"""
 
 
 _ENDS: Final = frozenset(ConnectionEnd)
@@ -134,7 +136,7 @@ class ForwardedRequests:
         clients = self._frontends.pop(frontend, None)
         if clients is None:
             return
-        for client in clients.by_number.values():  # their connections may or may not still exist
+        for client in clients.by_number.values():  # their connections may still exist
             client.record.ended(ConnectionEnd.UNKNOWN, self._service.monotonic_ms())
         for group_id in clients.watched:  # otherwise a frontend that reconnects often would leak entries
             self._watched[group_id].discard(frontend)

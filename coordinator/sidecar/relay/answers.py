@@ -131,8 +131,8 @@ class Answers:
     def receive(self, data: bytes) -> None:
         """Process bytes from the broker, split anywhere. Raises ProtocolError on nonsense; do not call it again then.
 
-        The caller rewrites a long response by running its steps (`take_rewriting`). Bytes behind it wait until they are
-        done and this is called again.
+        The caller rewrites a long response by running its steps (`take_rewriting`). Bytes behind it wait until the
+        steps are done and this is called again.
         """
         if data:
             self._incoming.add(data)
@@ -180,7 +180,7 @@ class Answers:
         return steps
 
     def _rewrite(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> None:
-        """Rewrite a response: at once if it is short, as almost all are."""
+        """Rewrite a response: at once if it is short, as almost all responses are."""
         entries = 0
         try:
             while entries < ENTRIES_AT_ONCE:

@@ -1,8 +1,8 @@
 """The frames between one client and its broker, without their sockets.
 
-This adds relaying to a client's connection (net/frames.py): what happens to each frame, and how much may be buffered.
-It knows nothing of sockets, of time or of what a request means; a `RequestPlan` says what to do with it. The broker's
-responses are in answers.py.
+Adds relaying to a client's connection (net/frames.py): what happens to each frame, and how much may be buffered. Knows
+nothing of sockets, of time or of what a request means; a `RequestPlan` says what to do with it. The broker's responses
+are in answers.py.
 
     bytes from the client -> relayed frames go to the broker as they arrive, never buffered whole
                           -> a request to be handled here is returned whole by `next_request`, once everything relayed
@@ -30,7 +30,7 @@ IN_FLIGHT_MAX = 1_000
 """Limit of relayed requests without a response; at this limit no more is read."""
 
 BEGINNING_BYTES_MAX = 128 * 1024
-"""The fields to be read must end within this many bytes; only three strings precede them."""
+"""The fields that are read here must end within this many bytes; only three strings precede them."""
 
 FIRST_BYTES_MAX = 16_384
 """How many bytes of a client's first request to wait for; clients begin with small requests."""
@@ -89,7 +89,7 @@ class Conversation(Connection):
 
     @property
     def is_under_way(self) -> bool:
-        """True if a request has begun and is not finished, even one that is half relayed."""
+        """True if a request has begun and is not finished, even if it is partly relayed."""
         return self.is_owed or self._passing_request > 0
 
     @property
@@ -136,7 +136,7 @@ class Conversation(Connection):
         """Return the next frame to be handled here, without its length; None if there is none yet.
 
         Puts requests to be relayed into `for_broker`, and answers heartbeats that the fast path knows; stops after
-        `AT_ONCE` of them if there are more (`is_interrupted`). Raises ProtocolError; do not call it again then.
+        `AT_ONCE` of them if there are more (`is_interrupted`). Raises ProtocolError; do not call it again after that.
         """
         done, self.is_interrupted, self._now_ms = 0, False, now_ms
         while self._taken is None:
@@ -214,7 +214,7 @@ class Conversation(Connection):
     def ask(self, api_key: int, api_version: int, rest: bytes, answered: Callable[[bytes], None]) -> None:
         """Send a request of ours while a request of the client is handled, when no other of the client's is in flight.
 
-        So it never comes between the steps of an authentication (P19). `rest` is the request after the correlation id;
+        So it never gets between the steps of an authentication (P19). `rest` is the request after the correlation id;
         `answered` gets the response after its correlation id.
         """
         assert self._taken is not None
@@ -261,7 +261,7 @@ class Conversation(Connection):
         return not self._passing_request
 
     def _plan_next(self, inspect: Inspect, length: int, api_key: int, api_version: int) -> RequestPlan | None:
-        """Plan the next request by its first bytes; return None if too few have arrived."""
+        """Plan the next request from its first bytes; return None if too few have arrived."""
         for size in (_USUAL_BEGINNING_BYTES, BEGINNING_BYTES_MAX):
             beginning = self._incoming.peek(LENGTH.size + min(size, length))
             try:
