@@ -13,14 +13,17 @@ from muster.events.records import BrokenBatch, BrokenRecord
 
 
 def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """Answer a request while its partition is loading (G19 to G21); heartbeats succeed, to disturb no member."""
+    """Answer a request while its partition is loading (G19 to G21); heartbeats succeed, so that no member notices."""
     if isinstance(command, Heartbeat):
         return (Reply(command.caller.request_id, HeartbeatOutcome(error=ErrorCode.none)),)
     return retry_reply(command)
 
 
 def retry_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """Make the client retry, with COORDINATOR_LOAD_IN_PROGRESS; a sync, where some would fail, rejoins (QK8)."""
+    """Make the client retry, with COORDINATOR_LOAD_IN_PROGRESS; REBALANCE_IN_PROGRESS for a sync (QK8).
+
+    Some clients fail if a sync gets COORDINATOR_LOAD_IN_PROGRESS; with REBALANCE_IN_PROGRESS they rejoin.
+    """
     if isinstance(command, SyncGroup):
         return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
     return error_replies(command, ErrorCode.coordinator_load_in_progress)

@@ -1,7 +1,7 @@
 """Wires together what a process needs to share the partitions of one event log with others, in both modes.
 
-At the end, partitions are released first, so that the next owner finds our CoordinatorStopped, and then the group is
-left, so that there is a next owner.
+At the end, the process first releases its partitions, so that the next owners find its CoordinatorStopped. Then it
+leaves the ownership group, so that the partitions are assigned to other processes.
 """
 
 from collections.abc import Callable

@@ -71,11 +71,11 @@ class Groups(Protocol):
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         """Submit a command. `reply` is called once, within this call or later, on the event loop's thread.
 
-        If the same member sends a parked join or sync again, the earlier one's `reply` gets `Superseded`, which is no
-        response.
+        If the same member sends a parked join or sync again, the earlier one's `reply` gets `Superseded`: that request
+        has no response.
 
-        The outcome's class is that of the command, also for errors without a decision (14, 15, 16). Each command has
-        its own `caller.request_id`, also when one request becomes many commands.
+        The outcome has the class that belongs to the command, even for errors without a decision (14, 15, 16). Each
+        command has its own `caller.request_id`, even if one request becomes many commands.
         """
 
     def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:

@@ -1,6 +1,6 @@
 """Shadows that Muster has left in a cluster, and their removal, for `muster groups shadows`.
 
-They are read from the brokers: a Muster would show the group's own members instead, and take its shadow again.
+The brokers are asked, not a Muster: it would list the group's own members instead, and its shadow would join again.
 """
 
 import asyncio
@@ -65,8 +65,8 @@ async def shadows_in(admin: GroupAdmin) -> list[LeftShadow]:
 async def _check_is_broker(admin: GroupAdmin, group_ids: Sequence[str]) -> None:
     """Raise NotBroker if Muster answers, for any of the groups or for one that does not exist.
 
-    A sidecar for some groups only (`--groups`) shows the shadows in all others, as the brokers do. Raises Refused if
-    the user may not ask about any group: then it is unknown which of the two answers.
+    A sidecar that handles only some groups (`--groups`) shows the shadows in all others, like a broker. Raises Refused
+    if the user may not describe any group, because then it is unknown whether Muster or a broker answers.
     """
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 

@@ -195,9 +195,9 @@ class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a move; `to` is a value of members.coordinator.
 
-    Of all `members`, `told` were answered that they must join again, and `back` have asked to join, having revoked
-    their partitions; they join when all have asked. `left` have left the group instead; `late` have done neither in
-    time.
+    `members`: the number of all members. `told`: those that were notified that they must join again. `back`: those that
+    have revoked their partitions and asked to join; they join once all have asked. `left`: those that have left the
+    group instead. `late`: those that have done neither in time.
     """
 
     to: str

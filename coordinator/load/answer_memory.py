@@ -3,9 +3,10 @@
 It limits the bytes of all of them, and decides which response continues at the limit. It does not know what is written,
 or how work is scheduled (coordinator/load/slices.py).
 
-Responses grow side by side, in slices, so all would be nearly complete before the first one is. Therefore, at the limit
-one of them continues, and others that need more memory wait until it has ended, even before writing a long entry. A
-short response never asks. No response waits for a client here: a complete one belongs to its connection.
+Responses are written concurrently, in slices, so all of them would be nearly complete before the first one is. So at
+the limit only one of them continues; others that need more memory wait until it has ended, even before a long entry. A
+short response is written without asking. No response waits for its client here: once it is complete, its bytes count
+for its connection.
 """
 
 from typing import Final
@@ -15,8 +16,9 @@ HELD_BYTES_MAX: Final = 268_435_456
 
 
 class AnswerMemory:
-    """`bytes_max` may be exceeded by one response, one entry of another, and a chunk of each
-    (kafka/codec/writing.py).
+    """The limit `bytes_max` may be exceeded by one whole response, and by an entry or a chunk of each other one.
+
+    See kafka/codec/writing.py.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -29,8 +31,9 @@ class AnswerMemory:
         self.written_bytes += size
 
     def may_grow(self, answer: object) -> bool:
-        """Return whether this response may grow; beyond the limit only the first one that asked, until it gives back
-        its memory.
+        """Return whether this response may grow.
+
+        Beyond the limit only the first one that asked may grow, until it gives back its memory.
         """
         if self.written_bytes <= self.bytes_max:
             return True

@@ -8,7 +8,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Quota(Generic[K]):
-    """At most `each_max` for each key. `refused` is called once for a key at its limit, until a tenth of it is free."""
+    """At most `each_max` for each key. `refused` is called once when a key is refused, and not again until a tenth of
+    its limit is free.
+    """
 
     def __init__(self, each_max: int, refused: Callable[[K], None]) -> None:
         self._each_max = each_max

@@ -7,8 +7,8 @@ An asyncio server reports a TLS connection only after its handshake, so no limit
 finish theirs. Here a client is counted first, and then the handshake begins (tls_handshake.py), which has a time limit.
 
 While a crowd of connections waits for its turn, few are accepted: clients that open connections faster than their
-requests can be handled wait in the kernel's backlog. Otherwise a heartbeat would wait behind all of theirs. It is never
-none, or connections that always have requests would keep everyone else out.
+requests can be handled wait in the kernel's backlog. Otherwise a heartbeat would wait behind all of their requests. But
+some are always accepted, or connections that always have requests would keep everyone else out.
 """
 
 import asyncio

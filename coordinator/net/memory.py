@@ -12,10 +12,10 @@ order, the largest of each kind first:
     3  clients that keep us waiting: with half a request sent, or responses that they do not read
     4  clients that wait for a response
 
-Connections of the first one's kind are closed until a tenth of the limit is free, so that the choice is not made for
-each. The bytes of a usual request are not counted. A response counts for its connection once it is written; before
-that, closing the connection would free nothing. So a quarter of the limit is reserved for responses that are being
-written (load/answer_memory.py).
+Only connections of the first kind that exists are closed, until a tenth of the limit is free, so that the choice need
+not be repeated for each request. The bytes of a usual request are not counted. A response counts for its connection
+once it is written; before that, closing the connection would free nothing. So a quarter of the limit is reserved for
+responses that are being written (load/answer_memory.py).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ ROOM_AGAIN: Final = 0.9
 
 @unique
 class EvictionOrder(IntEnum):
-    """How good a connection's reason is to hold memory; those with the worst reason are closed first."""
+    """The reasons why connections hold memory, the worst first: connections with the worst reason are closed first."""
 
     UNAUTHENTICATED = 0
     """The client has to authenticate, and has not."""
@@ -99,7 +99,7 @@ class Memory:
         return self._held_bytes + self._answer_memory.written_bytes
 
     def _close_some(self) -> None:
-        """Close connections of the same priority as the first one, until there is room again."""
+        """Close connections that have the priority of the first candidate, until there is room again."""
         candidates = sorted(self._held, key=self._eviction_key)
         priority, order = self._priority(candidates[0]), candidates[0].eviction_order
         closed: Counter[str] = Counter()

@@ -60,7 +60,7 @@ class OffsetStore(Protocol):
         ...
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
-        """Make changes durable, in order, and visible in `committed`. A change that is too large is refused alone.
+        """Make changes durable, in order, and visible in `committed`. Only changes that are too large are refused.
 
         All changes are of groups of one claimed partition. Raises events.log.base.LogError.
         """

@@ -25,11 +25,9 @@ from muster.events.kafka.shortage import log_shortage
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
-"""Timeout of a connection attempt. An attempt that waits in the queue times out when no other succeeds for as long."""
+"""Timeout of a connection attempt. An attempt in the queue times out when no other one has succeeded for so long."""
 LINGER_S = 10.0
-"""For how long after a client has disconnected its requests are still handled, or still offered to a broker that does
-not read.
-"""
+"""How long a disconnected client's requests are still handled, or kept for a broker that does not read."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
