@@ -1,17 +1,17 @@
-"""The listening sockets of this process, which its supervisor keeps: a successor takes them over with their queues.
+"""The listening sockets of this process, which its supervisor keeps: the next process takes them with their queues.
 
 This is the process's end of the connection to its supervisor, and the messages on it.
 
 A socket lives as long as any process has it open. So connections that the kernel accepted for a process that died, or
-accepts until the next one is ready, wait for the next one. systemd's file descriptor store does the same for a single
+accepts before the next one is ready, wait for the next one. systemd's file descriptor store does the same for a single
 service. The messages, in both directions:
 
-    SOCKETS, with that many sockets from the supervisor: those of a predecessor; from here: keep it
-    END                             from the supervisor: that was the last; from here: this process serves, and needs no
-                                    others
-    METRICS, with a port            from here: where this process's metrics are
+    SOCKETS, with that many sockets from the supervisor: sockets of a former process; from here: a socket to keep
+    END                             from the supervisor: there are no more sockets; from here: this process serves, and
+                                    needs no others
+    METRICS, with a port            from here: the port of this process's metrics
 
-If the connection ends, the supervisor has ended. Without a supervisor nothing is kept.
+If the connection is closed, the supervisor has ended. Without a supervisor nothing is kept.
 """
 
 import asyncio

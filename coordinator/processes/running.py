@@ -29,7 +29,7 @@ COMMAND: Final = (sys.executable, "-P", "-m", "muster")
 """-P: as with the command `muster`, no module is imported from the working directory."""
 RESTART_PAUSE_S: Final = 1.0
 RESTART_PAUSE_MAX_S: Final = 5.0
-"""The longest pause: all frontends may pause at the same time, for five of six seconds, while members' sessions run."""
+"""The longest pause. All frontends may pause at once, for five of six seconds, while members' sessions keep running."""
 SERVED_LONG_S: Final = 60.0
 """If a process ended after this long, it does not count as ending *again*."""
 

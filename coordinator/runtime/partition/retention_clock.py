@@ -2,12 +2,14 @@
 
 What expires is deleted for good, and a clock may be set ahead by mistake for a while. So the retention time advances
 with the monotonic clock, and follows the wall clock: back immediately; ahead by up to a minute between two readings;
-further ahead only when the wall clock has stayed ahead for a day and for the offsets' retention time, and only by the
-smallest lead of that time, so a second jump waits its own time. Until then expiry continues by the old time, which
-deletes less.
-A clock that was set back and then corrected jumps ahead, too. Offsets committed while it was behind look older than
-they are, and would expire early if the jump were accepted sooner; once it is accepted, they have been kept for their
-time. A suspended machine looks the same, because its monotonic clock stood still: its offsets expire late.
+further ahead only when the wall clock has stayed ahead for a day and for the offsets' retention time, and only by its
+smallest lead during that time, so a second jump has to wait for as long again. Until then the old time is used for
+expiry, which deletes less.
+
+A clock that was set back and then corrected jumps ahead, too. Offsets that were committed while it was behind look
+older than they are, and would expire early if the jump were accepted sooner; once it is accepted, they have been kept
+for their time. A suspended machine looks the same, because its monotonic clock stood still: its offsets expire late.
+
 A clock that is wrong when the process starts is accepted, because nothing shows the error.
 """
 
