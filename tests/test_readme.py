@@ -99,7 +99,7 @@ def test_the_commands_of_the_first_steps(tmp_path: Path, monkeypatch: pytest.Mon
             asked = [sys.executable, "-m", "muster", *arguments_of(line)]
             done = subprocess.run(asked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
             assert (done.returncode, "Traceback" in done.stderr) == (0, False), (line, done.stderr)
-            told = any(word in done.stdout for word in ("orders", "rdkafka", "web-1", "holds together"))
+            told = any(word in done.stdout for word in ("orders", "rdkafka", "web-1", "is consistent"))
             assert told or (tmp_path / "fleet" / "rebalances").is_dir(), (line, done.stdout)
         assert consumer.assignments == 1, "the restart was a rebalance"
         consumer.close()

@@ -34,17 +34,17 @@ PHASES: Final = (
     Phase(
         name="handing over",
         ms_of=lambda each: each.handing_over_ms,
-        explained="the former owner let the partition go in good order, and wrote CoordinatorStopped",
+        explained="the former owner released the partition cleanly and wrote CoordinatorStopped",
     ),
     Phase(
         name="detection",
         ms_of=lambda each: each.detection_ms,
-        explained="until another process was told to own the partition, and began to take it over",
+        explained="until another process was assigned the partition and began to take it over",
     ),
     Phase(
         name="claim",
         ms_of=lambda each: each.claim_ms,
-        explained="until the new owner had claimed the partition, so that nobody else can append to it",
+        explained="until the new owner had claimed the partition, so that no other process can append to it",
     ),
     Phase(
         name="reading",

@@ -29,8 +29,8 @@ def print_result(result: Result, console: Console) -> None:
     _print_goals(result.goals, console)
     _print_waits(result, console)
     _print_takeovers(result.takeovers, console)
-    _print_noticed("What members noticed", result.noticed, console)
-    _print_noticed("What clients dealt with by themselves", result.hidden, console)
+    _print_noticed("Errors that members saw", result.noticed, console)
+    _print_noticed("Errors that clients handled themselves", result.hidden, console)
     _print_rebalances(result, console)
     console.print(text("Compared", "bold"))
     for line in compared_lines(result):
@@ -111,7 +111,7 @@ def _print_goals(goals: Iterable[GoalMet], console: Console) -> None:
 
 
 def _print_waits(result: Result, console: Console) -> None:
-    columns = ("Time without an answer", "before: p50", "longest", "from the fault on: p50", "p99", "the longest", "of")
+    columns = ("Time without an answer", "before: p50", "longest", "since the fault: p50", "p99", "the longest", "of")
     made = table(*columns, right=columns[1:-1])
     for each in result.waits:
         cells = (each.before_p50_ms, each.before_longest_ms, each.p50_ms, each.p99_ms, each.longest_ms)

@@ -201,7 +201,7 @@ def _done(result: Result, numbers: dict[str, int]) -> Iterator[Moment]:
     for each, after in zip(result.done, [*result.done[1:], None], strict=True):
         begin_ms = wall_ms_of(each.at)
         end_ms = wall_ms_of(result.over_at if after is None else after.at)
-        until = "until all members were answered" if after is None else "until the next thing that the drill did"
+        until = "until all members were answered" if after is None else "until the next step of the drill"
         yield Moment(
             kind=DRILL,
             headline=shown(each.text),

@@ -48,7 +48,7 @@ def moment(option: str, text: str, view: View, *, is_seq: bool = False) -> At:
     """Parse a time, or with `is_seq` an event number; end the command if it is invalid."""
     at = _read(option, text, view, FORMS_OF_TIME, is_seq=is_seq)
     if isinstance(at, AtGeneration):
-        fail(f"{option} {text}: a number is no time; give {FORMS_OF_TIME}", CANNOT_READ)
+        fail(f"{option} {text}: a number is not a time; give {FORMS_OF_TIME}", CANNOT_READ)
     return at
 
 
@@ -164,9 +164,9 @@ async def fail_outside(reading: Reading, start: Start, window: Window, view: Vie
     else:
         begin, end = (in_zone(instant(each), view.zone) for each in (earliest_ms, latest_ms))
         lives = "" if first.incarnation == last.incarnation else " of its last life"
-        extent = f"it tells of seq {first.seq} to {last.seq}{lives}, from {begin} to {end}"
+        extent = f"it has seq {first.seq} to {last.seq}{lives}, from {begin} to {end}"
     fail(
-        f"{reading.log.location} does not tell of {printable(start.group_id)}{when(window, view)}; {extent}",
+        f"{reading.log.location} has no events of {printable(start.group_id)}{when(window, view)}; {extent}",
         NOT_FOUND,
     )
 

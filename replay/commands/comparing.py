@@ -157,6 +157,6 @@ def _fail_unverified(location: str, verification: Verification, window: Window, 
     if math.isfinite(verification.first_ms):
         first, last = (in_zone(instant(int(each)), view.zone) for each in (verification.first_ms, verification.last_ms))
         whose = "" if wanted is None else f" of groups that match {printable(wanted)!r}"
-        fail(f"{location} tells of nothing{whose}{when(window, view)}; it tells of {first} to {last}", NOT_FOUND)
+        fail(f"{location} has no events{whose}{when(window, view)}; it covers {first} to {last}", NOT_FOUND)
     if wanted is not None:
         fail_unmatched(location, wanted)

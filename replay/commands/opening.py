@@ -94,7 +94,7 @@ def run(reading: Coroutine[None, None, T], writes: str = "the answer") -> T:
         finally:
             sys.stdout.flush()
     except LogReplaced as error:  # the advice in its message is for the log's owner
-        fail(f"{error.what}. The answer ends there; run the command again for what is there now", CANNOT_READ)
+        fail(f"{error.what}. The output ends there; run the command again to read the current log", CANNOT_READ)
     except (LogError, EventsError) as error:
         fail(str(error), CANNOT_READ)
     except BrokenPipeError as error:

@@ -119,7 +119,7 @@ def _fail_without_groups(location: str, first: Instant | None, window: Window, w
     whose = "" if wanted is None else f" that matches {printable(wanted)!r}"
     if first is not None:
         begin = in_zone(first, view.zone)
-        fail(f"{location} tells of no group{whose}{when(window, view)}; the first one begins at {begin}", NOT_FOUND)
+        fail(f"{location} has no group{whose}{when(window, view)}; the first one begins at {begin}", NOT_FOUND)
     if wanted is not None:
         fail_unmatched(location, wanted)
 
@@ -193,7 +193,7 @@ async def _states(reading: Reading, view: View, at: AtTime, wanted: str | None) 
         is_any = True
     reading.note_unreadable(fold.unreadable)
     if not is_any:
-        fail(f"{location} tells of no such group at {in_zone(instant(at.wall_ms), view.zone)}", NOT_FOUND)
+        fail(f"{location} has no such group at {in_zone(instant(at.wall_ms), view.zone)}", NOT_FOUND)
     stream.end()
 
 

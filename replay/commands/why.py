@@ -133,7 +133,7 @@ def _end(choice: IncidentChoice, shown: _Shown, what: str) -> None:
         shown.stream.note(f"There was no incident of {what}. The nearest {choice.nearest}:")
     shown.feed(left)
     if not shown.count:
-        shown.stream.note(f"The log tells of no incident of {what}.")
+        shown.stream.note(f"The log has no incident of {what}.")
     elif isinstance(choice, NewestIncidents) and choice.older:
         shown.stream.note(f"... and {choice.older} older: --all")
     shown.stream.end()

@@ -56,7 +56,9 @@ class ContainerForm:
         metadata = _header(file)
         codec = metadata.get("avro.codec", "null")
         if codec not in {"deflate", "null"}:
-            raise ValueError(f"its blocks are packed with {codec[:_TOLD_CHARS_MAX]!r}, and only deflate is read")
+            raise ValueError(
+                f"its blocks are compressed with {codec[:_TOLD_CHARS_MAX]!r}, and only deflate is supported"
+            )
         self._is_packed = codec == "deflate"
         told = {name: metadata[key] for name in Head.__struct_fields__ if (key := f"muster.{name}") in metadata}
         if "records" in told:
@@ -116,7 +118,7 @@ class ContainerForm:
         except _NO_RECORD as error:
             raise ValueError(f"it cannot be decoded ({type(error).__name__}: {error})") from error
         if stream.tell() < len(content):
-            raise ValueError("it cannot be decoded (it has bytes behind its last record)")
+            raise ValueError("it cannot be decoded (it has bytes after its last record)")
         return records
 
 
@@ -139,7 +141,7 @@ def _header(file: IO[bytes]) -> dict[str, str]:
     try:
         reader = block_reader(begin)
     except (*_NO_HEAD, SchemaParseException) as error:
-        raise ValueError(f"it does not begin as an Avro container ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it does not start like an Avro container ({type(error).__name__}: {error})") from error
     found, expected = _fields(reader.writer_schema), _fields(RECORD_SCHEMA)
     if found != expected:
         raise ValueError(f"it has records of another schema: {_told(found)}; an export has {_told(expected)}")
@@ -168,7 +170,7 @@ def _inflated(packed: bytes) -> bytes:
     if len(content) > BLOCK_BYTES_MAX:
         raise ValueError(f"it has more than {BLOCK_BYTES_MAX:,} bytes when it is unpacked")
     if not inflate.eof:
-        raise ValueError("it cannot be decoded (what it packs is cut off)")
+        raise ValueError("it cannot be decoded (its compressed content is cut off)")
     return content
 
 

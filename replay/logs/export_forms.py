@@ -83,7 +83,7 @@ class JsonLinesForm:
         except CANNOT_DECODE:
             if not self._is_record(line):
                 raise
-        raise ValueError("its first line is a record, and the line that says which log it is of is missing before it")
+        raise ValueError("its first line is a record; the line before it that names its log is missing")
 
     def _is_record(self, line: bytes) -> bool:
         try:
@@ -101,7 +101,7 @@ class JsonLinesForm:
                 place = self._places.decode(line)
             except CANNOT_DECODE as error:
                 if _begins_export(line):
-                    skipped(number, "another export begins, which is a file of its own; it is left out")
+                    skipped(number, "another export begins here, which belongs in a file of its own; it is left out")
                     break
                 skipped(number, _wrong_with(line, error))
                 continue

@@ -74,7 +74,9 @@ class ExportedLog(OnlyReadLog):
             raise LogMismatch(f"the export {self._path} cannot be read: {error.strerror}") from error
         self._file = plain.file
         if plain.damage is not None:
-            self._damage.append(f"the export {self._path} {plain.damage}. What is there was left out")
+            self._damage.append(
+                f"the export {self._path} {plain.damage}. The part that could not be unpacked was left out"
+            )
         self._head = self._read_head(plain.file)
         self._find_sections(plain.file, self._head)
 
@@ -87,8 +89,8 @@ class ExportedLog(OnlyReadLog):
             head = self._form.head(file)
         except CANNOT_DECODE as error:
             raise LogMismatch(
-                f"{self._path} is no export of muster replay: {error}; one is made by"
-                f" `muster replay export {self._path.name} --log URL`"
+                f"{self._path} is not an export of muster replay: {error}; make one"
+                f" with `muster replay export {self._path.name} --log URL`"
             ) from error
         if head.form != FORM:
             raise LogMismatch(f"{self._path} is an export of the form {head.form!r}, this version knows {FORM}")

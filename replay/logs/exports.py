@@ -87,7 +87,7 @@ class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
                 raise BrokenRecord("the line has neither an event nor a key")
             return StoredRecord(*place, self.key, self.value)
         if self.type not in TYPES:
-            raise BrokenRecord(f"the line has an event of a type that is not known here: {self.type!r}")
+            raise BrokenRecord(f"the line has an event of an unknown type: {self.type!r}")
         if not 1 <= self.level <= FORMAT_LEVEL:
             raise BrokenRecord(f"the line has an event of format level {self.level}")
         event: AnyRecordedEvent = msgspec.json.decode(self.event, type=TYPES[self.type])

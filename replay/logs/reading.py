@@ -47,7 +47,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
             return self.damage
         first = missing_text(self.unreadable[min(self.unreadable)])
         more = f" (and {more:,} more)" if (more := len(self.unreadable) - 1) else ""
-        return [*self.damage, f"{self.log.location} cannot be read whole: {first}{more}"]
+        return [*self.damage, f"{self.log.location} cannot be read completely: {first}{more}"]
 
     def note_unreadable(self, records: Iterable[Broken]) -> None:
         """Add unreadable records that affect the result."""

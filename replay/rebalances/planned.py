@@ -97,7 +97,7 @@ def registration_text(kind: type[Part], why: Why, instances: Sequence[str]) -> s
     if why.cause is Cause.REGISTRATION_WITHDRAWN:
         return f"the registration of {count} was withdrawn: {names}{asked_by(why)}"
     if why.cause is Cause.REGISTRATION_TIMED_OUT:
-        return f"the time for registered instances to join was over: {names} did not join"
+        return f"the time for registered instances to join ran out: {names} did not join"
     return None
 
 

@@ -80,7 +80,7 @@ def storm_text(storm: Storm) -> str:
         what = f"the coordinator was unavailable{again}: {of} were affected by it"
     else:
         what = f"processes at {storm.client_host} were in trouble in {of} at the same time"
-    end = "it goes on" if storm.ended_at is None else f"it was over at {moment_of(storm.ended_at)}"
+    end = "it is still in progress" if storm.ended_at is None else f"it ended at {moment_of(storm.ended_at)}"
     return f"{what}, with {plural(storm.rebalances, 'rebalance')}; {end}"
 
 
@@ -92,7 +92,7 @@ def listed_text(incident: ListedIncident) -> str:
 
 def _rest(digest: Digest) -> Iterator[str]:
     if digest.ended_at is not None:
-        yield f"the log has nothing in that time: its last event is from {moment_of(digest.ended_at)}"
+        yield f"the log has no events in that time: its last event is from {moment_of(digest.ended_at)}"
     if digest.more:
         yield f"... and {digest.more} more, which cost no more than these"
     if digest.without_rebalance:

@@ -24,7 +24,7 @@ GRADE_STYLES = {Grade.RECORDED: "green", Grade.INFERRED: "yellow", Grade.UNKNOWN
 LISTED_MAX: Final = 6
 """Up to this many rebalances, or event numbers, are listed one by one; of more only the range is shown. JSON has each.
 """
-_CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was not over at --until"}
+_CROSSINGS = {WindowEdge.SINCE: "it began before --since", WindowEdge.UNTIL: "it was still in progress at --until"}
 
 
 class Detail(IntEnum):
@@ -156,7 +156,7 @@ def cost_text(cost: Cost) -> str:
             parts.append(f"{duration(cost.rebalancing_ms)} not Stable")
     parts += _partition_time(cost)
     if cost.rebalances and cost.partitions_moved is not None:
-        back = f", {cost.partitions_moved_back} of them for nothing" if cost.partitions_moved_back else ""
+        back = f", {cost.partitions_moved_back} of them needlessly" if cost.partitions_moved_back else ""
         parts.append(f"{plural(cost.partitions_moved, 'partition')} moved{back}")
     if cost.restarts_absorbed:
         parts.append(f"{plural(cost.restarts_absorbed, 'static restart')} without a rebalance")

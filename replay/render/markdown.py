@@ -60,7 +60,7 @@ def groups_in_markdown(groups: Groups) -> str:
         if line.missing_events
     )
     told += "".join(
-        f"\n{escaped(line.group_id)}: {line.unknown_events} events of types that are not known here\n"
+        f"\n{escaped(line.group_id)}: {line.unknown_events} events of unknown types\n"
         for line in groups.groups
         if line.unknown_events
     )

@@ -103,13 +103,11 @@ def print_groups(groups: Groups, console: Console) -> None:
                 )
             )
         if line.unknown_events:
-            console.print(
-                text(f"{line.group_id}: {line.unknown_events} events of types that are not known here", "red")
-            )
+            console.print(text(f"{line.group_id}: {line.unknown_events} events of unknown types", "red"))
     if any(_is_upstream(line) for line in groups.groups):
         console.print(text("upstream: coordinated by the cluster behind the sidecar", "dim"))
     if any(line.owner is Owner.MOVING for line in groups.groups):
-        console.print(text("moving: released to that cluster, and some members are still Muster's", "dim"))
+        console.print(text("moving: released to that cluster, and some members are still with Muster", "dim"))
     for reason in groups.unreadable_keys:
         console.print(text(reason, "red"))
 

@@ -52,12 +52,12 @@ def _verdict(verified: Verified) -> str:
     if verified.found:
         return f"{plural(verified.found, 'finding')} in {verified.log}"
     if verified.unread:
-        return f"No finding in what can be read of {verified.log}, which is not all of it"
+        return f"No finding in the readable part of {verified.log}; the rest cannot be read"
     if not verified.records:
         return f"{verified.log} is empty"
     if verified.window is not None or verified.pattern is not None:
-        return f"What was checked of {verified.log} holds together"
-    return f"{verified.log} holds together"
+        return f"The checked part of {verified.log} is consistent"
+    return f"{verified.log} is consistent"
 
 
 def _more(verified: Verified) -> str:
@@ -78,7 +78,7 @@ def _rows(verified: Verified) -> Iterator[tuple[str, RenderableType]]:
     if verified.strangers:
         yield "Strangers", text(f"{plural(verified.strangers, 'record')} that no owner wrote, skipped", "yellow")
     if verified.passed_over:
-        yield "Repaired", text(f"{plural(verified.passed_over, 'record')} that could not be read, passed over")
+        yield "Repaired", text(f"{plural(verified.passed_over, 'record')} that could not be read, skipped")
     if verified.unread:
         yield "Not read", Text("\n").join(text(each, "red") for each in verified.unread)
     if verified.advice:
@@ -88,14 +88,14 @@ def _rows(verified: Verified) -> Iterator[tuple[str, RenderableType]]:
 def _part(verified: Verified) -> str:
     """Describe the part of the log that was checked, and the events before it."""
     whose = "" if verified.pattern is None else f" that match '{verified.pattern}'"
-    folded = f"; {plural(verified.folded, 'event')} before that checked, and not told of" if verified.folded else ""
+    folded = f"; {plural(verified.folded, 'event')} before that checked but not reported" if verified.folded else ""
     return f"{whose}{when_text(verified.window)}{folded}"
 
 
 def _compacted(verified: Verified) -> Text:
     shown = verified.compacted[:COMPACTED_SHOWN]
-    reason = "the log keeps the last event of each key, and what is behind a gap is not decided again"
-    lines = [text(f"no fault: {reason}" if not verified.unread else f"or among what could not be read: {reason}")]
+    reason = "the log keeps only the last event of each key, and events after a gap are not decided again"
+    lines = [text(f"not an error: {reason}" if not verified.unread else f"or among what could not be read: {reason}")]
     lines.extend(
         text(
             f"{each.group_id}: {plural(each.missing, 'event')} no longer in the log, {each.unchecked} not decided again"

@@ -63,14 +63,14 @@ def _answer(result: WhatIf) -> str:
     where = "The log" if result.window is None else "This part of the log"
     group = printable(result.group_id)
     if not recorded:
-        return f"{where} tells of no rebalance of {group}."
+        return f"{where} has no rebalance of {group}."
     told = f"{result.would_not} of {plural(recorded, 'rebalance')} of {group} would not have happened"
     return f"{told}; {result.advice}" if result.advice else told
 
 
 def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
     yield "With", Text("\n").join(text(f"{name}={value}") for name, value in result.settings.items())
-    of_those = ", of those that can be told; the others are in neither sum" if result.cannot_tell else ""
+    of_those = ", of the rebalances that can be decided; the others are in neither sum" if result.cannot_tell else ""
     yield "Cost", text(f"{result.recorded} (as recorded{of_those})")
     yield "Would cost", text(f"{'at least ' if result.cannot_tell or result.besides_unknown else ''}{result.played}")
     if result.would:

@@ -110,9 +110,9 @@ def _requester(request: Requester) -> Text:
 def _planned(planned: Planned) -> Iterator[Text]:
     """Yield all names; the sentence above has only the first few."""
     told = {
-        "came": _names(planned.came),
-        "did not come": listed(planned.did_not_come),
-        "went": _names(planned.went),
+        "joined": _names(planned.came),
+        "did not join": listed(planned.did_not_come),
+        "left": _names(planned.went),
         "removed": _names(planned.removed),
         "stay": _names(planned.stay),
         "promoted": _names(planned.promoted),
@@ -161,7 +161,7 @@ def _join_duration(phase: JoinPhase, *, is_initial: bool) -> str:
         return f"of up to {allowed}"
     if phase.ended_by == Cause.INITIAL_DELAY_ELAPSED:
         again = [each.member for each in phase.arrivals if 0 < each.after_ms < phase.duration_ms - phase.timeout_ms]
-        begun_again = f"; it began again as {_names(again)} joined" if again else ""
+        begun_again = f"; it restarted as {_names(again)} joined" if again else ""
         return f"{duration(phase.duration_ms)}, until the initial rebalance delay of {allowed} was over{begun_again}"
     return f"{duration(phase.duration_ms)} of up to {allowed}, until {JOIN_ENDS.get(phase.ended_by, phase.ended_by)}"
 

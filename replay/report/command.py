@@ -81,4 +81,4 @@ def _tell(out: Path, size: int, page: Page, zone: tzinfo) -> None:
         typer.echo(f"  {each}", err=not is_file)
     if page.missing:
         told = plural(len(page.missing), "part")
-        typer.echo(f"  {told} of the history missing or uncertain: the page says which.", err=not is_file)
+        typer.echo(f"  {told} of the history missing or uncertain: the page lists them.", err=not is_file)

@@ -215,7 +215,7 @@ class ReportFold:
         if step.jump_ms:
             self._miss(step.at_ms, jump_text(step.jump_ms))
         if back_ms:
-            text = f"the wall clock went back by {duration(back_ms)} to here: some of what is drawn later came before"
+            text = f"the wall clock went back by {duration(back_ms)} to here: some points drawn later happened earlier"
             self._miss(step.at_ms, text)
 
     def _miss(self, at_ms: int, text: str) -> None:
@@ -242,10 +242,10 @@ class ReportFold:
         lives = self._lives
         parts = [
             ("incidents that cost less", self.incidents - len(self._chosen(limits))),
-            ("rebalances of the table of assignments", self._shifts.left_out(limits.shifts)),
+            ("rebalances in the assignments table", self._shifts.left_out(limits.shifts)),
             ("processes", lanes.left_out),
-            ("lives of members", lives.ended.dropped),
-            ("stretches of the lanes", lives.stretches.left_out(limits.stretches)),
+            ("memberships", lives.ended.dropped),
+            ("segments of the lanes", lives.stretches.left_out(limits.stretches)),
             ("generations of the chart", lives.bands.left_out(limits.bands)),
             ("takeovers", self._takeovers.left_out(limits.bands)),
             ("gaps", self._missing.dropped),

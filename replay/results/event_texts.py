@@ -101,7 +101,7 @@ def _member_text(event: AnyMemberEvent) -> str:
             replaced = f"{short_member_id(event.replaced_member_id)} at {host(event.replaced_client_host)}"
             return f"{cause_text(event.why, [actor(event)])}; it replaces {replaced}"
         case MemberRemoved() if event.why.cause is Cause.RETIREMENT_TIMED_OUT:
-            return f"{who(ref(event.member))} was retired, had not left when its time was over, and was removed"
+            return f"{who(ref(event.member))} was retired, did not leave in time, and was removed"
         case MemberRemoved() if event.why.cause is Cause.GROUP_RELEASED:
             return f"{who(ref(event.member))} was removed: {cause_text(event.why, [])}"
         case MemberRemoved() if event.why.cause is Cause.GROUP_FULL:
@@ -145,7 +145,7 @@ def _registration_text(event: InstanceRegistered | RegistrationEnded) -> str:
         case Cause.REGISTRATION_WITHDRAWN:
             return f"{instance} is no longer expected: its registration was withdrawn{asked_by(event.why)}"
         case Cause.REGISTRATION_TIMED_OUT:
-            return f"{instance} is no longer expected: the time for registered instances to join was over"
+            return f"{instance} is no longer expected: the time for registered instances to join ran out"
         case Cause.GROUP_DELETED:
             return f"{instance} is no longer expected: the group was deleted"
         case _:
@@ -178,7 +178,7 @@ def _group_text(event: AnyGroupEvent) -> str:
         case GroupEmptied():
             return f"the group is empty, generation {event.group.generation_id}"
         case GroupDeleted(why=why) if why.cause in REFUSED_WITHOUT_GROUP:
-            return "the group is gone: it was made for the history of the refusal alone"
+            return "the group was removed: it existed only to record the refusal"
         case GroupDeleted():
             return cause_text(event.why, [])
         case JoinRefused() | MemberFenced():

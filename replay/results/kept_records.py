@@ -207,6 +207,6 @@ def _said() -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         raise NoRoomToKeep(
-            f"what is told does not fit into memory, and the temporary file for it cannot be written: {error};"
-            " TMPDIR says where it is"
+            f"the result does not fit into memory, and its temporary file cannot be written: {error};"
+            " TMPDIR sets its folder"
         ) from error

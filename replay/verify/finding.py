@@ -34,26 +34,26 @@ class Check(StrEnum):
 
 
 _NOT_MUSTERS: Final = (
-    "something other than Muster changed this log: find who else may write to it, and keep a copy (`muster replay"
+    "something other than Muster changed this log: find what else may write to it, and keep a copy (`muster replay"
     " export FILE`)"
 )
 
 ADVICE: Final = {
     Check.READABLE: (
-        "a schema that is not known here is a newer Muster's: verify with that one. Else see what is lost with"
+        "an unknown schema comes from a newer Muster: verify with that version. Otherwise see what is lost with"
         " `muster groups repair GROUP`, or, where no group is named, `muster log repair`; neither changes anything"
         " without --yes"
     ),
     Check.PARTITION: _NOT_MUSTERS,
     Check.OWNER: "two processes may have owned the partition at once: see which of them run, and stop all but one",
     Check.EPOCH: "a former owner wrote after its successor: see which processes run, and stop all but one",
-    Check.LEVEL: "an older Muster wrote to the log after a newer one: run one version, the newer",
+    Check.LEVEL: "an older Muster wrote to the log after a newer one: run only the newer version",
     Check.SEQ: _NOT_MUSTERS,
-    Check.TRANSITION: _NOT_MUSTERS + "; if nobody may, it is a fault of Muster: report it, with the export",
-    Check.INVARIANT: _NOT_MUSTERS + "; if nobody may, it is a fault of Muster: report it, with the export",
+    Check.TRANSITION: _NOT_MUSTERS + "; if nothing else may, it is a bug in Muster: report it with the export",
+    Check.INVARIANT: _NOT_MUSTERS + "; if nothing else may, it is a bug in Muster: report it with the export",
     Check.RULES: (
-        "harmless where another version of Muster wrote it, whose rules were others; else it is a fault of Muster:"
-        " report it, with `muster replay export FILE --pseudonyms KEYFILE`"
+        "harmless if another version of Muster, with different rules, wrote it; otherwise it is a bug in"
+        " Muster: report it with `muster replay export FILE --pseudonyms KEYFILE`"
     ),
 }
 """Advice on what to do about a finding of each kind."""

@@ -94,7 +94,7 @@ class GroupCheck:
         """
         is_cut = is_cut or self._is_over
         if self._unfinished is not None and not is_cut and self._cut.has(self._unfinished):
-            expected = "an event on the group's own key, with which a decision ends"
+            expected = "the event on the group's own key that ends a decision"
             yield self._finding(Check.TRANSITION, self._unfinished, expected=expected, found="the end of the log")
         self._rerunner.end(is_cut=is_cut)
         yield from self._by_the_rules()

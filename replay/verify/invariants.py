@@ -77,7 +77,7 @@ def _of_changed(before: Group, changed: Collection[MemberId], after: Group) -> I
     was = [before.members[each] for each in changed if each in before.members]
     now = [(each, after.members[each]) for each in changed if each in after.members]
     if any(member.member_id != member_id for member_id, member in now):
-        yield "1: a member stands under another's id"
+        yield "1: a member is stored under another's id"
     static = {m.group_instance_id: m.member_id for _, m in now if m.group_instance_id is not None}
     grown = len(static) - sum(m.group_instance_id is not None for m in was)
     if len(after.instances) - len(before.instances) != grown or any(
@@ -85,7 +85,7 @@ def _of_changed(before: Group, changed: Collection[MemberId], after: Group) -> I
     ):
         yield "2: the instance ids are not those of the static members"
     if len(static) != sum(m.group_instance_id is not None for _, m in now):
-        yield "2: two members have one instance id"
+        yield "2: two members have the same instance id"
     if after.state in (GroupState.EMPTY, GroupState.DEAD) and after.members:
         yield f"4: {after.state.value} with {len(after.members)} members"
 
@@ -93,13 +93,13 @@ def _of_changed(before: Group, changed: Collection[MemberId], after: Group) -> I
 def _of_members(group: Group) -> Iterator[str]:
     members = group.members
     if any(member.member_id != member_id for member_id, member in members.items()):
-        yield "1: a member stands under another's id"
+        yield "1: a member is stored under another's id"
     static_members = [m for m in members.values() if m.group_instance_id is not None]
     static = {m.group_instance_id: m.member_id for m in static_members}
     if group.instances != static:
         yield "2: the instance ids are not those of the static members"
     if len(static) != len(static_members):
-        yield "2: two members have one instance id"
+        yield "2: two members have the same instance id"
     if group.state in (GroupState.EMPTY, GroupState.DEAD) and members:
         yield f"4: {group.state.value} with {len(members)} members"
 
@@ -107,7 +107,7 @@ def _of_members(group: Group) -> Iterator[str]:
 def _of_registrations(group: Group) -> Iterator[str]:
     for instance, registration in group.registrations.items():
         if registration.group_instance_id != instance:
-            yield "7: a registration stands under another instance id"
+            yield "7: a registration is stored under another instance id"
     if any(instance in group.instances for instance in group.registrations):
         yield "7: a member's instance id is registered still"
 
@@ -115,7 +115,7 @@ def _of_registrations(group: Group) -> Iterator[str]:
 def _of_leader(group: Group, looked_at: Iterable[Member]) -> Iterator[str]:
     image, members = group.image, group.members
     if members and image.leader_id not in members:
-        yield f"3: the leader {image.leader_id} is no member"
+        yield f"3: the leader {image.leader_id} is not a member"
     if members and image.emptied_by is not None:
         yield "10: members, and a cause for which the group is empty"
     if not members and image.leader_id is not None:
@@ -137,7 +137,7 @@ def _of_assignments(group: Group, looked_at: Collection[Member]) -> Iterator[str
     if image.departures_gathered and image.state is not GroupState.STABLE:
         yield f"8: departures are gathered in {image.state.value}"
     if image.departures_gathered and not any(m.retiring for m in group.members.values()):
-        yield "8: departures are gathered, and nobody retires"
+        yield "8: departures are gathered, but no member retires"
     if any(member.assigned_generation_id > image.generation_id for member in looked_at):
         yield "6: an assignment for a later generation"
     if image.state is GroupState.STABLE:

@@ -181,7 +181,7 @@ class PartitionCheck:
             return
         elected = self._elected.owner_epoch if self._elected is not None else None
         if epoch > self._epoch and elected is not None and epoch > elected and not self._missing_offsets:
-            expected = f"the election of who has epoch {epoch}; the last one elected has {elected}"
+            expected = f"an election with epoch {epoch}; the last one has {elected}"
             yield _finding(Check.OWNER, told, group_id, expected=expected, found=type(told.event).__name__)
         self._epoch = epoch
 

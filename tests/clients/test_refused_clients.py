@@ -98,7 +98,7 @@ def test_a_client_with_a_session_timeout_that_is_not_allowed_has_a_history_witho
     (refused,) = told(muster, group_id)
     assert refused["kind"] == "refused"
     assert "it asked for a session timeout of 60 min, which is outside of group.min." in refused["headline"]
-    assert "was made for the history of the refusal alone" in history(muster, group_id)
+    assert "existed only to record the refusal" in history(muster, group_id)
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
     assert group_id not in {each.group_id for each in admin.list_consumer_groups().result().valid}
 

@@ -152,7 +152,7 @@ def test_its_page_is_written_and_tells_the_verdict(
 ) -> None:
     for kind, drill in drills.items():
         page = drill.page.read_text(encoding="utf-8")
-        assert f"<title>A drill of Muster: {kind.split()[0]}</title>" in page
+        assert f"<title>Muster drill: {kind.split()[0]}</title>" in page
         assert "all goals met" in page
         assert reports[kind]["run"] in page
 

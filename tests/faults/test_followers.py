@@ -229,5 +229,5 @@ def test_that_the_topic_was_replaced_is_said_to_a_reader_without_advice_for_owne
         run(read())
     assert ended.value.exit_code == CANNOT_READ
     assert said(capsys) == [
-        "topic events was deleted and recreated. The answer ends there; run the command again for what is there now"
+        "topic events was deleted and recreated. The output ends there; run the command again to read the current log"
     ]

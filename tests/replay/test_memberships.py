@@ -110,7 +110,7 @@ def test_a_registration_that_ran_out_without_anybody_is_told_as_such() -> None:
     h.alter((REGISTERED, SET, "c,d"))
     alive(h, 300_000, a, b)
     announced = happenings(h, HappeningKind.PLANNED)
-    assert announced[-1].text == "the time for registered instances to join was over: 'c' and 'd' did not join"
+    assert announced[-1].text == "the time for registered instances to join ran out: 'c' and 'd' did not join"
     assert len(rebalances_of(history_of(h))) == 1
 
 

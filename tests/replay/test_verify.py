@@ -238,9 +238,9 @@ def test_a_decision_of_which_half_could_not_be_read_is_no_finding() -> None:
 @pytest.mark.parametrize(
     ("wrong", "broken"),
     [
-        (lambda _: {"departures_gathered": True}, "8: departures are gathered, and"),
+        (lambda _: {"departures_gathered": True}, "8: departures are gathered, but"),
         (lambda _: {"emptied_by": Cause.MEMBER_LEFT}, "10: members, and a cause"),
-        (lambda _: {"leader_id": "nobody"}, "3: the leader nobody is no member"),
+        (lambda _: {"leader_id": "nobody"}, "3: the leader nobody is not a member"),
         (lambda group: {"generation_id": group.generation_id - 1}, "6: an assignment for a later generation"),
     ],
 )
@@ -305,8 +305,8 @@ def test_a_member_that_stands_under_anothers_id_is_found_among_the_changed_ones(
     member_id = event.member.member_id
     after.members[member_id] = msgspec.structs.replace(before.members[member_id], member_id=MemberId("another"))
     found = list(invariants_broken_by(before, [event], after))
-    assert "1: a member stands under another's id" in found
-    assert "1: a member stands under another's id" in list(broken_invariants(after))
+    assert "1: a member is stored under another's id" in found
+    assert "1: a member is stored under another's id" in list(broken_invariants(after))
 
 
 # ---- a part of a log ----------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_it_is_readable_on_a_phone(tab: Tab, tmp_path: Path) -> None:
         told = recorded()
         opened(tab, document(result(told), told, made_ms=FAULT_MS), tmp_path)
         assert tab.run("document.documentElement.scrollWidth <= 400")
-        assert tab.run("document.title") == "A drill of Muster: takeover"
+        assert tab.run("document.title") == "Muster drill: takeover"
         assert url_of(tmp_path).startswith("file:")
     finally:
         tab.size(1200, 900)

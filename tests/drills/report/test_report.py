@@ -103,7 +103,7 @@ def test_tables_tell_the_verdict_first_and_every_phase() -> None:
     for phase in ("detection", "claim", "reading", "answering", "all phases"):
         assert phase in text
     assert "handing over" not in text
-    assert "What members noticed: nothing." in text
+    assert "Errors that members saw: nothing." in text
     assert "Not cleaned up: topic x: it is stuck" in text
 
 

@@ -121,7 +121,7 @@ def test_each_command_prints_each_format(url: str, command: list[str], form: str
 def test_a_group_that_never_rebalanced_is_no_error(url: str) -> None:
     """The output says that there was none."""
     result = run("why", "payments", log=url)
-    assert (result.exit_code, result.stdout) == (0, "The log tells of no incident of payments.\n")
+    assert (result.exit_code, result.stdout) == (0, "The log has no incident of payments.\n")
 
 
 def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> None:
@@ -374,7 +374,7 @@ def test_verify_ends_with_1_when_something_is_found_and_with_2_when_nothing_can_
     well = asyncio.run(sqlite_log(tmp_path / "muster.db", script("payments").created()))
     result = run("verify", log=well)
     assert result.exit_code == 0, result.output
-    assert "holds together" in " ".join(result.stdout.split())  # a path may be long
+    assert "is consistent" in " ".join(result.stdout.split())  # a path may be long
     assert_fails(run("verify", log=f"sqlite:///{tmp_path}/none.db"), 2)
 
 
@@ -420,7 +420,7 @@ def test_diff_of_generations_and_of_moments(url: str) -> None:
         run("state", "orders", "--at", "99", log=url), 1, "generation 99", "it has the starts of generations 1 to"
     )
     assert_fails(run("diff", "orders", "1", "noon", log=url), 2, "'noon'")
-    assert_fails(run("diff", "orders", "1", "9999", "--seq", log=url), 1, "it tells of seq 1")
+    assert_fails(run("diff", "orders", "1", "9999", "--seq", log=url), 1, "it has seq 1")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

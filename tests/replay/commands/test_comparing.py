@@ -101,7 +101,7 @@ def test_of_a_file_that_is_cut_off_is_said_that_not_all_was_read(url: str, tmp_p
     path.write_bytes(path.read_bytes()[:-100])
     result = run("verify", "--log", str(path), width="400")
     assert result.exit_code == 3, result.output
-    assert "which is not all of it" in result.stdout
+    assert "the rest cannot be read" in result.stdout
     assert ": it is cut off (" in result.stderr
 
 
@@ -189,7 +189,7 @@ def test_verify_of_a_part_says_what_was_checked(url: str) -> None:
     result = run("verify", "--log", url, "--since", middle, "--group", "ord*", "--tz", "UTC", width="200")
     assert result.exit_code == 0, result.output
     assert f"that match 'ord*' since {middle[:10]} {middle[11:-1]} UTC; " in result.stdout
-    assert "before that checked, and not told of" in result.stdout
+    assert "before that checked but not reported" in result.stdout
     part = msgspec.json.decode(run("verify", "--log", url, "--since", middle, "--format", "json").stdout)
     whole = msgspec.json.decode(run("verify", "--log", url, "--format", "json").stdout)
     assert (part["window"]["since"], whole["window"]) == (middle, None)
@@ -197,8 +197,8 @@ def test_verify_of_a_part_says_what_was_checked(url: str) -> None:
     assert part["decided_again"] == part["events"] > 0
     for asked, told in (
         (("--group", "x*"), "no group"),
-        (("--since", "2050-01-01T00:00"), "it tells of "),
-        (("--since", "7"), "--since 7: a number is no time; give a time"),
+        (("--since", "2050-01-01T00:00"), "it covers "),
+        (("--since", "7"), "--since 7: a number is not a time; give a time"),
     ):
         result = run("verify", "--log", url, *asked)
         assert (result.exit_code in (1, 2), result.stdout, result.stderr.count("\n")) == (True, "", 1), result.output

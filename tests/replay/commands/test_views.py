@@ -84,7 +84,7 @@ def test_a_window_outside_of_the_history_is_told_with_what_there_is(
 ) -> None:
     """Exit code 1."""
     result = run(command, "orders", *window, log=url)
-    assert_fails(result, 1, said, "it tells of seq 1 to 44, from 2026-11-21T02:00:05.800Z to 2026-11-21T03:")
+    assert_fails(result, 1, said, "it has seq 1 to 44, from 2026-11-21T02:00:05.800Z to 2026-11-21T03:")
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
@@ -250,7 +250,7 @@ def test_groups_are_chosen_and_sorted(url: str) -> None:
     assert names("--sort", "rebalances") == ["orders", "payments"]
     assert names("--sort", "last")[0] == "orders"
     assert_fails(run("groups", "--group", "x*", log=url), 1, "no group in", "'x*'")
-    assert_fails(run("groups", "--since", "17", log=url), 2, "--since 17: a number is no time; give a time")
+    assert_fails(run("groups", "--since", "17", log=url), 2, "--since 17: a number is not a time; give a time")
 
 
 def test_all_groups_at_one_instant(url: str) -> None:
@@ -260,8 +260,8 @@ def test_all_groups_at_one_instant(url: str) -> None:
     assert every == [run("state", group, *at, log=url).stdout.strip() for group in ("orders", "payments")]
     assert run("state", "--group", "p*", *at, log=url).stdout.splitlines() == every[1:]
     assert "payments" in run("state", "--at", "2026-11-21T02:05:00Z", log=url).stdout
-    assert_fails(run("state", "--at", "2001-01-01", log=url), 1, "tells of no such group at 2001-01-01T00:00:00.000Z")
-    assert_fails(run("state", "--at", "17", log=url), 2, "--at 17: a number is no time; give a time")
+    assert_fails(run("state", "--at", "2001-01-01", log=url), 1, "has no such group at 2001-01-01T00:00:00.000Z")
+    assert_fails(run("state", "--at", "17", log=url), 2, "--at 17: a number is not a time; give a time")
     assert_fails(run("state", "orders", "--group", "p*", "--at", "17", log=url), 2, "not both")
 
 

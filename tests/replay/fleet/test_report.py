@@ -122,8 +122,8 @@ def test_a_window_in_which_nothing_but_an_incident_began_says_so(tables: Path) -
     at_ms = wall_ms_of(incident["started_at"])
     asked = AskedRows(since_ms=at_ms, until_ms=at_ms)
     told = document(facts_of(tables, asked, TEAM), "fleet", made_ms=MADE_MS, asked=asked)
-    assert "<p>No rebalance began, asked since <time" in told
-    assert "Partition time of what began in an hour:" in told
+    assert "<p>No rebalance began, requested since <time" in told
+    assert "Partition time of rebalances that began within an hour:" in told
     assert "None" not in told.replace("<p>None.</p>", "")
 
 
@@ -192,9 +192,9 @@ def test_it_needs_nothing_but_itself(page: str) -> None:
 
 def test_processes_that_cannot_be_told_apart_are_not_one_that_flaps(page: str) -> None:
     """The maximum number at once is shown, if there was more than one."""
-    assert page.count("7 at once, that cannot be told apart") == 1
-    assert page.count("at once, that cannot be told apart") == 1
-    assert "Processes that flap, by whole days (UTC)" in page
+    assert page.count("7 at once, indistinguishable") == 1
+    assert page.count("at once, indistinguishable") == 1
+    assert "Flapping processes, by whole days (UTC)" in page
 
 
 def test_what_clients_say_opens_no_tag(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_it_loads_without_errors_and_asks_nobody(tab: Tab, page: str, tmp_path: 
     assert tab.run("document.documentElement.scrollWidth") == width
     pictures = tab.run("[...document.querySelectorAll('.heat svg[role=img]')].map(e => e.getAttribute('aria-label'))")
     assert len(pictures) == 6
-    assert all(each.startswith("most in the hour from 20") for each in pictures)
+    assert all(each.startswith("peak in the hour from 20") for each in pictures)
     wide = "[...document.querySelectorAll('tbody > tr > *')].filter(each => each.scrollWidth > each.clientWidth + 1)"
     assert tab.run(f"{wide}.map(each => each.textContent)") == []
     strokes = "[...document.querySelectorAll('.heat path')].every(each => getComputedStyle(each).stroke !== 'none')"

@@ -181,7 +181,7 @@ def test_lines_that_are_there_twice_are_told_once(whole: Path) -> None:
 def test_without_its_first_line_it_is_refused(whole: Path) -> None:
     """As with `grep orders`: only that line has the log and the number of partitions."""
     result = run("groups", "--log", str(changed(whole, lambda lines: b"\n".join(lines[1:]))))
-    assert (result.exit_code, "the line that says which log it is of is missing" in result.stderr) == (2, True)
+    assert (result.exit_code, "the line before it that names its log is missing" in result.stderr) == (2, True)
 
 
 def test_a_block_that_cannot_be_read_is_stepped_over(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_container_of_another_schema_is_refused_with_both(tmp_path: Path) -> N
     for each in (str(other), "user string", "partition int, offset long", "muster replay export other.avro"):
         assert each in refused.stderr
     packed = container(tmp_path / "packed.avro", RECORD_SCHEMA, [], "bzip2")
-    assert "packed with 'bzip2', and only deflate is read" in run("groups", "--log", str(packed)).stderr
+    assert "compressed with 'bzip2', and only deflate is supported" in run("groups", "--log", str(packed)).stderr
 
 
 def test_a_block_that_was_made_to_mislead_is_named_and_skipped(
@@ -289,8 +289,8 @@ def test_a_block_that_was_made_to_mislead_is_named_and_skipped(
         (block_of(10**12, deflated(bytes(5)), sync), "it has more than 1,000 records (1,000,000,000,000)"),
         (block_of(1_001, deflated(bytes(5 * 1_001)), sync), "it has more than 1,000 records (1,001)"),
         (block_of(2, deflated(bytes(5)), sync), "2 records in 5 bytes"),
-        (block_of(1, deflated(bytes(6)), sync), "bytes behind its last record"),
-        (block_of(1, deflated(bytes(5))[:-1], sync), "what it packs is cut off"),
+        (block_of(1, deflated(bytes(6)), sync), "bytes after its last record"),
+        (block_of(1, deflated(bytes(5))[:-1], sync), "its compressed content is cut off"),
         (block_of(1, deflated(bytes(5)), bytes(16)) + sync, "the marker is missing at its end"),
         (avro_long(1) + b"\x23" + sync, "its size is negative"),  # as if it ended where it begins
     ):

@@ -181,7 +181,7 @@ async def test_a_count_that_compaction_makes_wrong_is_not_shown_as_right() -> No
     groups = await overview(await memory_log(records))
     assert (groups.groups[0].rebalances, groups.groups[0].unknown_events) == (3, 1)
     assert " 3+ " in printed(groups)
-    assert "1 events of types that are not known here" in printed(groups)
+    assert "1 events of unknown types" in printed(groups)
 
 
 async def test_a_group_knows_its_coordinator_from_before_its_first_event() -> None:

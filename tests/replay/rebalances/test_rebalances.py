@@ -216,7 +216,7 @@ def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
     h.static("web-1", rebalance_timeout_ms=60_000).join()
     h.sleep(5_000)
     said = " ".join(printed_rebalances(rebalances_of(history_of(h)), width=200).split())
-    assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it began again as web-1 joined" in said
+    assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it restarted as web-1 joined" in said
 
 
 def test_an_initial_delay_is_no_limit_of_the_join_phase() -> None:

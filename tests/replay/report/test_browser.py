@@ -358,5 +358,5 @@ def test_a_large_report_is_printed_on_ten_pages(tab: Tab, tmp_path: Path, member
     tab.until(f"{RANGE} === {json.dumps(before[1])}")
     assert tab.run(f"[{LANES}.length, {RANGE}]") == before
     notes = tab.run("[...document.querySelectorAll('.on-paper')].map(each => each.textContent)")
-    assert any(note.startswith("Printed are the 12 that cost most, of ") for note in notes)
+    assert any(note.startswith("Printed: the 12 most expensive of ") for note in notes)
     assert not tab.run("[...document.querySelectorAll('.on-paper')].some(each => each.offsetHeight)")

@@ -66,9 +66,9 @@ def test_a_report_that_cannot_be_made_is_one_line(url: str, out: Path) -> None:
     out.write_text("an earlier one")
     assert_fails(run("report", "order", "-o", str(out), log=url), 1, "'order'", "did you mean orders?")
     late = run("report", "orders", "-o", str(out), "--since", "2027-01-01", log=url)
-    assert_fails(late, 1, "since 2027-01-01T00:00:00.000Z", "it tells of seq 1 to 44, from 2026-11-21T02:00:05.800Z")
+    assert_fails(late, 1, "since 2027-01-01T00:00:00.000Z", "it has seq 1 to 44, from 2026-11-21T02:00:05.800Z")
     quiet = ["--since", "2026-11-21T02:40:00Z", "--until", "2026-11-21T02:41:00Z"]
-    assert_fails(run("report", "orders", "-o", str(out), *quiet, log=url), 1, "it tells of seq 1 to 44")
+    assert_fails(run("report", "orders", "-o", str(out), *quiet, log=url), 1, "it has seq 1 to 44")
     assert (out.read_text(), list(out.parent.iterdir())) == ("an earlier one", [out])
 
 
@@ -141,8 +141,8 @@ def test_what_cannot_be_read_is_on_the_page_and_the_exit_code(tmp_path: Path, ou
         append(tmp_path, night.partition, *transitions[:-4], (broken_value("orders"),), *transitions[-4:])
     )
     result = run("report", "orders", "-o", str(out), log=url)
-    assert "1 part of the history missing or uncertain: the page says which." in result.stdout
-    assert "What is missing" in text_of(out)
+    assert "1 part of the history missing or uncertain: the page lists them." in result.stdout
+    assert "Missing data" in text_of(out)
     export = tmp_path / "night.jsonl"
     run("export", str(export), "--log", url)
     export.write_bytes(export.read_bytes()[:-100])

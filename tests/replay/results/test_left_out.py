@@ -60,11 +60,11 @@ PARTIAL: Final = [
     (DIGEST, "kinds", {"crash": 7, "duel": 1}, "kinds: crash 7, duel 1"),
     (VERIFIED, "found", 250, "... and 249 more findings that are not listed"),
     (VERIFIED, "strangers", 1, "Strangers 1 record that no owner wrote"),
-    (VERIFIED, "passed_over", 3, "Repaired 3 records that could not be read, passed over"),
+    (VERIFIED, "passed_over", 3, "Repaired 3 records that could not be read, skipped"),
     (VERIFIED, "unread", ("partition 1 is gone",), "Not read partition 1 is gone"),
     (VERIFIED, "advice", {Check.SEQ: "ask who wrote it"}, "What to do seq: ask who wrote it"),
     (NIGHT, "missing_events", 4, "orders: 4 events are no longer in the log"),
-    (NIGHT, "unknown_events", 5, "orders: 5 events of types that are not known here"),
+    (NIGHT, "unknown_events", 5, "orders: 5 events of unknown types"),
     (NIGHT, "quarantined", ("partition 3, offset 20",), "orders is quarantined: partition 3, offset 20"),
 ]
 

@@ -131,8 +131,8 @@ def test_a_moment_is_that_of_the_incidents_that_span_it(url: str) -> None:
     (last,) = told(url, "--at", "2027-01-01")
     assert last == told(url)[-1]
     assert "The nearest before:" in run("why", "orders", "--at", "2027-01-01", log=url).stdout
-    assert_fails(run("why", "orders", "--at", "2020-01-01", log=url), 1, "does not tell of orders at", "seq 1 to 44")
-    assert_fails(run("why", "orders", "--at", "900", "--seq", log=url), 1, "does not tell of orders at seq 900")
+    assert_fails(run("why", "orders", "--at", "2020-01-01", log=url), 1, "has no events of orders at", "seq 1 to 44")
+    assert_fails(run("why", "orders", "--at", "900", "--seq", log=url), 1, "has no events of orders at seq 900")
 
 
 def test_an_incident_that_crosses_the_edge_of_a_window_is_whole_and_says_so(url: str) -> None:
@@ -175,7 +175,7 @@ def test_a_time_without_an_incident_is_no_error(url: str) -> None:
     result = run("why", "orders", "--since", "2026-11-21T02:20", "--until", "2026-11-21T02:40", log=url)
     assert (result.exit_code, result.stdout) == (
         0,
-        "The log tells of no incident of orders since 2026-11-21T02:20:00.000Z until 2026-11-21T02:40:00.000Z.\n",
+        "The log has no incident of orders since 2026-11-21T02:20:00.000Z until 2026-11-21T02:40:00.000Z.\n",
     )
 
 
@@ -280,7 +280,7 @@ def test_many_rebalances_events_and_culprits_are_told_as_such() -> None:
         (NewestIncidents(2), NIGHT, [f"... and {len(NIGHT) - 2} older: --all"]),
         (NewestIncidents(2), NIGHT[:2], []),
         (Every(), NIGHT, []),
-        (NewestIncidents(2), [], ["The log tells of no incident of orders."]),
+        (NewestIncidents(2), [], ["The log has no incident of orders."]),
     ],
 )
 def test_how_many_incidents_are_older_than_those_that_are_shown_is_said(

@@ -262,4 +262,4 @@ class TestWhileItIsServed:
             ran = await asyncio.to_thread(subprocess.run, asked, capture_output=True, text=True, check=False)
             assert (ran.returncode, said in ran.stderr) == (3, True), (command, ran)
             assert "is empty" not in ran.stdout
-            assert "holds together" not in ran.stdout
+            assert "is consistent" not in ran.stdout
