@@ -70,14 +70,18 @@ def _answer(result: WhatIf) -> str:
 
 def _rows(result: WhatIf) -> Iterator[tuple[str, RenderableType]]:
     yield "With", Text("\n").join(text(f"{name}={value}") for name, value in result.settings.items())
-    of_those = ", of the rebalances that can be decided; the others are in neither sum" if result.cannot_tell else ""
+    is_partial = result.cannot_tell or result.not_over
+    of_those = ", of the rebalances that can be decided; the others are in neither sum" if is_partial else ""
     yield "Cost", text(f"{result.recorded} (as recorded{of_those})")
-    yield "Would cost", text(f"{'at least ' if result.cannot_tell or result.besides_unknown else ''}{result.played}")
+    yield "Would cost", text(f"{'at least ' if is_partial or result.besides_unknown else ''}{result.played}")
     if result.would:
         yield "Would have", text(plural(result.would, "rebalance"))
-    if result.cannot_tell:
+    if is_partial:
+        which = [plural(result.cannot_tell, "rebalance")] if result.cannot_tell else []
+        if result.not_over:
+            which.append(f"the cost of {plural(result.not_over, 'rebalance')} that the log ends before")
         cost = f"at least {result.undecided} as recorded"
-        yield "Cannot tell", text(f"{plural(result.cannot_tell, 'rebalance')}: {cost}", "yellow")
+        yield "Cannot tell", text(f"{', and '.join(which)}: {cost}", "yellow")
     if result.besides:
         yield "Besides", text(f"{plural(result.besides, 'rebalance')} that the log does not have", "red")
     if result.besides_unknown:
@@ -128,7 +132,8 @@ def _cost(each: Line) -> str:
     """Return the cost if it is known and differs from the recorded one."""
     recorded = each.recorded if isinstance(each, Replayed) else None
     if each.played is None:
-        return "" if recorded is None else f"; as recorded {recorded}"
+        at_least = "" if each.is_cost_final else "at least "
+        return "" if recorded is None else f"; as recorded {at_least}{recorded}"
     if each.played == recorded:
         return ""
     return f"; {each.played}" if recorded is None else f"; {each.played}; as recorded {recorded}"

@@ -7,6 +7,7 @@ from typing import Final
 from muster.events.ids import GroupId
 from muster.replay.history.window import Bounds
 from muster.replay.text.grammar import plural
+from muster.replay.text.times import duration
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.verdict import Additional, Line, Replayed, Standstill, Verdict, WhatIf
 
@@ -26,11 +27,13 @@ class Counted:
         self._recorded = Standstill()
         self._played = Standstill()
         self._undecided = Standstill()
+        self._not_over = 0
         self._besides: Counter[Verdict] = Counter()
         self._replayed: deque[Replayed] = deque(maxlen=LISTED_MAX)
         self._additional: deque[Additional] = deque(maxlen=LISTED_MAX)
 
     def take(self, line: Line) -> None:
+        self._not_over += not line.is_cost_final and line.verdict is not Verdict.CANNOT_TELL
         if isinstance(line, Additional):
             self._besides[line.verdict] += 1
             self._additional.append(line)
@@ -74,45 +77,66 @@ class Counted:
             recorded=self._recorded,
             played=self._played,
             undecided=self._undecided,
-            advice=advice(self._recorded, self._played, unknown),
+            not_over=self._not_over,
+            advice=advice(self._recorded, self._played, unknown, self._not_over),
             window=window,
         )
 
 
-def advice(recorded: Standstill, played: Standstill, unknown: int = 0) -> str:
+def advice(recorded: Standstill, played: Standstill, unknown: int = 0, not_over: int = 0) -> str:
     """Return a sentence that says which settings cost less, regardless of the number of rebalances; empty if the
     difference is negligible.
 
-    `unknown`: how many have no verdict. They might reverse the comparison, so it is then not worded as advice.
+    `unknown`: how many have no verdict; `not_over`: how many have no final cost. They might reverse the comparison, so
+    it is then not worded as advice, and neither is one that differs by the unit.
     """
-    more = _more(recorded, played)
-    if more and unknown:
+    left_out = [f"{plural(unknown, 'rebalance')} cannot be told"] if unknown else []
+    if not_over:
+        left_out.append(f"the cost of {plural(not_over, 'rebalance')} is not known, since the log ends first")
+    by_partitions, by_state = _compared(recorded, played)
+    more = by_partitions or by_state
+    if by_partitions * by_state < 0:
+        compared = f"{'the others' if left_out else 'with these settings it'} {_mixed(recorded, played)}"
+    elif not more:
+        compared = ""
+    elif left_out:
         way = "more" if more > 0 else "less"
-        return (
-            f"{plural(unknown, 'rebalance')} cannot be told; the others would have cost {way} with these settings"
-            f" ({played}) than they did ({recorded})"
-        )
-    if more > 0:
+        compared = f"the others would have cost {way} with these settings ({played}) than they did ({recorded})"
+    elif more > 0:
         return f"keep the recorded settings: with these it would have cost more ({played}) than it did ({recorded})"
-    return f"with these settings it would have cost less ({played}) than it did ({recorded})" if more < 0 else ""
+    else:
+        compared = f"with these settings it would have cost less ({played}) than it did ({recorded})"
+    if not compared and not not_over:
+        return ""
+    return "; ".join([*left_out, compared] if compared else left_out)
 
 
-def _more(recorded: Standstill, played: Standstill) -> int:
-    """Return whether playing costs more (1), less (-1) or the same (0), by partition time, else by time not Stable.
+def _mixed(recorded: Standstill, played: Standstill) -> str:
+    """Say that one unit rises and the other falls."""
+    longer, shorter = ("longer", "fewer") if played.not_stable_ms > recorded.not_stable_ms else ("less long", "more")
+    return (
+        f"would have been not Stable for {longer} ({duration(played.not_stable_ms)} instead of"
+        f" {duration(recorded.not_stable_ms)}), but with {shorter} partition-seconds without a consumer"
+        f" ({played.partition_ms / 1_000:.1f} instead of {recorded.partition_ms / 1_000:.1f})"
+    )
+
+
+def _compared(recorded: Standstill, played: Standstill) -> tuple[int, int]:
+    """Return whether playing costs more (1), less (-1) or the same (0), by partition time and by time not Stable.
 
     Partition times are compared relative to the time with members, since days without members would hide every
     difference. If the time without members differs, the time not Stable is not compared: one has only replaced the
     other.
     """
     partition_ms = recorded.partition_ms - recorded.empty_partition_ms
-    if _differs(played.partition_ms - recorded.partition_ms, partition_ms):
-        return 1 if played.partition_ms > recorded.partition_ms else -1
-    if _differs(played.empty_partition_ms - recorded.empty_partition_ms, partition_ms):
+    by_partitions = _sign(played.partition_ms - recorded.partition_ms, partition_ms)
+    is_instead = _sign(played.empty_partition_ms - recorded.empty_partition_ms, partition_ms) and not by_partitions
+    by_state = 0 if is_instead else _sign(played.not_stable_ms - recorded.not_stable_ms, recorded.not_stable_ms)
+    return by_partitions, by_state
+
+
+def _sign(by_ms: int, of_ms: int) -> int:
+    """Return 1 or -1 if the difference matters, else 0."""
+    if abs(by_ms) <= max(MATTERS_MS, of_ms * MATTERS_SHARE):
         return 0
-    if _differs(played.not_stable_ms - recorded.not_stable_ms, recorded.not_stable_ms):
-        return 1 if played.not_stable_ms > recorded.not_stable_ms else -1
-    return 0
-
-
-def _differs(by_ms: int, of_ms: int) -> bool:
-    return abs(by_ms) > max(MATTERS_MS, of_ms * MATTERS_SHARE)
+    return 1 if by_ms > 0 else -1

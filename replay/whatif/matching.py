@@ -1,7 +1,8 @@
 """Matches the rebalances of a play with the recorded ones, and gives the verdicts on the recorded ones.
 
 If a verdict is in doubt, so is the cost of each rebalance of the play that was not over when the doubt arose, since it
-is not known how long the group would have waited.
+is not known how long the group would have waited. The same holds if a rebalance is running when the log ends, in the
+log or in the play: nothing is measured after that.
 """
 
 import math
@@ -50,6 +51,7 @@ class Matching:
         self._early: list[tuple[Started, Additional]] = []  # rebalances that are not in the log, or come later in it
         self._last_avoided_ms = NOT_YET
         self._barely_silent: dict[MemberId, int] = {}  # members that may have rejoined, and when they fell silent
+        self._not_over_ms = math.inf  # when the first rebalance began that is running when the log ends
         self._perhaps_silent: dict[
             MemberId, FellSilent
         ] = {}  # members that may have been alive, waiting for their joins
@@ -74,7 +76,7 @@ class Matching:
             begun, told = self._early.pop(0)
             is_known = told.verdict is Verdict.WOULD and begun.is_cost_known
             cost = begun.cost if is_known else None
-            given.append((begun.at_ms, msgspec.structs.replace(told, played=cost)))
+            given.append((begun.at_ms, msgspec.structs.replace(told, played=cost, is_cost_final=begun.is_over)))
         return given
 
     # ---- recorded rebalances ----------------------------------------------------------------------------------------
@@ -171,10 +173,16 @@ class Matching:
                 if one.subjects & {member_id, member.member_id}:
                     one.take_doubt(telling.close_text(abs(late_ms)), play.now_ms - abs(late_ms))
 
-    def log_ends(self, play: Play, last_ms: int) -> None:
+    def log_ends(self, play: Play, last_ms: int, *, is_running: bool) -> None:
         """Doubt rebalances that the play began because a session ended after the end of the log: its member may have
         come back.
+
+        `is_running`: whether the last recorded rebalance is running.
         """
+        running = [begun.at_ms for begun in play.started if begun.ended_ms > last_ms]
+        if is_running and self._open:
+            running.append(self._open[-1].started.why.decided_ms)
+        self._not_over_ms = min(running, default=math.inf)
         for begun in play.started[self._told :]:
             one = recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
@@ -242,12 +250,16 @@ class Matching:
         self._clear()
 
     def _doubt_costs(self, play: Play) -> None:
-        """Doubt the costs of the play's rebalances that were not over when the first doubt arose."""
+        """Doubt the costs of the play's rebalances that were not over at the first doubt, or when the log ended."""
         unsure_ms = min((one.doubt_ms for one in self._open if one.doubt), default=math.inf)
         for begun in play.started:
-            begun.is_cost_known = begun.ended_ms <= unsure_ms
+            begun.is_over = self._not_over_ms == math.inf or begun.ended_ms < self._not_over_ms
+            begun.is_cost_known = begun.ended_ms <= unsure_ms and begun.is_over
         for one in self._open:
             decided_ms = one.started.why.decided_ms
+            first = one.follows or one
+            within = first.begun or telling.running_for(first, play)
+            one.is_over = decided_ms < self._not_over_ms if within is None else within.is_over
             one.is_cost_known = one.begun.is_cost_known if one.begun is not None else decided_ms <= unsure_ms
 
     def abandon(self, reason: str) -> None:

@@ -2,9 +2,10 @@
 
 As for incidents (`incidents/cost.py`): during a rebalance with an eager assignor no partition has a consumer; with a
 cooperative one, and outside of rebalances, only the partitions of silent members have none; if the group is empty, no
-partition has one. How partitions are assigned in a play is not known, so their number is taken from the log. The
-control measures the recorded history in the same way, so that the two can be compared. Nothing is measured after the
-end of the log, where the recorded cost ends too.
+partition has one. Unlike an incident's cost, this includes the first rebalance of a group: an initial delay makes it
+longer. How partitions are assigned in a play is not known, so their number is taken from the log. The control measures
+the recorded history in the same way, so that the two can be compared. Nothing is measured after the end of the log,
+where the recorded cost ends too.
 """
 
 from muster.events.ids import MemberId
@@ -26,6 +27,8 @@ class Meter:
         self.emptied_ms = emptied_ms
         """Since when the group has had no member and no rebalance, in wall clock ms; None: it has one."""
         self._is_stopped = False
+        self._is_unassigned = not any(each.assignment for each in group.members.values())
+        """Whether no member has partitions, so that a cooperative assignor leaves none consumed either."""
         self._heard_ms = 0  # the time in which the partitions of silent members would otherwise have been consumed
         self._silent: dict[MemberId, tuple[int, int, int]] = {}
         self._ended: dict[MemberId, int] = {}
@@ -37,13 +40,19 @@ class Meter:
     def assigned(self, partitions: int) -> None:
         """Set the number of partitions that were assigned; with 0 (not known) it stays as it was."""
         self.partitions = partitions or self.partitions
+        self._is_unassigned = False
+
+    def expects(self, partitions: int) -> None:
+        """Take the number of partitions that will be assigned, for a group whose number was not known so far."""
+        self.partitions = self.partitions or partitions
 
     def passes(self, ms: int, group: Group | None) -> Standstill:
         """Let time pass in this state of the group; returns the cost to the running rebalance, if one is running."""
         if self._is_stopped:
             return Standstill()
         is_rebalancing = group is not None and group.state in _REBALANCING
-        is_cooperative = group is not None and "cooperative" in (group.image.protocol_name or "")
+        has_name = group is not None and "cooperative" in (group.image.protocol_name or "")
+        is_cooperative = has_name and not self._is_unassigned
         if not is_rebalancing or is_cooperative:
             self._heard_ms += ms
         if not is_rebalancing:
@@ -66,7 +75,7 @@ class Meter:
 
     def empties(self, at_ms: int) -> None:
         """Begin the time without members."""
-        self.emptied_ms = at_ms
+        self.emptied_ms, self._is_unassigned = at_ms, True
 
     def fills(self, at_ms: int) -> Standstill:
         """End the time without members, if the group had none; returns its cost."""

@@ -77,6 +77,17 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
     return _pace(members, rejoins, completed, sync_ms)
 
 
+def partitions_assigned(following: Iterable[Step]) -> int:
+    """Return how many partitions the next assignment has; 0 if there is none, or if it cannot be decoded."""
+    for step in following:
+        if not isinstance(step, Fact):
+            return 0
+        if any(isinstance(event, GroupStabilized) for event in step.events):
+            assigned = (event.member for event in step.events if isinstance(event, MemberAssigned))
+            return sum(map(partitions_had, assigned))
+    return 0
+
+
 def _pace(
     members: Iterable[MemberId], rejoins: dict[MemberId, int], completed: JoinPhaseCompleted | None, sync_ms: float
 ) -> MemberPace:

@@ -56,7 +56,8 @@ BY_ITSELF_MAX = 20
 class Started(msgspec.Struct, kw_only=True, eq=False):
     """A rebalance that began in the play. `admitted`: the members whose joins it admitted, delayed or not.
 
-    `cost`: the cost so far; `ended_ms`: when it was over, or the next one began; `is_cost_known`: see `matching.py`.
+    `cost`: the cost so far; `ended_ms`: when it was over, or the next one began; `is_cost_known`: see `matching.py`;
+    `is_over`: whether that cost is final, and not cut off by the end of the log.
     """
 
     at_ms: int
@@ -68,6 +69,7 @@ class Started(msgspec.Struct, kw_only=True, eq=False):
     cost: Standstill = Standstill()
     ended_ms: float = math.inf
     is_cost_known: bool = True
+    is_over: bool = True
 
 
 class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):

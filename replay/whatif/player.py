@@ -33,7 +33,7 @@ from muster.replay.whatif.facts import MISSING, Fact, Step
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.matching import Matching
 from muster.replay.whatif.meter import Meter
-from muster.replay.whatif.pace import pace_of
+from muster.replay.whatif.pace import pace_of, partitions_assigned
 from muster.replay.whatif.play import Play, TooLong
 from muster.replay.whatif.rebalances import Open, VerdictTeller
 from muster.replay.whatif.verdict import Additional
@@ -106,7 +106,7 @@ class Player:
         self._attribute()
         while not play.is_settled and play.now_ms < last_ms + BEYOND_MS:
             play.advance(play.now_ms + BEYOND_STEP_MS)
-        self._matching.log_ends(play, last_ms)
+        self._matching.log_ends(play, last_ms, is_running=not self._is_settled)
         self._attribute()
         self._settle(play)
 
@@ -169,6 +169,8 @@ class Player:
             return
         if one is not None:
             play.pace = pace_of(fact, group.members, self._ahead.following)
+            if not play.meter.partitions:
+                play.meter.expects(partitions_assigned(self._ahead.following))
             fate_of = self._fates(fact, group)
             self._doubt(one, fact, play, fate_of)
             fates = telling.came_back(fact, play, fate_of)
@@ -225,7 +227,7 @@ class Player:
         if started is not None and started.group.previous_state is GroupState.EMPTY:
             settings = msgspec.structs.replace(settings, initial_rebalance_delay_ms=started.timeout_ms)
         emptied_ms = None
-        if group.state is GroupState.EMPTY:
+        if group.state is GroupState.EMPTY and group.image.generation_id:  # before its first, nobody was missing
             emptied_ms = group.image.state_since_ms if self._emptied_ms is None else self._emptied_ms
         meter = Meter(group, self._partitions, emptied_ms)
         self._play = Play(self._altered.group(group), self._alterations.of_settings(settings), fact.at_ms, meter)

@@ -57,6 +57,8 @@ class Open(msgspec.Struct, kw_only=True):
     follows: "Open | None" = None
     """The rebalance of which this is the second round (cooperative assignors)."""
     is_cost_known: bool = True
+    is_over: bool = True
+    """False: the log ends before it was over, or before the rebalance was over that it would have been part of."""
 
     def take_doubt(self, reason: str, at_ms: int) -> None:
         """Doubt the verdict from this time on, unless the reason is empty. The first reason is reported."""
@@ -102,6 +104,8 @@ class _Asked(msgspec.Struct, kw_only=True):
     begins_ms: int | None = None
     recorded_cost: Standstill | None = None
     played_cost: Standstill | None = None
+    are_costs_final: bool = True
+    """False: the log ends before both are."""
     control: bool | None = None
     """Whether the control reproduced the recorded rebalance; None: not decided yet."""
 
@@ -113,20 +117,22 @@ class Control:
         self._asked = asked
 
     def would_not(self, one: Open, _reason: str) -> None:
-        self._add(one.started, gives_it=bool(one.doubt), cost=one.standstill)
+        self._add(one.started, gives_it=bool(one.doubt), one=one)
 
     def would(self, one: Open, _reason: str) -> None:
         recorded_ms = one.started.why.decided_ms
         gives_it = one.begins_ms is None or abs(one.begins_ms - recorded_ms) < SAME_MS
-        self._add(one.started, gives_it=gives_it, cost=one.standstill)
+        self._add(one.started, gives_it=gives_it, one=one)
 
     def cannot_tell(self, started: RebalanceStarted, _reason: str) -> None:
         self._add(started, gives_it=True)
 
-    def _add(self, started: RebalanceStarted, *, gives_it: bool, cost: Standstill | None = None) -> None:
+    def _add(self, started: RebalanceStarted, *, gives_it: bool, one: Open | None = None) -> None:
         asked = self._asked.get((started.incarnation, started.seq))
         if asked is not None:
-            asked.control, asked.recorded_cost = gives_it, cost
+            asked.control = gives_it
+            asked.recorded_cost = None if one is None else one.standstill
+            asked.are_costs_final = asked.are_costs_final and (one is None or one.is_over)
 
 
 class Verdicts:
@@ -196,6 +202,7 @@ class Verdicts:
         asked = self._asked.get((one.started.incarnation, one.started.seq))
         if asked is not None:
             asked.played_cost = one.standstill if one.is_cost_known else None
+            asked.are_costs_final = asked.are_costs_final and one.is_over
 
     def _finished(self, recorded: Rebalance) -> None:
         """Note the end of a rebalance; all that began before it have ended too."""
@@ -223,5 +230,6 @@ def _replayed(asked: _Asked, verdict: Verdict) -> Replayed:
         reason=asked.reason,
         would_begin_at=instant(begins_ms) if begins_ms is not None else None,
         recorded=asked.recorded_cost if asked.control else None,
-        played=asked.played_cost if is_known else None,
+        played=asked.played_cost if is_known and asked.are_costs_final else None,
+        is_cost_final=asked.are_costs_final,
     )

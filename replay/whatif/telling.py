@@ -117,7 +117,7 @@ def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
         return FOLLOWED
     if one.subjects & play.kept:
         return "the process would have come back as the same member, within its session"
-    running = _running(one, play)
+    running = running_for(one, play)
     if running is not None:
         return f"it would have been a part of {_name(running, together)}"
     return "nothing that was recorded would have started one with these settings"
@@ -129,7 +129,7 @@ def not_of_its_own_text(one: Open, together: Sequence[Open], play: Play) -> str:
 
     Either the process was restarted, and the group waited for its former id when it came back; or it was not lost.
     """
-    running = _running(one, play)
+    running = running_for(one, play)
     other = next((each for each in together if running is not None and each.begun is running), None)
     if other is None or not one.lost or one.lost != one.subjects or not one.lost <= other.perhaps_back:
         return ""
@@ -142,14 +142,14 @@ def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:
     """
     other = one.follows
     if other is None and not one.subjects & play.kept:
-        running = _running(one, play)
+        running = running_for(one, play)
         other = next((each for each in together if running is not None and each.begun is running), None)
     if other is None or not other.doubt:
         return ""
     return f"it depends on the one that began with seq {other.started.seq}, which cannot be told"
 
 
-def _running(one: Open, play: Play) -> Started | None:
+def running_for(one: Open, play: Play) -> Started | None:
     """Return the rebalance of the play that this recorded one would have been part of."""
     since_ms = one.started.why.decided_ms
     parts = (play.part_of(each, since_ms, is_loss=each in one.lost) for each in sorted(one.subjects))

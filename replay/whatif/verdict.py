@@ -52,9 +52,10 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recorded"):
     """A recorded rebalance. `would_begin_at`: when it would have begun; None unless it would have happened.
 
-    `recorded` and `played`: the cost as recorded, and with the other settings; None if it is not known (`played` is not
-    known for a *cannot-tell*). A rebalance that would not have happened still costs the silence of its members, and may
-    have made another one longer.
+    `recorded` and `played`: the cost as recorded, and with the other settings; None if it is not known. `played` is not
+    known for a *cannot-tell*, and if `is_cost_final` is false: it, or the one that it would have been part of, was
+    still running when the log ended. A rebalance that would not have happened still costs the silence of its members,
+    and may have made another one longer.
 
     `generation_id`: the generation by which `muster replay why` finds it, if it led to one.
     """
@@ -71,6 +72,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     would_begin_at: Instant | None
     recorded: Standstill | None = None
     played: Standstill | None = None
+    is_cost_final: bool = True
 
 
 class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="additional"):
@@ -83,6 +85,7 @@ class Additional(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     grade: Grade
     reason: str
     played: Standstill | None = None
+    is_cost_final: bool = True
 
 
 Line = Replayed | Additional
@@ -94,8 +97,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     Counts include all rebalances, of the window if there is one. `besides` and `besides_unknown` count the additional
     ones by verdict; `left_out`: earlier rebalances that are counted but not listed. `recorded` and `played`: the total
     cost of all rebalances whose cost is known both ways, `played` with the additional ones; `advice` compares these.
-    `undecided`: the minimum recorded cost of the others (those that cannot be determined, and those that depend on
-    them), which is in neither sum.
+    `undecided`: the minimum recorded cost of the others (those that cannot be determined, those that depend on them,
+    and those whose cost is not final), which is in neither sum. `not_over`: how many have no final cost.
     """
 
     group_id: GroupId
@@ -114,5 +117,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     recorded: Standstill
     played: Standstill
     undecided: Standstill
+    not_over: int
     advice: str
     window: Bounds | None = None

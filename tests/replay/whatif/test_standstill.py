@@ -1,8 +1,9 @@
 """The cost of other settings: the time not Stable, and the partition time without a consumer."""
 
+import msgspec
 import pytest
 
-from muster.events.events import MemberRemoved
+from muster.events.events import MemberRemoved, RebalanceStarted
 from muster.replay.history.items import Happened
 from muster.replay.incidents.cost import partition_ms
 from muster.replay.incidents.grade import Grade
@@ -15,6 +16,7 @@ from tests.replay.whole import History, rebalances, what_if
 
 A_CRASH_AND_A_JOIN: list[Deed] = [(5, "crash", "b"), (20, "start", "d"), (100, "start", "e")]
 DYNAMIC = Settings(is_static=False)
+_INITIAL_MS = 2_000
 RESTARTS: list[Deed] = [(5, "crash", "b"), (25, "start", "b"), (40, "start", "d")]
 
 
@@ -37,10 +39,17 @@ def test_fewer_rebalances_may_stand_still_for_longer() -> None:
 
 
 def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
-    """The control measures the same partitions for the same time, and before it those of the dead member."""
+    """The control measures the same partitions for the same time, and before it those of the dead member.
+
+    In the group's first rebalance it measures the partitions that are assigned then.
+    """
     history = history_of(live(A_CRASH_AND_A_JOIN, DYNAMIC, until_s=120))
     result = what_if(history, Alterations(scale_up_delay_ms=0))
-    for recorded, told in zip(rebalances(history.group_id, history.items), result.rebalances, strict=True):
+    first = result.rebalances[0].recorded
+    assert first is not None
+    assert first.partition_ms == 12 * first.not_stable_ms > 0
+    lived = list(zip(rebalances(history.group_id, history.items), result.rebalances, strict=True))
+    for recorded, told in lived[1:]:
         assert told.recorded is not None
         assert told.recorded == told.played
         silent_ms = told.recorded.partition_ms - (partition_ms(recorded) or 0)
@@ -74,8 +83,60 @@ def test_nothing_costs_anything_after_the_end_of_the_log() -> None:
     events = [item.event for item in history.items if isinstance(item, Happened)]
     result = what_if(history, Alterations(session_timeout_ms=60_000))
     crash_ms = next(each.last_seen_ms for each in events if isinstance(each, MemberRemoved))
-    assert result.played.partition_ms == pytest.approx(12 * (events[-1].why.decided_ms - crash_ms), rel=0.01)
-    assert "waited in vain" in result.rebalances[-1].reason
+    assert result.played.partition_ms == 12 * result.played.not_stable_ms  # of the first, which is over
+    recorded_ms = result.recorded.partition_ms + result.undecided.partition_ms
+    assert recorded_ms <= result.recorded.partition_ms + 12 * (events[-1].why.decided_ms - crash_ms)
+    last = result.rebalances[-1]
+    assert "waited in vain" in last.reason
+    assert (last.is_cost_final, last.played) == (False, None)
+
+
+def test_what_is_not_over_when_the_log_ends_is_in_neither_sum() -> None:
+    """Recorded or played: it seemed cheaper only because nothing is measured after the end of the log."""
+    whole = history_of(live([(5, "start", "d"), (15, "start", "e")], DYNAMIC, until_s=90))
+    begins = [
+        number
+        for number, item in enumerate(whole.items)
+        if isinstance(item, Happened) and isinstance(item.event, RebalanceStarted)
+    ]
+    running = msgspec.structs.replace(whole, items=whole.items[: begins[2] + 1])
+    for history in (running, whole):  # of the whole one only what is played runs on
+        result = what_if(history, Alterations(scale_up_delay_ms=12_000))
+        assert result.cannot_tell == 0
+        open_ones = [each for each in result.rebalances if not each.is_cost_final]
+        assert len(open_ones) == result.not_over == len(result.rebalances) - 1
+        assert all(each.played is None for each in open_ones)
+        assert result.recorded == result.rebalances[0].recorded
+        assert result.played == result.rebalances[0].played
+        assert "is not known, since the log ends first" in result.advice
+        assert "cost less" not in result.advice
+        assert "cost more" not in result.advice
+
+
+def test_a_longer_initial_delay_costs_the_partitions_that_nobody_consumes() -> None:
+    """Also in a group's first generation, before which no number of partitions is known."""
+    lived = Settings(initial_rebalance_delay_ms=1_000)
+    history = history_of(live([(0, "start", "a"), (50, "start", "b")], lived, until_s=60, begins=""))
+    result = what_if(history, Alterations(initial_rebalance_delay_ms=10_000))
+    assert result.recorded.partition_ms == 12 * result.recorded.not_stable_ms
+    assert result.played.partition_ms == 12 * result.played.not_stable_ms
+    assert result.played.not_stable_ms > result.recorded.not_stable_ms + 8_000
+    assert result.advice.startswith("keep the recorded settings")
+
+
+def test_one_unit_that_rises_while_the_other_falls_is_no_advice() -> None:
+    shorter, longer = (
+        Standstill(not_stable_ms=4_200, partition_ms=72_200),
+        Standstill(not_stable_ms=8_100, partition_ms=36_100),
+    )
+    assert advice(shorter, longer) == (
+        "with these settings it would have been not Stable for longer (8.1 s instead of 4.2 s), but with fewer"
+        " partition-seconds without a consumer (36.1 instead of 72.2)"
+    )
+    assert advice(longer, shorter, unknown=1) == (
+        "1 rebalance cannot be told; the others would have been not Stable for less long (4.2 s instead of 8.1 s), but"
+        " with more partition-seconds without a consumer (72.2 instead of 36.1)"
+    )
 
 
 def test_a_group_without_a_member_costs_until_somebody_comes() -> None:
@@ -84,7 +145,7 @@ def test_a_group_without_a_member_costs_until_somebody_comes() -> None:
     for session_timeout_ms in (6_000, 20_000, 60_000):
         played, really = partition_ms_of(script, session_timeout_ms, "a", until_s=180)
         assert played == pytest.approx(really, rel=0.01)
-        assert played == pytest.approx(12 * 150_000, rel=0.01)
+        assert played == pytest.approx(12 * (150_000 + 2 * _INITIAL_MS), rel=0.01)
 
 
 def test_a_group_that_is_empty_for_long_hides_no_difference() -> None:
