@@ -104,7 +104,7 @@ class TopicOffsetStore:
         partition = partition_for(changes[0].group_id, self._log.partitions)
         owned = self._owned.get(partition)
         if owned is None:
-            raise LogUnavailable(f"the offsets of partition {partition} are not owned here any more")
+            raise LogUnavailable(f"the offsets of partition {partition} are no longer owned here")
         return await owned.write(changes)
 
     def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:

@@ -153,7 +153,7 @@ class OwnershipGroup:
         """
         who = msgspec.structs.replace(self._who, group_instance_id=peer.member.group_instance_id)
         at = f"{peer.node.host}:{peer.node.port}"
-        request = leave(who, peer.member.member_id, reason=f"its process is gone: {at} refuses connections")
+        request = leave(who, peer.member.member_id, reason=f"its process has ended: {at} refuses connections")
         removal = None
         try:
             removal, _ = await self._ask(request, lane="leave")
@@ -162,7 +162,7 @@ class OwnershipGroup:
         else:
             then = _what_then(removal)
         evidence = "its connection broke, and its address refuses new ones"
-        log.warning("peer is gone", node_id=peer.node.node_id, address=at, evidence=evidence, then=then)
+        log.warning("peer process ended", node_id=peer.node.node_id, address=at, evidence=evidence, then=then)
         self.join_again()  # no matter which process removed it, the group reassigns its partitions
         return removal is ErrorCode.none
 

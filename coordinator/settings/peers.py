@@ -75,7 +75,7 @@ def refuse_peers(settings: Any, given: Set[str]) -> Iterator[str]:  # noqa: ANN4
     tls = [name for name in TLS_FIELDS if getattr(settings, name) is not None]
     if tls and len(tls) < len(TLS_FIELDS):
         lacking = " and ".join(name_of(name) for name in TLS_FIELDS if name not in tls)
-        yield f"{', '.join(map(name_of, tls))} needs {lacking} beside it"
+        yield f"{', '.join(map(name_of, tls))} also needs {lacking}"
     yield from _addresses(settings, has_tls=bool(tls))
     try:
         settings.peer_secret()

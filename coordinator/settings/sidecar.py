@@ -287,7 +287,7 @@ def _tls_refusals(settings: SidecarSettings) -> Iterator[str]:
         ("tls_client_ca", "tls_certificate"),
     ):
         if getattr(settings, name) is not None and getattr(settings, other) is None:
-            yield f"{settings.name_of(name)} needs {settings.name_of(other)} beside it"
+            yield f"{settings.name_of(name)} also needs {settings.name_of(other)}"
     yield from _identity_refusals(settings)
 
 
@@ -304,7 +304,7 @@ def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
             "used for them, since it may have rights that no client should have"
         )
     elif not settings.single_identity and any(files):
-        yield f"{of_files} need {single} beside them"
+        yield f"{of_files} also need {single}"
     elif any(files) and upstream.ssl_context is None:
         protocol = name_of("upstream_config", "security.protocol")
         yield f"{single} presents a certificate to brokers: it needs {protocol}=SSL"

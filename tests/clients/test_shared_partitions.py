@@ -78,13 +78,15 @@ def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[R
             triggers = [group.triggers for group in groups]
             first.kill()
             until_shared(second)
-            assert [each["then"] for each in second.events("peer is gone")] == ["removed from the ownership group"]
+            assert [each["then"] for each in second.events("peer process ended")] == [
+                "removed from the ownership group"
+            ]
             until_so(lambda: states(groups, second) == before, lambda: states(groups, second))
             first.start()
             until_shared(first, second)
             second.stop()
             until_shared(first)
-            assert first.events("peer is gone") == []  # it went cleanly
+            assert first.events("peer process ended") == []  # it went cleanly
             until_so(lambda: states(groups, first) == before, lambda: states(groups, first))
             for group in groups:
                 group.consumers[0].commit(0, 7)

@@ -24,7 +24,7 @@ from tests.simulation.log_broker import LogBroker
 from tests.simulation.schedule import REQUESTS_MIN, Played, Schedule
 from tests.simulation.verdict import recorded_in, violations
 
-GONE = "its process is gone"
+GONE = "its process has ended"
 """The beginning of the reason with which one process removes another (peers/ownership_group.py)."""
 
 COUNTED = (

@@ -171,7 +171,7 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
     partitions = max(status.ownership.log_partitions for status in of_log.values())
     twice = {number: by for number, by in owners.items() if len(by) > 1}
     for number, by in sorted(twice.items()):
-        said = f"partition {number} is served by {' and '.join(by)}, by their own account"
+        said = f"partition {number} is served by {' and '.join(by)}, as both report"
         way_out = "the log accepts appends of only one; the other stops answering when its lease expires: stop it"
         yield _finding(Severity.PROBLEM, None, said, way_out)
     nobodys = [number for number in range(partitions) if number not in owners]

@@ -76,7 +76,7 @@ def not_recent(absent: Iterable[UpstreamMember], members: int) -> str:
     return (
         f"{len(listed)} of its {members} members {were} not seen here in the last minute: {names(listed)}. Connect "
         "clients of the cluster to this Muster first. A member that has just joined is seen at its first "
-        "heartbeat, and the cluster removes one that is gone when its session expires: try again then"
+        "heartbeat, and the cluster removes a dead one when its session expires: try again then"
     )
 
 

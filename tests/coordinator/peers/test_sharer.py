@@ -214,7 +214,7 @@ def seats(process: Process) -> dict[int, str]:
 
 
 def removals(logged: list[EventDict]) -> list[tuple[int, str]]:
-    return [(each["node_id"], each["then"]) for each in logged if each["event"] == "peer is gone"]
+    return [(each["node_id"], each["then"]) for each in logged if each["event"] == "peer process ended"]
 
 
 async def test_a_process_whose_address_refuses_connections_is_removed(bootstrap: str) -> None:

@@ -174,9 +174,9 @@ def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.M
         ({"listen": "127.0.0.1:65535"}, "--listen 127.0.0.1:65535 leaves no ports above it for the brokers' listeners"),
         ({"listen": "0.0.0.0:9092"}, "--listen 0.0.0.0:9092: clients cannot be told that address; give --advertise"),
         ({"authorization_cache_ms": 60_001}, "--authorization-cache-ms=60001: should be less than or equal"),
-        ({"tls_certificate": "a"}, "--tls-certificate needs --tls-key beside it"),
-        ({"tls_key": "a"}, "--tls-key needs --tls-certificate beside it"),
-        ({"tls_client_ca": "a"}, "--tls-client-ca needs --tls-certificate beside it"),
+        ({"tls_certificate": "a"}, "--tls-certificate also needs --tls-key"),
+        ({"tls_key": "a"}, "--tls-key also needs --tls-certificate"),
+        ({"tls_client_ca": "a"}, "--tls-client-ca also needs --tls-certificate"),
         ({"tls_certificate": "/no", "tls_key": "/no"}, "--tls-certificate=/no: it cannot be read: No such file"),
         (
             {"log": "sqlite:///a.db", "kafka_config": SASL},
@@ -241,7 +241,7 @@ def test_a_single_identity_is_never_musters_own(authority: Authority, issued: Is
     assert "needs --single-identity-certificate" in refused({**one, "single_identity_certificate": issued.certificate})
     apps = authority.issue("apps")
     files = {"single_identity_certificate": apps.certificate, "single_identity_key": apps.key}
-    assert "need --single-identity beside them" in refused({**one, **files, "single_identity": False})
+    assert "also need --single-identity" in refused({**one, **files, "single_identity": False})
     plain = {"upstream": "kafka:9092", "single_identity": True, **files}
     assert "needs --upstream-config security.protocol=SSL" in refused(plain)
     broken = {**files, "single_identity_key": authority.issue("other").key}
@@ -309,4 +309,4 @@ def test_what_the_file_has_given_is_named_by_its_key(tmp_path: Path) -> None:
     file.write_text('[kafka-config]\nsasl.username = "u"\n')
     assert refused({}, file).startswith(f"{file}: kafka-config is for an event log in Kafka, and --log is sqlite:")
     file.write_text('upstream = "a:1"\ntls-key = "k"\n')
-    assert refused({}, file) == f"{file}: tls-key needs --tls-certificate beside it"
+    assert refused({}, file) == f"{file}: tls-key also needs --tls-certificate"

@@ -123,7 +123,7 @@ def test_a_partition_of_a_process_that_was_not_asked_is_a_note_with_its_address(
 
 def test_a_partition_with_two_owners_is_a_problem_that_names_both() -> None:
     ((severity, what),) = told(process(ownership=ownership_of(0, 1)), process(2, ownership=ownership_of(1)))
-    assert (severity, what) == ("problem", "partition 1 is served by p1:1 and p2:1, by their own account")
+    assert (severity, what) == ("problem", "partition 1 is served by p1:1 and p2:1, as both report")
 
 
 def test_processes_of_two_logs_are_looked_at_apart() -> None:

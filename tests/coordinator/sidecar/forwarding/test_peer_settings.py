@@ -48,7 +48,7 @@ def test_sidecars_that_share_a_log_have_a_secret(secret: Path) -> None:
         ({"peer_listen": "0.0.0.0:9500"}, "--peer-listen 0.0.0.0:9500: other processes cannot be told that address"),
         ({"peer_listen": "10.0.0.7:9500"}, "--peer-listen 10.0.0.7:9500 without TLS is for this host alone, 127.0.0.1"),
         ({"peer_listen": "muster-1:9500"}, "--peer-listen muster-1:9500 without TLS is for this host alone"),
-        ({"peer_tls_key": Path("key.pem")}, "--peer-tls-key needs --peer-tls-certificate and --peer-tls-ca beside it"),
+        ({"peer_tls_key": Path("key.pem")}, "--peer-tls-key also needs --peer-tls-certificate and --peer-tls-ca"),
     ],
 )
 def test_what_is_missing_or_may_not_be_is_told(secret: Path, flags: dict[str, Any], told: str) -> None:
