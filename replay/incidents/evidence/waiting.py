@@ -8,6 +8,7 @@ members wait for the leader's assignment.
 
 from collections.abc import Iterator, Sequence
 
+from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, JoinPhaseCompleted
 from muster.events.ids import MemberId
 from muster.events.state import HandedOutId
@@ -22,7 +23,7 @@ from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import host, short_member_id
 from muster.replay.text.grammar import listed
-from muster.replay.text.times import duration, instant, moment
+from muster.replay.text.times import duration, instant, moment, setting
 
 _LATE = "did not join within the rebalance timeout"
 
@@ -143,9 +144,32 @@ def _running(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
             have = "has" if len(awaited) == 1 else "have"
             text = f"the join phase goes on: {processes(awaited)} {have} not joined so far"
             yield Statement(text=text, grade=Grade.RECORDED, at=rebalance.started_at, seqs=(rebalance.last_seq,))
+        else:
+            yield from _waits_for_nobody(rebalance, episode)
     elif sync.leader is not None and (leader := episode.member(sync.leader.member_id)) is not None:
         text = f"the sync phase goes on: the leader {process_name(leader)} has not sent the assignment so far"
         yield Statement(text=text, grade=Grade.RECORDED, at=sync.started_at, seqs=(rebalance.last_seq,))
+
+
+def _waits_for_nobody(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
+    """State why the join phase goes on although all members have joined, if one was refused in it.
+
+    Its removal does not end the phase, as in Kafka's Java group coordinator (the Scala one checks for the end then).
+    """
+    phase = rebalance.join_phase
+    refused = [each for each in phase.dropped if each.cause is Cause.GROUP_FULL]
+    members = [member for each in refused for who in each.who if (member := episode.member(who.member_id))]
+    if not members or rebalance.initial:
+        return
+    were = "was" if len(members) == 1 else "were"
+    until = moment(rebalance.started_ms + phase.timeout_ms)
+    text = (
+        f"the join phase goes on although all members have joined: {processes(members)} {were} refused and removed"
+        " because of group.max.size, which does not end the phase; it ends when a member rejoins or leaves, or after"
+        f" its timeout of {setting(phase.timeout_ms)}, at {until} unless the coordinator changes before: to end it now,"
+        " restart one of its members"
+    )
+    yield Statement(text=text, grade=Grade.RECORDED, at=rebalance.started_at, seqs=(rebalance.last_seq,))
 
 
 def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) -> Statement:

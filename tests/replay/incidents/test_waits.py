@@ -5,8 +5,10 @@ The same history at the previous format level, which recorded less, gets a weake
 
 import pytest
 
+from muster.events.causes import Cause
 from tests.judge.case import play
 from tests.judge.scenarios import SCENARIOS
+from tests.replay.histories import Script
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, said, shown
 from tests.replay.whole import incidents
 
@@ -445,3 +447,18 @@ def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_d
     assert "sent no heartbeat for its session timeout of 10 s while all waited for the assignment" in slow.headline
     assert "not heard from again" not in slow.headline
     assert "had not died: it was heard from again" in said(slow, "recorded")
+
+
+def test_a_phase_that_goes_on_after_a_refusal_for_lack_of_room_says_until_when() -> None:
+    """All members that are left have joined; as in Kafka, the removal of the refused one does not end the phase."""
+    script = Script().created()
+    members = [script.member(name) for name in ("o0", "o1", "o2", "o3")]
+    script.start(*map(script.joined, members)).wait(3_000).complete().wait(100).stabilize({})
+    script.wait(60_000).start(script.rejoined(members[0], Cause.LEADER_REJOINED), timeout_ms=300_000)
+    for member in members[1:3]:
+        script.wait(500).advanced(script.rejoined(member))
+    script.wait(500).advanced(script.removed(members[3], Cause.GROUP_FULL))
+    text = "\n".join(map(said, incidents(script.history())))
+    assert "the join phase goes on although all members have joined: 'o3' (10.0.0.7) was refused and removed" in text
+    assert "after its timeout of 5 min, at 2" in text
+    assert "to end it now, restart one of its members" in text
