@@ -177,7 +177,7 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
     """A member that has left was not told, and is not back; a silent one is waited for as long as its session."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
     assert progress(released(former("a")).report(MoveState.MOVING, 0)) == (
-        "its only member has not rejoined yet; waits for client at 10.0.0.1, not heard from yet, for 45 s at most"
+        "its only member has not rejoined yet; waits for client at 10.0.0.1, not heard from yet, for 45.0 s at most"
     )
     move.mark_left(MemberId("a"))
     move.mark_notified(sender(socket, "a"), 1_000)
@@ -185,8 +185,8 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
     assert (report.told, report.back, report.left) == (0, 0, 1)
     move.mark_notified(sender(socket, "b"), 10_000)
     assert progress(move.report(MoveState.MOVING, 11_000)) == (
-        "of its 3 members 1 has left; waits for web-1 at 10.0.0.1 to rejoin, for 299 s at most; "
-        "for client at 10.0.0.1, not heard from yet, for 34 s at most"
+        "of its 3 members 1 has left; waits for web-1 at 10.0.0.1 to rejoin, for 4 min 59 s at most; "
+        "for client at 10.0.0.1, not heard from yet, for 34.0 s at most"
     )
     move.mark_back(sender(socket, instance="web-1"))
     assert done(move.report(MoveState.DONE, SESSION_MS)) == (
@@ -282,7 +282,7 @@ def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -
             log_waiting(GroupId("orders"), move, now_ms)
     (line,) = lines
     assert (line["event"], line["group_id"]) == ("group move waits for members", "orders")
-    assert "client at 10.0.0.1, not heard from yet, for 40 s at most" in line["progress"]
+    assert "client at 10.0.0.1, not heard from yet, for 40.0 s at most" in line["progress"]
 
 
 def test_who_was_heard_lately_is_recent() -> None:
