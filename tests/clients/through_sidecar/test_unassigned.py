@@ -61,7 +61,7 @@ def test_the_status_names_a_group_that_the_cluster_has(
     until_so(lambda: len(here.assigned) == len(there.assigned) == 3, lambda: repr((here.error, there.error)))
     status = msgspec.json.decode(sidecar.asked("/status"), type=ProcessStatus)
     (found,) = [each for each in findings([Asked(address="here", answer=status)]) if group_id in each.what]
-    assert found.what.startswith(f"group {group_id} is not Muster's: upstream it has ")
+    assert found.what.startswith(f"Muster does not coordinate group {group_id}: upstream it has ")
     assert f"muster adopt {group_id}" in found.way_out
     here.close()
     there.close()

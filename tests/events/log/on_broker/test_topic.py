@@ -135,7 +135,7 @@ class TestTopic:
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """Also where the cluster makes topics that clients ask for."""
-        with pytest.raises(LogMismatch, match=f"there is no topic {topic}"):
+        with pytest.raises(LogMismatch, match=f"topic {topic} does not exist"):
             await open_log(read_only=True)
 
         assert topic not in await admin.list_topics()

@@ -236,7 +236,7 @@ class TestLostAnswers:
             await appending
         log.proxy.lose_answers(ApiKey.PRODUCE, 0)
 
-        with pytest.raises(LogUnavailable, match="did not end"):
+        with pytest.raises(LogUnavailable, match="did not complete"):
             await writer.append([transition("b")])
         await (await log.claim(0)).append([transition("fence")])
         assert records_of(await read_all(log)) == flat([transition("a"), transition("fence")])

@@ -271,14 +271,14 @@ class TestWhatAFileTellsOfItself:
     @pytest.mark.parametrize(
         ("change", "told"),
         [
-            ("UPDATE records SET key = 'text' WHERE offset = 1", "a record of partition 0 behind offset 0 has no key"),
+            ("UPDATE records SET key = 'text' WHERE offset = 1", "a record of partition 0 after offset 0 has no key"),
             (
                 "UPDATE records SET value = 7 WHERE offset = 1",
-                "a record of partition 0 behind offset 0 has no key, time",
+                "a record of partition 0 after offset 0 has no key, time",
             ),
             (
                 "UPDATE records SET timestamp_ms = 'x' WHERE offset = 1",
-                "a record of partition 0 behind offset 0 has no",
+                "a record of partition 0 after offset 0 has no",
             ),
             ("UPDATE records SET offset = 'x' WHERE offset = 1", "the last record of partition 0 has no offset"),
         ],
