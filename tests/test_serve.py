@@ -254,8 +254,8 @@ def test_whose_file_was_moved_away_ends(serving: MusterProcess, tmp_path: Path) 
     (tmp_path / "muster.db").rename(tmp_path / "elsewhere.db")
     assert serving.wait() == 1
     last = serving.output.splitlines()[-1]
-    assert f"{tmp_path / 'muster.db'} is gone" in last
-    assert "and start again" in last
+    assert f"{tmp_path / 'muster.db'} no longer exists" in last
+    assert "and restart" in last
 
 
 def test_help_documents_every_option() -> None:
