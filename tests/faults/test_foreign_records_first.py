@@ -69,7 +69,7 @@ async def test_a_topic_that_strangers_alone_have_written_is_left_to_them() -> No
     cluster = FakeCluster()
     cluster.create(TOPIC, 3)
     foreign_producer_writes(cluster, TOPIC)
-    with pytest.raises(LogMismatch, match=f"topic {TOPIC} is somebody else's"):
+    with pytest.raises(LogMismatch, match=f"topic {TOPIC} is a foreign topic, not an event log"):
         await ProcessOnKafka(cluster.bootstrap).start()
     assert [partition.end for partition in cluster.topics[TOPIC].partitions] == [1, 1, 1]
 
@@ -142,6 +142,6 @@ async def test_who_only_reads_needs_no_right_to_know_of_the_probe() -> None:
     foreign_producer_writes(cluster, TOPIC)
     cluster.may_not_describe.add(TOPIC + PROBE_SUFFIX)
     process = ProcessOnKafka(cluster.bootstrap, read_only=True)
-    with pytest.raises(LogMismatch, match=f"topic {TOPIC} is somebody else's"):
+    with pytest.raises(LogMismatch, match=f"topic {TOPIC} is a foreign topic, not an event log"):
         await process.kafka.open()
     await process.kafka.close()

@@ -121,7 +121,7 @@ async def test_a_broker_of_another_cluster_at_a_known_address_is_not_spoken_to()
     assert (await process.join("b")).error is ErrorCode.not_coordinator
     await asyncio.sleep(60)
     assert (cluster.asked[PRODUCE], cluster.asked[FETCH]) == before
-    said = "broker:1 is a broker of cluster another, where one of fake was expected: correct the address"
+    said = "broker:1 is a broker of cluster another, and cluster fake was expected: correct the address"
     assert said in str(process.runtime.not_ready)
     cluster.stop(1)
     cluster.cluster_id = "fake"
