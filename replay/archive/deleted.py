@@ -25,14 +25,19 @@ class DeletedRecords(msgspec.Struct, frozen=True, kw_only=True, order=True):
     end: Annotated[int, msgspec.Meta(ge=0)]
 
 
-async def deleted_before(log: EventLog, partition: int, start: int, end: int) -> DeletedRecords | None:
-    """Return which of these offsets, at which no record was found, were deleted rather than compacted; None if none
-    were.
+async def deleted_before(
+    log: EventLog, partition: int, start: int, end: int, *, known: Sequence[DeletedRecords]
+) -> DeletedRecords | None:
+    """Return which of these offsets, at which no record was found, were deleted rather than compacted.
+
+    None if none were, or if `known` already lists all of them.
     """
     if start >= end or not isinstance(log, CutLog):
         return None
     cut = min(await log.begin_offset(partition), end)
-    return DeletedRecords(partition=partition, start=start, end=cut) if cut > start else None
+    if cut <= start or any(each.partition == partition and each.start <= start and cut <= each.end for each in known):
+        return None
+    return DeletedRecords(partition=partition, start=start, end=cut)
 
 
 def with_deleted(known: Sequence[DeletedRecords], new: Sequence[DeletedRecords]) -> tuple[DeletedRecords, ...]:

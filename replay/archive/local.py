@@ -152,8 +152,8 @@ class _Run:
 
     async def _note_deleted(self, partition: int, start: int, end: int) -> None:
         """Note deleted records between two chunks; within a chunk, which one fetch brought, there are none."""
-        found = await deleted_before(self._log, partition, start, end)
-        if found is not None and not self._writer.state.lacks(found):
+        found = await deleted_before(self._log, partition, start, end, known=self._writer.state.deleted)
+        if found is not None:
             self._deleted.append(found)
 
     def _is_damaged(self) -> bool:

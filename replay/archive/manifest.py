@@ -132,13 +132,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
             if position != end:
                 yield f"partition {partition}: the segments end at {position}, and manifests say {end}"
 
-    def lacks(self, deleted: DeletedRecords) -> bool:
-        """Return whether the state already lists these deleted records."""
-        return any(
-            each.partition == deleted.partition and each.start <= deleted.start and deleted.end <= each.end
-            for each in self.deleted
-        )
-
     def next_offset(self, partition: int) -> int:
         """The offset up to which the partition was archived (exclusive)."""
         return self.next_offsets.get(partition, 0)

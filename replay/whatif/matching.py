@@ -52,9 +52,8 @@ class Matching:
         self._last_avoided_ms = NOT_YET
         self._barely_silent: dict[MemberId, int] = {}  # members that may have rejoined, and when they fell silent
         self._not_over_ms = math.inf  # when the first rebalance began that is running when the log ends
-        self._perhaps_silent: dict[
-            MemberId, FellSilent
-        ] = {}  # members that may have been alive, waiting for their joins
+        self._perhaps_silent: dict[MemberId, FellSilent] = {}
+        """Members that may have been alive, waiting for their joins."""
 
     @property
     def is_pending(self) -> bool:

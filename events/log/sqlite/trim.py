@@ -3,7 +3,8 @@
 Records older than the window form the front of a partition. Trimming goes through it only once, continuing where it
 last stopped, and notes in the table `kept` the last record of each key there:
 
-* a record replaces the kept one of its key, which is deleted; * so does a tombstone, which is then deleted itself.
+* a record replaces the kept one of its key, which is deleted;
+* so does a tombstone, which is then deleted itself.
 
 So a record is deleted only if a later one of its key, or a tombstone, is also older than the window. That deliberately
 keeps up to one record per key more than compaction requires: the rest of the front is the whole state at the beginning

@@ -5,12 +5,14 @@ segments is returned to the driver, which makes one commit of it. So workers nee
 nothing else.
 
 * Spark's checkpoint is not used: each run starts where the manifests end, with a checkpoint of its own that is then
-deleted. Records read twice are skipped by offset. A run ends with what the topic has by then, so that others can write
-the archive between two runs. * The source gives one task the records of one partition, in order, and no shuffle
-follows. The writer checks this, and refuses anything else. * Before each commit the topic is looked up: if it was
-deleted and created again, it has another identity, and its records do not continue the archive. * The source does not
-report which producer wrote a batch, so copies of an owner's records that another producer wrote again are not
-recognised (see events/log/kafka/marks.py); `fleet verify` finds them by their sequence numbers.
+  deleted. Records read twice are skipped by offset. A run ends with what the topic has by then, so that others can
+  write the archive between two runs.
+* The source gives one task the records of one partition, in order, and no shuffle follows. The writer checks this, and
+  refuses anything else.
+* Before each commit the topic is looked up: if it was deleted and created again, it has another identity, and its
+  records do not continue the archive.
+* The source does not report which producer wrote a batch, so copies of an owner's records that another producer wrote
+  again are not recognised (see events/log/kafka/marks.py); `fleet verify` finds them by their sequence numbers.
 """
 
 import asyncio
@@ -148,8 +150,8 @@ class _Run:
                 for partition in firsts.keys() - self._marks.keys():
                     self._marks[partition] = await log.owners_marks(partition)
             for partition, end in (firsts or ends).items():
-                found = await deleted_before(log, partition, state.next_offset(partition), end)
-                if found is not None and not state.lacks(found):
+                found = await deleted_before(log, partition, state.next_offset(partition), end, known=state.deleted)
+                if found is not None:
                     self._deleted.append(found)
         finally:
             await log.close()
