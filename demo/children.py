@@ -77,22 +77,29 @@ async def start_child(
 ) -> Child:
     """Run Python with these arguments. Its output goes to `take_line`; its errors to a file, or the same way.
 
-    `ended` is called when it has ended and its last line was taken.
+    `ended` is called when it has ended and its last line was taken. If the start is cancelled, the child is ended
+    here: asyncio would kill the leash alone, and then wait for as long as the child holds its output open.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        str(LEASH),
-        sys.executable,
-        *command,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=STDOUT if errors is None else errors,
-        cwd=ROOT,
-        env=child_environment(),
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            str(LEASH),
+            sys.executable,
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=STDOUT if errors is None else errors,
+            cwd=ROOT,
+            env=child_environment(),
+            start_new_session=True,
+        )
     )
-    return Child(process, take_line, ended)
+    try:
+        return Child(await asyncio.shield(starting), take_line, ended)
+    except asyncio.CancelledError:
+        await Child(await starting, take_line, ended).end()
+        raise
 
 
 def log_tail(file: Path) -> str:

@@ -1,9 +1,14 @@
-"""Children of the demo end with it, even if their leash was killed by another process."""
+"""Children of the demo end with it, even if their leash was killed, or the demo is interrupted while one starts."""
 
 import asyncio
 import os
+import secrets
 import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +36,35 @@ async def test_a_child_whose_leash_is_gone_is_ended(monkeypatch: pytest.MonkeyPa
     async with asyncio.timeout(ENDED_WITHIN_S):
         while runs(own):  # noqa: ASYNC110 -- who is killed closes its files first, and ends a little later
             await asyncio.sleep(0.001)
+
+
+async def test_a_start_that_is_cancelled_ends_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its child runs before asyncio has its pipes. asyncio would kill the leash alone and wait for the output."""
+    started, word = subprocess.Popen, secrets.token_hex(8)
+    command = [sys.executable, "-c", LIVES_ON, word]
+
+    def started_on_a_busy_machine(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = started(*arguments, **options)
+        while command not in command_lines():
+            pass
+        starting.cancel()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", started_on_a_busy_machine)
+    starting = asyncio.create_task(start_child(command[1:], take_line=lambda _: None, ended=lambda: None, errors=None))
+    async with asyncio.timeout(ENDED_WITHIN_S):
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    assert command not in command_lines()
+
+
+def command_lines() -> list[list[str]]:
+    """Those of all processes that run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            found.append(path.read_text(encoding="utf-8", errors="replace").split("\0")[:-1])
+    return found
 
 
 def runs(process_id: int) -> bool:
