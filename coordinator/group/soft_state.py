@@ -73,8 +73,10 @@ class Session(msgspec.Struct, kw_only=True):
         if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- runs for every heartbeat, and a call takes longer
             self.longest_silence_ms = silence_ms
         self.last_seen_ms = last_seen_ms
-        self.heard = True
-        self.connection = connection
+        if not self.heard:  # a comparison is cheaper than storing what is there already
+            self.heard = True
+        if self.connection is not connection:
+            self.connection = connection
         self.deadline_ms = (last_seen_ms if answered_ms is None else answered_ms) + self.timeout_ms
 
     def arm(self, now_ms: int) -> None:
