@@ -1,6 +1,6 @@
-"""A stable group that does not change for as long as a test needs it: no heartbeats, and long sessions.
+"""A stable group that does not change during a test: no heartbeats, and long sessions.
 
-It is made over a socket of its own, in any process.
+Formed over its own socket, in any process.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from tests.coordinator.serving import join_body, sync_body
 CLIENT_ID = "shop"
 SESSION_MS = 300_000
 _STATIC_VERSION, _DYNAMIC_VERSION = 9, 3
-"""The versions of JoinGroup; v3 takes a member without asking it to come back with its id."""
+"""Versions of JoinGroup; v3 admits a member without a second join (KIP-394)."""
 
 
 def form_group(bootstrap: str, group_id: str, *instances: str | None) -> list[str]:
-    """Static members of these instance ids, dynamic ones for None, in one generation; their member ids."""
+    """Form one generation with these static members, dynamic for None; return their member ids."""
     return asyncio.run(_form(bootstrap, group_id, instances))
 
 

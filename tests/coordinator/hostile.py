@@ -1,6 +1,6 @@
-"""Requests with as many entries as possible, and a client that sends one: used to test both modes.
+"""Requests with as many entries as possible, and a client to send them, for tests of both modes.
 
-The client waits for the response in a thread of its own: the time of the loop's thread is measured
+The client waits for the response in a separate thread: the processor time of the loop's thread is measured
 (longest_callback.py).
 """
 
@@ -18,11 +18,11 @@ from tests.coordinator.wire.smallest import Path, arrays_of, entry_bytes, reques
 
 FOUR_MB = 4_194_304
 HELD_S_MAX = 0.15
-"""The longest callback, in processor time: far more than a slice, for a shared core and the garbage collector."""
+"""Limit of the longest callback, in processor time: far above a slice, for a shared core and the garbage collector."""
 
 
 def every_array(apis: Iterable[Offered]) -> list[Any]:
-    """Key, version and path of every array, in the last version of each API."""
+    """Key, version and path of every array, in each API's latest version."""
     return [
         pytest.param(api.key, api.versions[-1], path, id=f"{api.name}-v{api.versions[-1]}-{'.'.join(path)}")
         for api in apis
@@ -31,7 +31,7 @@ def every_array(apis: Iterable[Offered]) -> list[Any]:
 
 
 def smallest_arrays(apis: Iterable[Offered]) -> list[Any]:
-    """The array of each API that has most entries for its bytes."""
+    """The array of each API that has the most entries for its bytes."""
     return [
         pytest.param(api.key, api.versions[-1], _smallest(api), id=f"{api.name}-v{api.versions[-1]}")
         for api in apis
@@ -40,7 +40,7 @@ def smallest_arrays(apis: Iterable[Offered]) -> list[Any]:
 
 
 def four_megabytes(api_key: int, version: int, path: Path) -> bytes:
-    """A request with one entry, again and again."""
+    """A request with one entry repeated."""
     return request_of(api_key, version, path, FOUR_MB // entry_bytes(api_key, version, path))
 
 
@@ -60,7 +60,7 @@ def _smallest(api: Offered) -> Path:
 
 
 def exchange(port: int, content: bytes) -> bytes:
-    """Send bytes, in a thread of its own; returns one answer, or nothing where the connection is closed."""
+    """Send bytes in a separate thread; return one response, or b"" if the connection is closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         try:
             connection.sendall(with_length(content))

@@ -1,4 +1,4 @@
-"""The client's side of the wire, made of kio alone: requests to bytes, and answers back from bytes."""
+"""The client side of the wire, with kio only: encodes requests and decodes responses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -22,12 +22,12 @@ ALL_VERSIONS = [(api.name, version) for api in APIS.values() for version in api.
 
 
 def versions(name: str, first: int = 0) -> list[int]:
-    """The offered versions of an API, from `first` on."""
+    """The supported versions of an API, starting with `first`."""
     return [version for version in APIS[KEYS[name]].versions if version >= first]
 
 
 def frame(name: str, version: int, *, correlation_id: int = 7, client_id: str | None = CLIENT_ID, **body: Any) -> bytes:
-    """A request without its length, as kio writes it. `body` may hold fields that this version lacks."""
+    """A request without its length, written by kio. `body` may have fields that this version lacks."""
     request: Any = load_request_schema(KEYS[name], version)
     header = request.__header_schema__(
         request_api_key=KEYS[name],
@@ -42,12 +42,12 @@ def frame(name: str, version: int, *, correlation_id: int = 7, client_id: str | 
 
 
 def with_length(content: bytes) -> bytes:
-    """The frame as it is sent."""
+    """The frame with its length."""
     return len(content).to_bytes(4, "big") + content
 
 
 def parse(name: str, version: int, payload: bytes) -> Any:
-    """The response in what follows the correlation id, read by kio to the last byte."""
+    """Decode the response after the correlation id with kio, to the last byte."""
     response: Any = load_response_schema(KEYS[name], version)
     header = response.__header_schema__
     _, size = entity_reader(header)(bytes(4) + payload, 0)
@@ -57,7 +57,7 @@ def parse(name: str, version: int, payload: bytes) -> Any:
 
 
 class Exchange:
-    """One request on its way: `answers` has what came back; `response` is the only one of them, as kio reads it."""
+    """One pending request: `answers` has the encoded responses; `response` decodes the only one with kio."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Exchange:
 
 
 def told(answers: list[bytes | ProtocolError]) -> Callable[[Answered], None]:
-    """Keeps each answer in one piece."""
+    """Keep each response in one piece."""
 
     def keep(answered: Answered) -> None:
         assert not isinstance(answered, Superseded)
@@ -94,7 +94,7 @@ def told(answers: list[bytes | ProtocolError]) -> Callable[[Answered], None]:
 
 
 def filled(entity: Any, values: Mapping[str, Any]) -> Any:
-    """A kio entity from a mapping that may hold more than its version has, nested ones from mappings, too."""
+    """A kio entity from a mapping that may have more fields than its version, nested ones from mappings, too."""
     arguments = {}
     for field in fields(entity):
         if field.name in values:
@@ -107,7 +107,7 @@ def filled(entity: Any, values: Mapping[str, Any]) -> Any:
 
 
 def nested_type(annotation: Any) -> Any:
-    """The kio class inside `tuple[X, ...]` or `tuple[X, ...] | None`; None when there is none."""
+    """The kio class inside `tuple[X, ...]` or `tuple[X, ...] | None`; None if there is none."""
     for candidate in get_args(annotation):
         found = candidate if is_dataclass(candidate) else nested_type(candidate)
         if found is not None:

@@ -1,4 +1,4 @@
-"""How long the event loop was held by one callback, in processor time: a busy machine makes no difference."""
+"""The longest that one callback blocked the event loop, in processor time, so a busy machine does not matter."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from muster.coordinator.assembly import collect_garbage_in_slices
 
 
 class Longest:
-    """`seconds` of the loop's thread that the longest callback took, and which one it was."""
+    """The longest callback: `seconds` of the loop thread's processor time, and a description of it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -27,8 +27,8 @@ class Longest:
 def longest_callback() -> Iterator[Longest]:
     """Measure the longest callback of this thread's loop while the block lasts.
 
-    Garbage is collected as in the real process: what was there before is not looked through. Nor is what runs here
-    traced: under coverage's tracer it takes three times as long.
+    Garbage is collected as in the real process: earlier objects are frozen. Coverage is not traced here: its tracer
+    triples the time.
     """
     longest = Longest()
     usual: Any = asyncio.Handle._run

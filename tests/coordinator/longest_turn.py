@@ -1,4 +1,4 @@
-"""How long the event loop was held by one turn of it, in processor time: all callbacks of sockets that were ready."""
+"""The longest turn of the event loop, in processor time: all callbacks of the sockets that were ready."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class LongestTurn:
-    """`seconds` of the loop's thread."""
+    """`seconds` of the loop thread's processor time."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

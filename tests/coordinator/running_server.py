@@ -1,4 +1,4 @@
-"""A server that listens on a free port, its clients, and the requests that they send it."""
+"""A server that listens on a free port, its clients, and their requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def outcome(command: AnyRequest) -> Outcome | None:
 
 
 class Running:
-    """A server on a free port, and what a test wants to know of it."""
+    """A server on a free port, and what tests read of it."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.now_ms = 1_000
@@ -55,14 +55,14 @@ class Client:
         self.writer.write(with_length(frame(name, version, correlation_id=correlation_id, **body)))
 
     async def answer(self) -> tuple[int, bytes]:
-        """The next answer's correlation id, and what follows it."""
+        """The next response's correlation id and body."""
         async with asyncio.timeout(WITHIN_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             content = await self.reader.readexactly(size)
         return int.from_bytes(content[:4], "big"), content[4:]
 
     async def is_closed(self) -> bool:
-        """Wait for the end of the stream; False when something else comes first."""
+        """Wait for the end of the stream; False if data arrives first."""
         async with asyncio.timeout(WITHIN_S):
             try:
                 return await self.reader.read(1) == b""

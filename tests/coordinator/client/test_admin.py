@@ -1,4 +1,4 @@
-"""The administrator's functions against a server on a socket: what they ask for, and what they make of the answers."""
+"""The administrator's functions against a server on a socket: their requests, and how they interpret the responses."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ Outcomes = Callable[[AnyRequest], Outcome | None]
 
 @asynccontextmanager
 async def administered(outcome: Outcomes) -> AsyncIterator[tuple[GroupAdmin, Running]]:
-    """An administrator, and the server, which answers with these outcomes."""
+    """An administrator connected to a server that returns these outcomes."""
     async with running() as server:
         server.groups.outcome = outcome
         async with GroupAdmin(f"127.0.0.1:{server.server.port}", limit_ms=5_000) as admin:
@@ -58,7 +58,7 @@ def change(name: str, operation: ConfigOperation, value: str | None) -> ConfigCh
 
 
 def altered(server: Running) -> list[tuple[tuple[ConfigChange, ...], bool]]:
-    """The changes that were asked for, and whether only to be told what would come of them."""
+    """The requested changes, each with its `validate_only`."""
     commands = [command for command in server.groups.commands if isinstance(command, AlterGroupConfig)]
     assert {command.group_id for command in commands} <= {"orders"}
     return [(command.changes, command.validate_only) for command in commands]
@@ -69,7 +69,7 @@ def done(*members: str) -> tuple[MemberResult, ...]:
 
 
 def altering(told: AlterGroupConfigOutcome) -> Outcomes:
-    """Answers each change with this outcome, in a group that is not there."""
+    """Return this outcome for each change, in a group that does not exist."""
 
     def outcome(command: AnyRequest) -> Outcome:
         if isinstance(command, DescribeGroupConfig):
@@ -106,7 +106,7 @@ def altering(told: AlterGroupConfigOutcome) -> Outcomes:
 async def test_members_are_one_batch(
     call: Callable[[GroupAdmin], Awaitable[tuple[MemberResult, ...]]], changes: list[ConfigChange]
 ) -> None:
-    """One request, made at once; each member is told that it was done."""
+    """One request; each member gets a result."""
     async with administered(lambda _command: DONE) as (admin, server):
         assert await call(admin) == done("a", "b")
         assert altered(server) == [(tuple(changes), False)]
@@ -135,7 +135,7 @@ async def test_members_are_one_batch(
 async def test_settings_are_one_batch(
     call: Callable[[GroupAdmin], Awaitable[None]], changes: list[ConfigChange]
 ) -> None:
-    """A refusal of it is raised, with Kafka's error and the coordinator's words."""
+    """A refused batch raises an error with Kafka's code and the coordinator's message."""
     refused = AlterGroupConfigOutcome(error=ErrorCode.invalid_config, message="target.group.size=0: too small")
     async with administered(altering(DONE)) as (admin, server):
         await call(admin)
@@ -147,7 +147,7 @@ async def test_settings_are_one_batch(
 
 
 def refuses(*culprits: str) -> Outcomes:
-    """Refuses every batch with one of these in it."""
+    """Refuse every batch that contains one of these."""
 
     def outcome(command: AnyRequest) -> Outcome:
         assert isinstance(command, AlterGroupConfig)
@@ -158,7 +158,7 @@ def refuses(*culprits: str) -> Outcomes:
 
 
 async def test_a_refused_batch_is_asked_about_member_by_member() -> None:
-    """Each gets its own verdict, with the whole of what was wanted for it, and nothing was changed for any."""
+    """Each member is validated with everything requested for it and gets its own result; nothing is changed for any."""
     async with administered(refuses("b")) as (admin, server):
         first, second, third = await admin.add_members_to_group("orders", ["a", "b", "c"], timeout_ms=9)
         timeout = change("members.registration.timeout.ms", SET, "9")
@@ -174,7 +174,7 @@ async def test_a_refused_batch_is_asked_about_member_by_member() -> None:
 
 
 async def test_a_batch_that_is_too_much_as_a_whole_is_refused_for_each() -> None:
-    """Although each of them alone could be."""
+    """Even if each of them would be accepted alone."""
     crowded = AlterGroupConfigOutcome(error=ErrorCode.group_max_size_reached, message="group.max.size=3")
     async with administered(
         lambda command: DONE if isinstance(command, AlterGroupConfig) and command.validate_only else crowded
@@ -198,11 +198,11 @@ async def test_a_group_that_does_not_exist_is_no_members_fault() -> None:
         assert len(altered(server)) == 1
 
 
-# ---- removals, and what a group is like ---------------------------------------------------------
+# ---- removals, and descriptions of a group ------------------------------------------------------
 
 
 def left(gone: Iterable[tuple[str, str | None]], *, group: Outcome = EMPTY_GROUP, **errors: ErrorCode) -> Outcomes:
-    """Removes those that are named so (member id, instance id); `errors` by instance id; nobody else is known."""
+    """Removes the named members (member id, instance id); `errors` by instance id; all others are unknown."""
     there = set(gone)
 
     def error(member_id: str, instance_id: str | None) -> ErrorCode:
@@ -231,7 +231,7 @@ def left(gone: Iterable[tuple[str, str | None]], *, group: Outcome = EMPTY_GROUP
 
 
 async def test_members_are_removed_by_instance_id_or_member_id() -> None:
-    """In one request, each for itself: some may go while others are unknown."""
+    """In one request with a result for each: some can be removed while others are unknown."""
     outcome = left([("", "static"), ("dynamic-1", None)], fenced=ErrorCode.fenced_instance_id)
     async with administered(outcome) as (admin, server):
         results = await admin.remove_members_from_group(
@@ -249,7 +249,7 @@ async def test_members_are_removed_by_instance_id_or_member_id() -> None:
 
 @pytest.mark.parametrize("exists", [True, False])
 async def test_when_nobody_is_known_the_group_may_not_exist(exists: bool) -> None:
-    """LeaveGroup does not tell the one from the other."""
+    """LeaveGroup does not distinguish the two cases."""
     async with administered(left([], group=EMPTY_GROUP if exists else UNKNOWN_GROUP)) as (admin, _):
         if exists:
             (result,) = await admin.remove_members_from_group("orders", ["nobody"])
@@ -331,7 +331,7 @@ async def test_a_group_that_has_its_members_upstream_is_not_said_to_have_none(pr
 
 
 async def test_who_would_change_a_group_that_has_its_members_upstream_is_told_where_they_are() -> None:
-    """Muster knows of no such group then; that it does not exist would be another thing."""
+    """Muster has no such group then; "does not exist" would mislead."""
     unknown = AlterGroupConfigOutcome(error=ErrorCode.group_id_not_found)
     member = DescribedMember(
         member_id=MemberId("m"), group_instance_id=None, client_id="", client_host="", metadata=b"", assignment=b""

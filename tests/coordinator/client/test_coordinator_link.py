@@ -1,4 +1,4 @@
-"""The link to a coordinator: found at its address, asked again, given up with one clear message."""
+"""The link to a coordinator: lookup by address, retries, and one clear error when it gives up."""
 
 import asyncio
 import socket
@@ -65,7 +65,7 @@ TOLD = DescribeGroupConfigOutcome(values={"target.group.size": "3"})
 
 @pytest.fixture
 async def server() -> AsyncIterator[Running]:
-    """A coordinator that answers with what a test tells it to."""
+    """A coordinator that returns the outcomes a test sets."""
     async with running() as running_server:
         yield running_server
 
@@ -75,13 +75,13 @@ def bootstrap(server: Running) -> str:
 
 
 def nobody() -> str:
-    """An address at which nobody listens."""
+    """An address with no listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def in_turn(server: Running, *outcomes: Outcome) -> None:
-    """Answer with each of these, one after another."""
+    """Answer with each of these in order."""
     left = list(outcomes)
 
     def outcome(_command: AnyRequest) -> Outcome:
@@ -92,7 +92,7 @@ def in_turn(server: Running, *outcomes: Outcome) -> None:
 
 @pytest.mark.parametrize("error", MOVED)
 async def test_a_coordinator_that_is_not_ready_is_asked_again(server: Running, error: ErrorCode) -> None:
-    """Nothing was changed by then, so changes are, too."""
+    """Changes are retried too, as none was made while it was not ready."""
     async with GroupAdmin(bootstrap(server)) as admin:
         in_turn(server, AlterGroupConfigOutcome(error=error), AlterGroupConfigOutcome(error=error), DONE)
         await admin.set_target_group_size("orders", 3)
@@ -105,7 +105,7 @@ async def test_a_coordinator_that_is_not_ready_is_asked_again(server: Running, e
 
 
 async def test_a_coordinator_that_never_is_ready_is_given_up(server: Running) -> None:
-    """With its address, the group, and what it says."""
+    """The error has its address, the group, and its last response."""
     loading = AlterGroupConfigOutcome(error=ErrorCode.coordinator_load_in_progress)
     server.groups.outcome = lambda _command: loading
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
@@ -118,7 +118,7 @@ async def test_a_coordinator_that_never_is_ready_is_given_up(server: Running) ->
 
 
 async def test_it_is_found_where_others_say_it_is(server: Running) -> None:
-    """The first address is nobody's, the second is a server's that names another one."""
+    """The first address has no listener; the second belongs to a server that names another coordinator."""
     async with running() as other:
         other.service.cluster = server.service.cluster
         server.groups.outcome = lambda _command: DONE
@@ -130,7 +130,7 @@ async def test_it_is_found_where_others_say_it_is(server: Running) -> None:
 
 @pytest.mark.parametrize("fault", ["silent", "hangs up"])
 async def test_the_next_address_is_asked_when_one_is_of_no_use(server: Running, fault: str) -> None:
-    """It may be a sidecar whose cluster hangs, or one that wants credentials."""
+    """It may be a sidecar whose cluster hangs, or a broker that requires credentials."""
     server.groups.outcome = lambda _command: DONE
     async with fake_broker() as fake:
         fake.silent_at = FIND_COORDINATOR if fault == "silent" else None
@@ -142,7 +142,7 @@ async def test_the_next_address_is_asked_when_one_is_of_no_use(server: Running, 
 
 
 async def test_who_hangs_beside_an_address_that_is_nobodys_is_not_to_be_started() -> None:
-    """Only where there is nobody at all."""
+    """ "Start it" is advised only if no address has a listener."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent_at = f"127.0.0.1:{silent.getsockname()[1]}"
         async with GroupAdmin(f"{nobody()},{silent_at}", limit_ms=200) as admin:
@@ -152,7 +152,7 @@ async def test_who_hangs_beside_an_address_that_is_nobodys_is_not_to_be_started(
 
 
 async def test_who_does_not_let_us_in_is_named() -> None:
-    """The error has the server's address, and no coordinator is waited for."""
+    """The error has the server's address, and there are no retries."""
     user = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "muster", "sasl.password": "secret"}
     security = kafka_security({"security.protocol": "SASL_PLAINTEXT", **user}, "here")
     async with (
@@ -189,14 +189,14 @@ async def test_who_has_answered_before_is_asked_again_for_the_coordinator(server
 
 
 async def test_what_is_no_name_of_a_host_is_told() -> None:
-    """In one line: it was an error of ours."""
+    """One line: it used to be reported as a bug in Muster."""
     async with GroupAdmin("kafka..example:9092") as admin:
         with pytest.raises(NoCoordinator, match=r"nobody answers at kafka\.\.example:9092 .*label empty"):
             await admin.list_members("orders")
 
 
 def finds_with(server: Running, *errors: ErrorCode) -> None:
-    """Answer FindCoordinator with each of these, one after another, and then as ever."""
+    """Answer FindCoordinator with each of these in order, and then as usual."""
     left = list(errors)
 
     def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
@@ -211,7 +211,7 @@ def finds_with(server: Running, *errors: ErrorCode) -> None:
 
 
 async def test_who_cannot_be_found_yet_is_looked_for_again(server: Running) -> None:
-    """As while a cluster's topic of offsets is made; but not whom one may not look for."""
+    """As while a cluster creates its offsets topic; an authorization error is not retried."""
     server.groups.outcome = lambda _command: DONE
     finds_with(server, ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
     async with GroupAdmin(bootstrap(server)) as admin:
@@ -224,7 +224,7 @@ async def test_who_cannot_be_found_yet_is_looked_for_again(server: Running) -> N
 
 
 async def test_a_missing_right_is_named_with_whose_it_is(server: Running) -> None:
-    """Kafka says no more than the error; what a sidecar says of itself stands."""
+    """Kafka returns only the error code; a sidecar's own message is kept."""
     alice = KafkaSecurity(sasl_plain_username="alice", sasl_plain_password="?")
     denied = ErrorCode.group_authorization_failed
     async with GroupAdmin(bootstrap(server), security=alice) as admin:
@@ -240,7 +240,7 @@ async def test_a_missing_right_is_named_with_whose_it_is(server: Running) -> Non
 
 
 async def test_where_nobody_answers_it_ends_at_once() -> None:
-    """A wrong address does not become right by waiting."""
+    """Waiting does not fix a wrong address."""
     address = nobody()
     started = time.monotonic()
     async with GroupAdmin(address) as admin:
@@ -252,7 +252,7 @@ async def test_where_nobody_answers_it_ends_at_once() -> None:
 
 
 async def test_who_takes_the_connection_and_closes_it_is_not_to_be_started() -> None:
-    """So does a sidecar whose cluster is away."""
+    """A sidecar whose cluster is unreachable does the same."""
 
     async def hang_up_at_once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -268,7 +268,7 @@ async def test_who_takes_the_connection_and_closes_it_is_not_to_be_started() -> 
 
 
 async def test_who_hangs_is_not_to_be_started() -> None:
-    """So does a sidecar whose cluster hangs, before or after it has told its versions."""
+    """A sidecar whose cluster hangs does the same, before or after ApiVersions."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         async with GroupAdmin(f"127.0.0.1:{silent.getsockname()[1]}", limit_ms=200) as admin:
             with pytest.raises(NoCoordinator, match=r"not answered within 0.2 s: .* see its /readyz") as raised:
@@ -284,7 +284,7 @@ async def test_who_hangs_is_not_to_be_started() -> None:
 
 
 async def test_who_hangs_up_when_he_is_asked_may_want_credentials() -> None:
-    """As a broker with SASL does, which tells its versions to everybody; it is not asked again and again."""
+    """Like a broker with SASL, which answers ApiVersions to all clients; there are no retries."""
     async with fake_broker() as fake:
         fake.hangs_up_at = 10
         async with GroupAdmin(fake.address) as admin:
@@ -294,7 +294,7 @@ async def test_who_hangs_up_when_he_is_asked_may_want_credentials() -> None:
 
 
 async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Running) -> None:
-    """As when a server advertises what cannot be reached from here."""
+    """As when a server advertises an address that cannot be reached from here."""
     advertised = BrokerAddress("127.0.0.1", int(nobody().rpartition(":")[2]))
     server.service.cluster = server.service.cluster.advertised_at(advertised.host, advertised.port)
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
@@ -304,7 +304,7 @@ async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Runni
 
 
 async def hang_up(server: Running) -> None:
-    """Once a command is parked: cut every connection."""
+    """Once a command is parked, cut every connection."""
     await until(lambda: bool(server.groups.parked))
     server.groups.parked.clear()
     for connection in server.server._listening.connections:
@@ -322,7 +322,7 @@ async def hang_up(server: Running) -> None:
 async def test_a_change_whose_answer_is_lost_is_not_made_twice(
     server: Running, change: Callable[[GroupAdmin], Awaitable[object]]
 ) -> None:
-    """It may have been made; the way out is to look."""
+    """It may have been made; the error says to check."""
     server.groups.outcome = lambda _command: None
     async with GroupAdmin(bootstrap(server)) as admin:
         cut = asyncio.create_task(hang_up(server))
@@ -361,7 +361,7 @@ async def test_a_question_whose_answer_is_lost_is_asked_again(
 
 @story
 async def test_it_is_asked_again_soon_and_then_less_often() -> None:
-    """A coordinator that moves is often there at once; at most a second is waited."""
+    """A coordinator that moves is often back at once; the delay is at most a second."""
     broker = SimulatedBroker(1)
     link = CoordinatorLink(broker.address, retry_ms=20_000)
     broker.group_error = ErrorCode.coordinator_load_in_progress
@@ -377,7 +377,7 @@ async def test_it_is_asked_again_soon_and_then_less_often() -> None:
 
 
 async def describe_with(link: CoordinatorLink) -> None:
-    """Ask in a version that fakes offer."""
+    """Describe the group in a version that fakes offer."""
     question = Exchange(
         DescribeGroupsRequest(groups=(GroupId("orders"),), include_authorized_operations=False), DescribeGroupsResponse
     )
@@ -388,7 +388,7 @@ async def describe_with(link: CoordinatorLink) -> None:
 @pytest.mark.parametrize("fault", ["silent", "gone", "moved"])
 @story
 async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_looked_up_anew(fault: str) -> None:
-    """One that is silent has ten seconds of those that there are."""
+    """A silent coordinator gets ten seconds of the total limit."""
     coordinator, successor, asked_first = (SimulatedBroker(port) for port in (1, 2, 3))
     asked_first.others_at = [coordinator.address, successor.address]
     link = CoordinatorLink(asked_first.address, retry_ms=20_000)
@@ -400,7 +400,7 @@ async def test_a_coordinator_that_does_not_answer_for_the_group_any_more_is_look
     assert successor.asked == [], "it is remembered"
     if fault == "gone":
         coordinator.leave()
-        await asyncio.sleep(1)  # the connection is known to have ended
+        await asyncio.sleep(1)  # the client knows that the connection has ended
     elif fault == "moved":
         coordinator.group_error = ErrorCode.not_coordinator
     coordinator.is_hung = fault == "silent"
@@ -422,7 +422,7 @@ async def test_who_is_neither_muster_nor_kafka_is_named(server: Running) -> None
 
 
 async def test_what_does_not_speak_kafka_is_given_up() -> None:
-    """Whatever it says."""
+    """Whatever bytes it sends."""
 
     async def gibberish(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

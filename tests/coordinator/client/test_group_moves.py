@@ -28,7 +28,7 @@ def report(*, told: int, back: int = 0, left: int = 0, state: MoveState = MoveSt
 
 
 class OneMove(GroupAdmin):
-    """A sidecar with one move, which goes a report further at each question."""
+    """A sidecar with one move, whose report advances by one step at each request."""
 
     def __init__(self, *reports: GroupMove | None) -> None:
         super().__init__("127.0.0.1:1")
@@ -50,7 +50,7 @@ class OneMove(GroupAdmin):
 
 
 async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that leaves is a step, as one that was told, or is back."""
+    """A member that leaves is a step, like one that was notified or has rejoined."""
     monkeypatch.setattr(group_moves, "POLL_INTERVAL_S", 0.0)
     steps = [report(told=1), report(told=1, left=1), report(told=1, back=1, left=1)]
     seen: list[GroupMove] = []
@@ -61,7 +61,7 @@ async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_sidecar_that_answers_no_more_is_told_with_the_way_to_the_move() -> None:
-    """Its cluster may hang, and the move goes on."""
+    """Its cluster may hang while the move continues."""
 
     class Silent(OneMove):
         async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
@@ -76,7 +76,7 @@ async def test_a_sidecar_that_answers_no_more_is_told_with_the_way_to_the_move()
 
 
 async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
-    """The sidecar accepts the config, and has no move to report."""
+    """The sidecar accepts the config and has no move to report."""
     async with OneMove(None) as admin:
         done = GroupMove(to=UPSTREAM, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
         assert await move_group(admin, "orders", UPSTREAM) == done
@@ -113,7 +113,7 @@ async def test_who_would_release_a_group_of_the_cluster_is_not_told_to_adopt_it(
 
 @pytest.mark.parametrize("stays", [True, False])
 async def test_a_former_move_is_not_told_as_this_one(stays: bool) -> None:
-    """Its report may stay there, or be gone with the process that made it."""
+    """The old report may still be there, or be lost with the process that made it."""
     former = report(told=3, back=3, state=MoveState.DONE)
     async with OneMove(former if stays else None) as admin:
         admin._reports[0] = former
@@ -124,14 +124,14 @@ async def test_a_former_move_is_not_told_as_this_one(stays: bool) -> None:
     ("timeout_ms", "also_set"), [(None, {}), (0, {COORDINATOR_TIMEOUT: "0"}), (60_000, {COORDINATOR_TIMEOUT: "60000"})]
 )
 async def test_when_it_is_given_up_is_set_with_the_move(timeout_ms: int | None, also_set: Mapping[str, str]) -> None:
-    """At once, so that it holds from the move's beginning; without one it is left as it was."""
+    """In the same request, so that it holds from the start of the move; without a time-out the config is unchanged."""
     async with OneMove(None) as admin:
         await move_group(admin, "orders", MUSTER, timeout_ms=timeout_ms)
         assert admin.altered == [{COORDINATOR: MUSTER, **also_set}]
 
 
 def listed(member_id: str) -> ListedMember:
-    """A line of the list; without a member id it is an instance that is only expected."""
+    """A row of the list; without a member id it is an expected instance."""
     return ListedMember(
         group_instance_id=GroupInstanceId("w-1"),
         member_id=MemberId(member_id),
@@ -146,7 +146,7 @@ def listed(member_id: str) -> ListedMember:
 
 
 class OneGroup(GroupAdmin):
-    """A sidecar with one group: who is listed here, and how many members the cluster upstream describes."""
+    """A sidecar with one group: the members listed here, and the number that the upstream cluster describes."""
 
     def __init__(self, *here: ListedMember, upstream: int = 0) -> None:
         super().__init__("127.0.0.1:1")
@@ -179,7 +179,7 @@ class OneGroup(GroupAdmin):
 
 
 async def test_an_instance_that_is_only_expected_is_nobody_who_moves() -> None:
-    """Live members upstream have to join again though one is expected here, and only members leave."""
+    """Live members upstream have to rejoin although one is expected here, and only members leave."""
     async with OneGroup(listed(""), upstream=2) as admin:
         assert await count_movers(admin, "orders", MUSTER) == 2
         assert await count_movers(admin, "orders", UPSTREAM) == 0

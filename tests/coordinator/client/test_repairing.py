@@ -26,7 +26,7 @@ async def test_the_repair_is_asked_for() -> None:
 
 
 async def test_the_damage_is_told_of_a_group_that_has_some() -> None:
-    """A group that is well has none; one that does not exist is not well."""
+    """A healthy group has none; a group that does not exist is an error."""
     damage: GroupDamage | None = DAMAGE
     group = EMPTY_GROUP
 

@@ -1,4 +1,4 @@
-"""Detects first whether Muster coordinates a group, or a Kafka broker, or a sidecar that is not for it."""
+"""The client first detects whether a group is coordinated by Muster, a broker, or a sidecar that does not have it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -26,9 +26,9 @@ ASKED = [(COORDINATOR, ConfigOperation.SET, MUSTER)], True
 
 
 class Other:
-    """An end that describes no config of Muster's: a broker, or a sidecar that is not for the group.
+    """A server that describes none of Muster's configs: a broker, or a sidecar that does not have the group.
 
-    `asked`: the changes of each request, as (name, operation, value), and whether they were only to be looked at.
+    `asked`: the changes of each request as (name, operation, value), and their `validate_only`.
     """
 
     def __init__(self, server: Running, error: ErrorCode) -> None:
@@ -54,7 +54,7 @@ def _about(body: Body) -> dict[str, Any]:
 
 @asynccontextmanager
 async def beside(error: ErrorCode) -> AsyncIterator[tuple[GroupAdmin, Other]]:
-    """An administrator, and the end that he asks, which answers changes so."""
+    """An administrator, and the server that it is connected to, which returns this outcome for changes."""
     async with administered(altering(DONE)) as (admin, server):
         yield admin, Other(server, error)
 
@@ -81,7 +81,7 @@ async def test_muster_is_known_by_its_configs() -> None:
 async def test_the_other_end_is_told_by_a_change_that_is_not_made(
     error: ErrorCode, raised: type[AdminError], told: str
 ) -> None:
-    """A broker knows no such config; a sidecar answers about it for every group."""
+    """A validate-only change: a broker does not know the config; a sidecar answers for every group."""
     async with beside(error) as (admin, other):
         with pytest.raises(raised, match=told):
             await admin.check_is_muster("orders")
@@ -100,7 +100,7 @@ async def test_the_other_end_is_told_by_a_change_that_is_not_made(
 async def test_another_end_is_named_whatever_it_was_asked(
     error: ErrorCode, call: Callable[[GroupAdmin], Awaitable[Any]]
 ) -> None:
-    """A broker refuses what it does not know, but for a deletion, which it accepts."""
+    """A broker refuses unknown configs, except that it accepts a deletion."""
     async with beside(error) as (admin, other):
         with pytest.raises((NotMuster, NotForGroup)):
             await call(admin)
@@ -115,7 +115,7 @@ async def test_a_move_is_tried_without_being_made() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.group_id_not_found, ErrorCode.group_authorization_failed])
 async def test_in_a_group_that_does_not_exist_nobody_moves(error: ErrorCode) -> None:
-    """That it may not be described is another thing."""
+    """That is different from a group which may not be described."""
     otherwise = altering(DONE)
 
     def outcome(command: AnyRequest) -> Outcome | None:

@@ -1,4 +1,4 @@
-"""Requests of administrators to a harness, and others that need no client."""
+"""Requests of administrators to a harness, and other requests that need no client."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ NO_API = -1
 
 
 class Administrator:
-    """A part of the harness, which brings the group, the clock, and a way to ask."""
+    """Part of the harness, which provides the group, the clock and `send`."""
 
     group_id: GroupId
     now_ms: int
@@ -125,7 +125,7 @@ class Administrator:
         return self.ask(command)
 
     def set(self, **settings: str) -> Call[AlterGroupConfigOutcome]:
-        """Settings by name, with `_` for `.`; they must be taken."""
+        """Set configs by name, with `_` for `.`; they must be accepted."""
         call = self.alter(*((name.replace("_", "."), ConfigOperation.SET, value) for name, value in settings.items()))
         assert call.error is ErrorCode.none, call.outcome
         return call

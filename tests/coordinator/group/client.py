@@ -1,7 +1,7 @@
-"""A consumer as tests play it: the requests it sends to a harness, and what it remembers of the answers.
+"""A simulated consumer: the requests it sends to a harness, and what it remembers of the responses.
 
-It knows what one consumer sends and learns; the harness has time, the group and the checks. Any field of a request can
-be replaced by the test.
+It has only what one consumer sends and learns; the harness has time, the group and the checks. A test can replace any
+field of a request.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def protocols(*names: str, metadata: bytes | None = None) -> tuple[Protocol, ...
 
 
 class Call(Generic[O]):
-    """A request that was sent: what it led to at once, and its answer when there is one."""
+    """A request that was sent: its immediate effects, and its response when there is one."""
 
     def __init__(self, command: AnyRequest, learn: Callable[[O], None] | None) -> None:
         self.command = command
@@ -160,7 +160,7 @@ class Client:
         return self.last_join
 
     def enter(self, **fields: Any) -> Call[JoinGroupOutcome]:
-        """JoinGroup, and once more with the id given when one is asked for (KIP-394)."""
+        """JoinGroup, repeated with the returned member id if one is required (KIP-394)."""
         call = self.join(**fields)
         if call.answer is not None and call.error is ErrorCode.member_id_required:
             call = self.join(**fields)
@@ -210,7 +210,7 @@ class Client:
         return self.harness.ask(msgspec.structs.replace(command, **fields))
 
     def may_commit(self, *, in_transaction: bool = False, **fields: Any) -> Call[AuthorizeCommitOutcome]:
-        """Whether offsets that are kept elsewhere may be committed."""
+        """Authorize a commit of offsets that are stored elsewhere."""
         command = AuthorizeCommit(
             group_id=self.harness.group_id,
             caller=self.caller(TXN_COMMIT, 3) if in_transaction else self.caller(COMMIT, 9),

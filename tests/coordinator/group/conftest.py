@@ -1,4 +1,4 @@
-"""Assertions of the harness are rewritten, although its files do not have the names of test modules."""
+"""Rewrite the harness's assertions, although its files are not named like test modules."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,7 +10,7 @@ pytest.register_assert_rewrite(
     "tests.coordinator.group.world",
 )
 
-# `pytest --hypothesis-profile=deep` looks for longer than CI has time for.
+# `pytest --hypothesis-profile=deep` searches for longer than CI has time for.
 settings.register_profile(
     "deep",
     max_examples=2_000,

@@ -1,7 +1,6 @@
-"""A group of thousands with its rules, and nothing else: to measure the cost of a decision.
+"""A group of thousands and its rules only, to measure the cost of a decision.
 
-Unlike the harness it checks nothing, since that would cost more than the decision. Time stands still unless a test
-moves it.
+Unlike the harness it checks nothing, since that would cost more than the decision. A test moves the clock.
 """
 
 from typing import Any
@@ -32,7 +31,7 @@ ASSIGNMENT = encode_assignment({"orders": [0]})
 
 
 class Crowd:
-    """See the module. `group` and `soft` are what the last command left."""
+    """See the module. `group` and `soft` are the result of the last command."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -72,7 +71,7 @@ class Crowd:
         )
 
     def sync(self, member_id: MemberId) -> SyncGroup:
-        """The leader's has an assignment for everybody."""
+        """SyncGroup; the leader's has an assignment for all members."""
         leads = member_id == self.group.leader_id
         return SyncGroup(
             **self._request(14),
@@ -115,18 +114,18 @@ class Crowd:
     # ---- what members do ------------------------------------------------------------------------
 
     def come(self, name: str) -> MemberId:
-        """A new dynamic member joins: first to be told its id, then with it (KIP-394)."""
+        """Join a new dynamic member in two steps (KIP-394)."""
         self.send(self.join(UNKNOWN_MEMBER_ID, proposed=name))
         self.send(self.join(MemberId(name)))
         return MemberId(name)
 
     def rejoin_all(self) -> None:
-        """Join with every member that the running join phase waits for."""
+        """Rejoin every member that the running join phase waits for."""
         for member_id in [each for each in self.group.members if each not in self.soft.parked_joins]:
             self.send(self.join(member_id, self.group.members[member_id].group_instance_id))
 
     def sync_all(self) -> None:
-        """Everybody syncs, the leader last."""
+        """All members sync, the leader last."""
         leader_id = self.group.leader_id
         for member_id in sorted(self.group.members, key=lambda each: each == leader_id):
             self.send(self.sync(member_id))
@@ -134,7 +133,7 @@ class Crowd:
 
 
 def formed(size: int, *, static: bool = False) -> Crowd:
-    """A stable group of so many."""
+    """A stable group of this size."""
     crowd = Crowd()
     for number in range(size):
         name = f"consumer-orders-{number}-5e54f7ce-f4ae-4e4f-9c1e-{number:012d}"

@@ -1,4 +1,4 @@
-"""The deadlines of a group, found by checking every member: the rules' faster way must give the same."""
+"""Find a group's deadlines by checking every member, to compare with the rules' faster way."""
 
 from muster.coordinator.group.commands import AnyDeadline
 from muster.coordinator.group.soft_state import NEVER, SoftState
@@ -7,7 +7,7 @@ from muster.events.ids import GroupId
 
 
 def deadlines(soft: SoftState) -> list[float]:
-    """All of them, in no order."""
+    """Return all deadlines, unordered."""
     phases = (
         soft.join_deadline_ms,
         soft.sync_deadline_ms,
@@ -26,14 +26,16 @@ def deadlines(soft: SoftState) -> list[float]:
 
 
 def next_deadline_ms(soft: SoftState) -> float:
-    """The earliest; NEVER when there is none. The rules may look sooner, and not later."""
+    """Return the earliest deadline, or NEVER. The rules may check sooner than that, but not later."""
     next_ms = min(deadlines(soft), default=NEVER)
     assert soft.next_deadline_ms() <= next_ms, "a deadline would be overlooked"
     return next_ms
 
 
 def all_due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
-    """The deadlines that the rules find due, checked to be all; afterwards they look no more until one may be due."""
+    """Return the deadlines that the rules find due, checked to be complete; then the rules check nothing until one may
+    be due.
+    """
     found = due(group_id, soft, now_ms)
     come = sorted(int(deadline_ms) for deadline_ms in deadlines(soft) if deadline_ms <= now_ms)
     assert [command.due_ms for command in found] == come, "a deadline was overlooked"

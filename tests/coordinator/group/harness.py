@@ -55,12 +55,12 @@ DELAY_MS = 3_000
 
 
 def story(events: Iterable[AnyEvent]) -> list[tuple[type[AnyEvent], Cause]]:
-    """The types and causes of events."""
+    """Types and causes of events."""
     return [(type(event), event.why.cause) for event in events]
 
 
 class Harness(Administrator):
-    """See the module. `group` and `soft` are what the last command left; `events` are all there ever were."""
+    """See the module. `group` and `soft` are the result of the last command; `events` has all events so far."""
 
     def __init__(self, *, group_id: str = GROUP_ID, **settings: Any) -> None:
         self.group_id = GroupId(group_id)
@@ -95,7 +95,7 @@ class Harness(Administrator):
 
     @property
     def live(self) -> Group:
-        """The group, which is expected to be there."""
+        """The group, which must exist."""
         assert self.group is not None
         return self.group
 
@@ -117,44 +117,44 @@ class Harness(Administrator):
         return self.live.instances[GroupInstanceId(instance)]
 
     def form(self, *clients: Client) -> tuple[Client, ...]:
-        """Have the clients join, and wait until all joins are answered."""
+        """Join these clients, and wait until all joins are answered."""
         calls = [client.enter() for client in clients]
         while any(call.parked for call in calls):
             self.sleep_until_next()
         return clients
 
     def stable_group(self, *clients: Client) -> tuple[Client, ...]:
-        """Have the clients join and sync."""
+        """Join and sync these clients."""
         self.form(*clients)
         self.sync_all(*clients)
         assert self.state is GroupState.STABLE
         return clients
 
     def sync_all(self, *clients: Client) -> None:
-        """Have them sync, the leader last, with an assignment for everybody."""
+        """Sync them, the leader last, with an assignment for each member."""
         for client in sorted(clients, key=lambda client: client.is_leader):
             client.sync(self.assignments() if client.is_leader else None)
 
     def rejoin_all(self, *clients: Client) -> None:
-        """Have them rejoin a join phase, and sync."""
+        """Rejoin them in a join phase, and sync."""
         for client in clients:
             client.join()
         self.sync_all(*clients)
 
     def assignments(self) -> dict[MemberId, bytes]:
-        """An assignment for each member, which names it and the generation."""
+        """An assignment for each member, made of its id and the generation."""
         return {member_id: f"{member_id}@{self.live.generation_id}".encode() for member_id in sorted(self.live.members)}
 
-    # ---- what cannot be stored ------------------------------------------------------------------
+    # ---- events that cannot be stored -----------------------------------------------------------
 
     def reject_assignment(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
-        """The leader's sync, whose events turn out to be too large to be stored (SG13)."""
+        """The leader syncs, and the events are too large to be stored (SG13)."""
         sync = client.sync_command(self.assignments())
         assert decide(sync, self.group, self.soft, self._now(), self.settings).events
         return self._reject(sync, error)
 
     def reject_late(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
-        """The same, when the group has gone on meanwhile."""
+        """The same, after the group has changed in between."""
         return self._reject(client.sync_command(self.assignments()), error)
 
     def _reject(self, sync: SyncGroup, error: ErrorCode) -> Call[SyncGroupOutcome]:
@@ -170,7 +170,7 @@ class Harness(Administrator):
     # ---- time -----------------------------------------------------------------------------------
 
     def sleep(self, duration_ms: int) -> tuple[AnyEvent, ...]:
-        """Let time pass, fire what is due on the way in order; returns what happened."""
+        """Advance the clock, fire what is due on the way in order, and return what happened."""
         until_ms = self.now_ms + duration_ms
         seen = len(self.events)
         fired_at_once = 0
@@ -184,13 +184,13 @@ class Harness(Administrator):
         return tuple(self.events[seen:])
 
     def sleep_until_next(self) -> tuple[AnyEvent, ...]:
-        """Let time pass until the next deadline is due."""
+        """Advance the clock until the next deadline is due."""
         deadline_ms = next_deadline_ms(self.soft)
         assert deadline_ms != float("inf"), "nothing will ever happen"
         return self.sleep(max(0, int(deadline_ms) - self.now_ms))
 
     def stand_still(self, late_ms: int) -> int:
-        """The machine stalls at the next deadline, and so long beyond it; returns for how long it ran before."""
+        """Stall the machine at the next deadline for this long; return how long it ran before that."""
         deadline_ms = next_deadline_ms(self.soft)
         assert deadline_ms != float("inf"), "nothing will ever happen"
         ran_ms = max(0, int(deadline_ms) - self.now_ms)
@@ -203,7 +203,7 @@ class Harness(Administrator):
     # ---- takeover -------------------------------------------------------------------------------
 
     def takeover(self, records: Iterable[StoredRecord] | None = None) -> None:
-        """Another owner: what was parked is lost, the group is what its records, as bytes, make of it."""
+        """Take over as a new owner: parked requests are lost, and the group is projected from its encoded records."""
         projector = Projector()
         for record in self.records if records is None else records:
             projector.feed(record)
@@ -232,7 +232,7 @@ class Harness(Administrator):
         self.calls[request_id] = self._open[request_id] = call
 
     def send(self, command: AnyCommand) -> Decision:
-        """Decide the command, check everything, and make the decision effective as the shell does."""
+        """Decide the command, check everything, and apply the decision as the shell does."""
         group, soft = self.group, self.soft
         group_before, soft_before = (group.copy() if group is not None else None), copy.deepcopy(soft)
         decision = decide(command, group, soft, self._now(), self.settings)
@@ -289,7 +289,7 @@ class Harness(Administrator):
         assert self._projector.groups.get(self.group_id) == self.group
 
     def _lose_superseded(self, command: AnyCommand) -> None:
-        """A request that is neither parked nor answered must have been replaced by its own repetition (J13, SG17)."""
+        """A request that is neither parked nor answered must have been replaced by its own retry (J13, SG17)."""
         held = (arrival.join.caller for arrival in self.soft.held_joins.values() if arrival.parked)
         parked = {
             caller.request_id for caller in (*self.soft.parked_joins.values(), *self.soft.parked_syncs.values(), *held)

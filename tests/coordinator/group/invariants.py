@@ -30,7 +30,7 @@ def check_hard(group: Group) -> None:
 
 
 def check_soft(group: Group | None, soft: SoftState) -> None:
-    """Soft state fits hard state."""
+    """Check that soft state fits hard state."""
     if group is None:
         assert soft == SoftState(), "a: nothing is left of a group that is gone"
         return
@@ -73,7 +73,7 @@ def check_soft(group: Group | None, soft: SoftState) -> None:
 
 
 def _check_plans(group: Group, soft: SoftState) -> None:
-    """Check that everything awaited has a deadline, and nothing else has."""
+    """Check that everything awaited has a deadline, and nothing else does."""
     state, members = group.state, group.members
     settled = state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
     assert not soft.held_joins or settled, "o: arrivals are held beside an assignment alone"
@@ -97,7 +97,7 @@ def _check_plans(group: Group, soft: SoftState) -> None:
 
 
 def check_transition(before: Group | None, events: Sequence[AnyEvent], after: Group | None) -> None:
-    """The events of one command: numbered without a gap, ended by a group event, and legal moves all of them."""
+    """The events of one command: numbered without gaps, ended by a group event, and all legal transitions."""
     if not events:
         assert after == before
         return
@@ -136,7 +136,7 @@ def _check_why(event: AnyEvent) -> None:
 
 
 def is_superseded_by(older: object, newer: object) -> bool:
-    """Whether a parked request was replaced by a repetition of the same member (J13, SG17)."""
+    """Return whether a parked request was replaced by a retry of the same member (J13, SG17)."""
     if isinstance(older, JoinGroup) and isinstance(newer, JoinGroup):
         return True
     return isinstance(older, SyncGroup) and isinstance(newer, SyncGroup) and older.member_id == newer.member_id

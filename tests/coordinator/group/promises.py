@@ -1,7 +1,7 @@
-"""The promises to clients: that each response is true, and that no member is removed too early.
+"""The promises to clients: each response is true, and no member is removed too early.
 
-Shared by the harness, where Hypothesis searches at random, and by `tests/model`, where everything is tried. Everything
-here compares values before and after one command; invariants of a single state are in `invariants.py`.
+Shared by the harness, where Hypothesis searches at random, and by `tests/model`, which is exhaustive. Everything here
+compares values before and after one command; invariants of a single state are in `invariants.py`.
 """
 
 from collections.abc import Iterable
@@ -44,11 +44,11 @@ STATIC_MEMBERS_GO_BY = frozenset(
         Cause.GROUP_RELEASED,
     }
 )
-"""ST28: whatever else ends, a static member stays."""
+"""ST28: a static member survives all other causes."""
 
 
 def check_promises(command: AnyCommand, before: Group | None, soft: SoftState, decision: Decision, now_ms: int) -> None:
-    """All that is promised of one command, answers aside: `check_answer` needs to know what was asked."""
+    """Check every promise about one command except its response, for which `check_answer` needs the request."""
     after = decision.group
     check_one_leader(reply.outcome for reply in decision.replies)
     check_removals(decision.events)
@@ -62,7 +62,7 @@ def check_promises(command: AnyCommand, before: Group | None, soft: SoftState, d
 
 
 def is_success(outcome: Outcome) -> bool:
-    """Whether the asker is taken for a member, or was, when it left."""
+    """True if the response treats the sender as a member, or as one that has just left."""
     match outcome:
         case JoinGroupOutcome(error=error) | SyncGroupOutcome(error=error):
             return error is ErrorCode.none
@@ -75,7 +75,9 @@ def is_success(outcome: Outcome) -> bool:
 
 
 def check_answer(command: AnyRequest, outcome: Outcome, group: Group | None, soft: SoftState) -> None:
-    """Nothing is answered that is not in the log; `group` is what the log makes of it, with this answer's events."""
+    """Check that the response only uses what is in the log; `group` is projected from it, including this response's
+    events.
+    """
     match outcome:
         case JoinGroupOutcome(error=ErrorCode.member_id_required):
             assert outcome.member_id in soft.pending_members, "an id was handed out that is not expected back"
@@ -87,7 +89,7 @@ def check_answer(command: AnyRequest, outcome: Outcome, group: Group | None, sof
             live = _existing(group)
             member = live.members.get(command.member_id)
             assert member is not None, "an assignment for one who is no member"
-            # What was held back by the assignment may begin a rebalance at once.
+            # Changes delayed by the assignment may start a rebalance at once.
             assert live.state is not GroupState.COMPLETING_REBALANCE, "an assignment before the group is stable"
             assert command.generation_id == live.generation_id, "an assignment of another generation"
             assert outcome.assignment == live.assignment_of(member), "another assignment than the stored one"
@@ -142,7 +144,7 @@ def _check_left(outcome: LeaveGroupOutcome, group: Group | None, soft: SoftState
 
 
 def check_one_leader(outcomes: Iterable[Outcome]) -> None:
-    """Check that at most one of the joins that a command answers is the leader's, and that all agree."""
+    """Check that at most one of the joins answered by a command is the leader's, and that all agree."""
     joins = [o for o in outcomes if isinstance(o, JoinGroupOutcome) and o.error is ErrorCode.none]
     if len(joins) > 1:
         assert len({(o.generation_id, o.leader_id, o.protocol_type, o.protocol_name) for o in joins}) == 1
@@ -151,7 +153,9 @@ def check_one_leader(outcomes: Iterable[Outcome]) -> None:
 
 
 def check_heard(command: AnyRequest, outcome: Outcome, soft: SoftState) -> None:
-    """Check that an accepted heartbeat gives the full session from then, or more; `soft`: after the refresh."""
+    """Check that an accepted heartbeat extends the deadline to a full session from now or more; `soft`: after the
+    refresh.
+    """
     if isinstance(command, Heartbeat) and is_success(outcome):
         session = soft.sessions[command.member_id]
         full_ms = command.caller.arrived_ms + session.timeout_ms
@@ -159,7 +163,7 @@ def check_heard(command: AnyRequest, outcome: Outcome, soft: SoftState) -> None:
 
 
 def check_sessions(command: AnyCommand, before: SoftState, after: SoftState, now_ms: int) -> None:
-    """Nobody who was heard from expires early: a deadline is not moved to less than a full session from now."""
+    """No member expires early: after it is heard from, its deadline is at least a full session away."""
     for member_id, session in after.sessions.items():
         old = before.sessions.get(member_id)
         if old is None:
@@ -179,31 +183,31 @@ def check_sessions(command: AnyCommand, before: SoftState, after: SoftState, now
 
 
 def _replaced_timeout(before: SoftState, after: SoftState) -> float:
-    """A new process begins with the session of the one it replaces (ST8)."""
+    """A new process starts with the session of the one it replaces (ST8)."""
     gone = before.sessions.keys() - after.sessions.keys()
     return min((before.sessions[member_id].timeout_ms for member_id in gone), default=float("inf"))
 
 
 def check_join_phase(command: AnyCommand, before: Group, was: SoftState, after: Group, soft: SoftState) -> None:
-    """JP6: nobody who comes puts off the end of a join phase that goes on."""
+    """JP6: a member that joins does not postpone the end of a running join phase."""
     same = before.state is after.state is GroupState.PREPARING_REBALANCE and before.generation_id == after.generation_id
     if same and not isinstance(command, EndJoinPhase):
         assert soft.join_deadline_ms == was.join_deadline_ms, "the end of the join phase was put off"
 
 
 def check_leader_stays(before: Group, after: Group) -> None:
-    """Within a generation that has begun, leadership goes from a process to its successor, or to a standby, alone."""
+    """Within a generation, leadership moves only from a process to its replacement, or to a standby."""
     begun = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     if before.state in begun and after.state in begun and before.generation_id == after.generation_id:
         if before.leader_id is None or after.leader_id is None or before.members[before.leader_id].retiring:
-            return  # who retires goes at once, and the rebalance comes when all have gone
+            return  # a retiring member leaves at once, and the rebalance follows when all have left
         is_called = after.members[after.leader_id].role is MemberRole.CALLED
         same = entity(before, before.leader_id) == entity(after, after.leader_id)
         assert same or is_called, "the leader changed in a generation"
 
 
 def check_shares(group: Group) -> None:
-    """In a stable group no two of those who are in the assignment have the same, if each was given its own."""
+    """In a stable group no two active members have the same assignment, if each was given its own."""
     if group.state is GroupState.STABLE:
         given = [group.assignment_of(member) for member in group.members.values() if not member.is_inactive]
         shares = [assignment for assignment in given if assignment]
@@ -211,28 +215,28 @@ def check_shares(group: Group) -> None:
 
 
 def check_assignments_fall(before: Group, after: Group) -> None:
-    """RB1: a rebalance that starts while assignments are awaited leaves no older ones that could be taken for valid."""
+    """RB1: a rebalance that starts while assignments are awaited clears the older ones, which might seem valid."""
     if before.state is GroupState.COMPLETING_REBALANCE and after.state is GroupState.PREPARING_REBALANCE:
-        # Those that were awaited may have come in the same step, and what they held back with them.
+        # The awaited assignments may have arrived in the same step, with the changes that they delayed.
         valid = after.image.assigned_generation_id
         assert valid in (NO_GENERATION, before.generation_id), "older assignments are valid again"
 
 
 def entity(group: Group, member_id: MemberId | None) -> str | None:
-    """The identity of a member through its restarts: its instance id, or the member id of a dynamic one."""
+    """A member's identity across restarts: its instance id, or the member id of a dynamic member."""
     member = group.members.get(member_id) if member_id is not None else None
     return (member.group_instance_id or member.member_id) if member is not None else None
 
 
 def check_removals(events: Iterable[AnyEvent]) -> None:
-    """ST28: static members go by few ways, and never because they missed a join phase."""
+    """ST28: static members are removed for few causes, and never for missing a join phase."""
     for event in events:
         if isinstance(event, MemberRemoved) and event.member.group_instance_id is not None:
             assert event.why.cause in STATIC_MEMBERS_GO_BY, f"a static member went by {event.why.cause}"
 
 
 def check_absent(decision: Decision) -> None:
-    """RB6: of those who are dynamic only who rejoined is in the next generation."""
+    """RB6: of the dynamic members only those that rejoined are in the next generation."""
     if decision.group is None or not any(isinstance(event, JoinPhaseCompleted) for event in decision.events):
         return
     answered = {r.outcome.member_id for r in decision.replies if isinstance(r.outcome, JoinGroupOutcome)}
@@ -241,7 +245,7 @@ def check_absent(decision: Decision) -> None:
 
 
 def check_restart(command: AnyCommand, before: Group, after: Group) -> None:
-    """KIP-345: a process that comes back to a stable group with what it had before disturbs nobody."""
+    """KIP-345: a process that returns to a stable group with an unchanged subscription disturbs no other member."""
     if not isinstance(command, JoinGroup) or before.state is not GroupState.STABLE:
         return
     instance = command.group_instance_id

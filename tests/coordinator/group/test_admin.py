@@ -34,7 +34,7 @@ from tests.coordinator.group.harness import Harness, story
 
 
 def test_unknown_group_is_shown_as_dead() -> None:
-    """DG1: with 69, which versions below 6 leave out."""
+    """DG1: with error 69, which versions below 6 omit."""
     assert Harness().describe() == DescribeGroupOutcome(error=ErrorCode.group_id_not_found, state=GroupState.DEAD)
 
 
@@ -100,7 +100,7 @@ def test_group_with_members_cannot_be_deleted() -> None:
 
 
 def test_empty_group_is_deleted_with_its_offsets() -> None:
-    """DL1, DL2, DL3: nothing is left, and the same id begins anew, in a higher incarnation."""
+    """DL1, DL2, DL3: nothing is left, and the same id starts again in a higher incarnation."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     a.leave()
@@ -119,7 +119,7 @@ def test_empty_group_is_deleted_with_its_offsets() -> None:
 
 
 def test_group_made_anew_in_the_same_millisecond_has_a_higher_incarnation() -> None:
-    """(group_id, incarnation, seq) names an event for ever."""
+    """(group_id, incarnation, seq) identifies an event for ever."""
     h = Harness()
     simple = h.dynamic()
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_group_made_anew_in_the_same_millisecond_has_a_higher_incarnation() -> N
     assert numbers == sorted(numbers)
 
 
-# ---- what is answered when nothing can be decided -------------------------------------------------
+# ---- answers when nothing can be decided ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_failed_request_is_answered_in_its_own_form(send: object, outcome: Outco
 
 
 def test_failed_description_is_answered_in_its_own_form() -> None:
-    """G19: with the error of the moment."""
+    """G19: with the current error."""
     h = Harness()
     h.describe()
     (command,) = (call.command for call in h.calls.values())
@@ -166,7 +166,7 @@ def test_failed_description_is_answered_in_its_own_form() -> None:
 
 
 def test_every_request_can_fail() -> None:
-    """Whatever it is, its sender is told the error."""
+    """Each sender gets the error, whatever the request."""
     caller = Harness().caller(0, 0)
     for kind in typing.get_args(AnyRequest):
         request = kind(**dict.fromkeys(kind.__struct_fields__) | {"caller": caller})
@@ -176,6 +176,6 @@ def test_every_request_can_fail() -> None:
 
 
 def test_failed_deadline_is_answered_to_nobody() -> None:
-    """Nobody asked."""
+    """No client sent it."""
     command: AnyCommand = EndJoinPhase(group_id=Harness().group_id, due_ms=0)
     assert error_replies(command, ErrorCode.not_coordinator) == ()

@@ -1,4 +1,4 @@
-"""The table of answers by state, at the package's opening, is what the rules do."""
+"""The rules match the table of answers by state in the package's opening."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ STATES: dict[str, GroupState | None] = {
     "P": GroupState.PREPARING_REBALANCE,
     "C": GroupState.COMPLETING_REBALANCE,
     "S": GroupState.STABLE,
-    "D": None,  # a group in Dead is not kept
+    "D": None,  # Dead groups are not kept
 }
 
 LINES = [line for line in (rules.__doc__ or "").splitlines() if line.startswith("| ")]
@@ -47,14 +47,14 @@ REQUESTS: dict[str, Callable[[Harness, Members], Call[Any]]] = {
 
 
 def test_every_row_is_played() -> None:
-    """And each state has a column."""
+    """Each state has a column."""
     assert [row[0] for row in ROWS] == list(REQUESTS)
     assert HEADER[1:] == [state.value for state in GroupState]
 
 
 @pytest.mark.parametrize(("request_name", "state", "cell"), CELLS, ids=str)
 def test_the_answer_is_that_of_the_table(request_name: str, state: GroupState, cell: str) -> None:
-    """The error or the wait, and the state that the group has then."""
+    """The error or the wait, and the resulting state of the group."""
     h = Harness()
     members = _group_in(h, state)
     answer, _, after = cell.partition(" > ")
@@ -73,7 +73,9 @@ def _answer(call: Call[Any]) -> str:
 
 
 def _group_in(h: Harness, state: GroupState) -> Members:
-    """A group in this state that has, or had, these members: the leader first. The last one keeps a join phase open."""
+    """A group in this state with these members (present or former), the leader first. The last one keeps a join phase
+    open.
+    """
     leader, follower, other = members = (h.dynamic("a"), h.dynamic("b"), h.dynamic("c"))
     h.form(*members)
     if state is GroupState.COMPLETING_REBALANCE:

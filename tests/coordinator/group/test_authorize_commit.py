@@ -1,4 +1,4 @@
-"""Authorizing commits of offsets that are kept elsewhere: as for OffsetCommit (section OC), TxnOffsetCommit (TO)."""
+"""Authorizing commits of offsets that are stored elsewhere: as OffsetCommit (section OC) and TxnOffsetCommit (TO)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -81,7 +81,7 @@ def staged(state: GroupState | None) -> tuple[Harness, Client]:
 @pytest.mark.parametrize("sender", SENDERS, ids=str)
 @pytest.mark.parametrize("state", STAGES, ids=str)
 def test_the_verdict_is_that_on_a_commit_that_is_kept_here(state: GroupState | None, sender: dict[str, Any]) -> None:
-    """OC1 to OC10: in every state, whoever asks; with the generation it was accepted in."""
+    """OC1 to OC10: in every state, for every sender; with the generation that it was accepted in."""
     h, client = staged(state)
     call = client.may_commit(**sender)
     assert call.decision.offsets is None
@@ -93,7 +93,7 @@ def test_the_verdict_is_that_on_a_commit_that_is_kept_here(state: GroupState | N
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_a_simple_consumer_needs_no_group(in_transaction: bool) -> None:
-    """OC1, TO1: unlike a commit that is kept here it makes none; upstream has it."""
+    """OC1, TO1: unlike a commit that is stored here it creates no group; upstream has it."""
     h = Harness()
     call = h.dynamic("simple").may_commit(in_transaction=in_transaction)
     assert call.outcome == AuthorizeCommitOutcome(error=ErrorCode.none, generation_id=-1)
@@ -103,7 +103,7 @@ def test_a_simple_consumer_needs_no_group(in_transaction: bool) -> None:
 
 @pytest.mark.parametrize("stage", [stable, preparing])
 def test_an_accepted_commit_keeps_the_session(stage: Callable[[Harness], Client]) -> None:
-    """OC11, OC12: with the old generation in the join phase, too."""
+    """OC11, OC12: in the join phase too, with the old generation."""
     h = Harness()
     client = stage(h)
     h.sleep(1_000)
@@ -113,7 +113,7 @@ def test_an_accepted_commit_keeps_the_session(stage: Callable[[Harness], Client]
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_a_process_that_lost_its_instance_id_is_fenced_and_noted(in_transaction: bool) -> None:
-    """OC7, TO3, S16: with both hosts, as for a commit that is kept here."""
+    """OC7, TO3, S16: with both hosts, as for a commit that is stored here."""
     h = Harness()
     old = stable(h)
     old.restarted(host="/10.0.0.2").join()
@@ -130,7 +130,7 @@ def ask(client: Client, **sender: Any) -> Call[AuthorizeCommitOutcome]:
 
 
 def test_a_transaction_of_a_generation_in_an_unknown_group_is_refused() -> None:
-    """TO1: 22 at all versions, where OffsetCommit has 69 from v9 on."""
+    """TO1: 22 in all versions, where OffsetCommit has 69 from v9 on."""
     h = Harness()
     call = ask(h.dynamic(), generation_id=0, unknown_group_error=ErrorCode.group_id_not_found)
     assert call.error is ErrorCode.illegal_generation
@@ -138,7 +138,7 @@ def test_a_transaction_of_a_generation_in_an_unknown_group_is_refused() -> None:
 
 
 def test_a_transaction_outside_group_management_in_an_empty_group_is_accepted() -> None:
-    """TO2: ids are not looked at; those of a generation are."""
+    """TO2: ids are not checked; those of a generation are."""
     h = Harness()
     a = empty(h)
     ghost = {"member_id": MemberId("ghost"), "group_instance_id": GroupInstanceId("x")}
@@ -164,7 +164,7 @@ def test_whoever_is_named_in_a_transaction_is_checked() -> None:
 
 @pytest.mark.parametrize("state", STAGES, ids=str)
 def test_a_transaction_that_names_nobody_is_accepted(state: GroupState | None) -> None:
-    """TO4: below v3 there is no member to name; members or not."""
+    """TO4: below v3 there is no member field; with or without members in the group."""
     h, client = staged(state)
     assert ask(client, **NOBODY).error is ErrorCode.none
     assert h.state is state
@@ -172,7 +172,7 @@ def test_a_transaction_that_names_nobody_is_accepted(state: GroupState | None) -
 
 @pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE])
 def test_a_transaction_is_not_held_up_by_a_rebalance(state: GroupState) -> None:
-    """TO5: no 27 in the sync phase; wrong ones are refused there, too."""
+    """TO5: no 27 in the sync phase; wrong ids are refused there, too."""
     _, client = staged(state)
     assert ask(client).outcome == AuthorizeCommitOutcome(error=ErrorCode.none, generation_id=1)
     assert ask(client, generation_id=0).error is ErrorCode.illegal_generation

@@ -1,4 +1,4 @@
-"""Which cause each trigger yields (section RS), and that there is a text for each."""
+"""Each trigger's cause (section RS), and the text for each cause."""
 
 from collections.abc import Callable
 
@@ -91,7 +91,7 @@ def test_trigger_from_the_sync_phase_is_named(cause: Cause) -> None:
 
 
 def test_every_trigger_is_tried() -> None:
-    """RS14: there is a test for each; those beyond Kafka have theirs with what they are triggers of."""
+    """RS14: there is a test for each; triggers beyond Kafka's are tested with their feature."""
     assert FROM_STABLE.keys() | FROM_SYNC_PHASE.keys() == KAFKAS_TRIGGERS
 
 
@@ -103,7 +103,7 @@ def test_start_of_an_empty_group_is_a_new_member() -> None:
 
 
 def test_why_names_who_acted() -> None:
-    """RS18, RS20: member, instance, client, host, principal, API, and the client's own reason; "" is none."""
+    """RS18, RS20: member, instance, client, host, principal, API, and the client's own reason; "" counts as none."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.sleep(500)
@@ -128,7 +128,7 @@ def test_why_of_a_deadline_names_whom_it_met_and_when_it_was_due() -> None:
 
 
 def test_cause_of_a_batch_is_its_first_valid_entry() -> None:
-    """RS9, QK9: here the log does say who was removed."""
+    """RS9, QK9: here the log does record which member was removed."""
     h = Harness()
     h.stable_group(*(h.static(name) for name in "abc"))
     events = h.leave_instance("ghost", "b", "c").events
@@ -136,7 +136,7 @@ def test_cause_of_a_batch_is_its_first_valid_entry() -> None:
 
 
 def test_end_of_a_join_phase_says_how_long_the_first_one_waited() -> None:
-    """The why of an end: who completed it, and the longest wait."""
+    """The cause of the end: which member completed it, and the longest wait."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     a.join()
@@ -147,7 +147,7 @@ def test_end_of_a_join_phase_says_how_long_the_first_one_waited() -> None:
 
 
 def test_every_cause_has_a_text() -> None:
-    """They are written for people."""
+    """The texts are for operators."""
     assert TEXTS.keys() == set(Cause)
     for text in TEXTS.values():
         assert text.format(member=MemberId("m"))

@@ -1,4 +1,4 @@
-"""The first member of a group is the same as in a search of all, however its members have come and gone."""
+"""A group's first member, as tracked, equals the result of a full search, however its members join and leave."""
 
 import msgspec
 from hypothesis import given
@@ -31,7 +31,7 @@ def member(number: int, joined_ms: int, role: MemberRole = MemberRole.ACTIVE) ->
 
 
 def test_a_newcomer_that_ranks_before_others_comes_before_them() -> None:
-    """A wall clock that was set back, or members of one moment."""
+    """After the wall clock was set back, or for members that joined in the same millisecond."""
     members = {each.member_id: each for each in (member(1, 10), member(2, 20))}
     census = count(members.values())
     assert census.oldest(members) == "m1"
@@ -41,7 +41,7 @@ def test_a_newcomer_that_ranks_before_others_comes_before_them() -> None:
 
 
 def test_a_member_that_joins_anew_takes_the_place_of_its_new_time() -> None:
-    """All else of it is as before."""
+    """Everything else about it is unchanged."""
     members = {each.member_id: each for each in (member(1, 10), member(2, 20))}
     census = count(members.values())
     assert census.oldest(members) == "m1"
@@ -62,7 +62,7 @@ def test_who_is_let_in_comes_before_those_who_joined_later() -> None:
 
 
 def test_a_member_that_is_replaced_keeps_its_place_under_its_new_id() -> None:
-    """A static member's restart: all that counts is as before, and it is found no less."""
+    """A static member's restart: all ranking fields are unchanged, and it is still found."""
     members = {each.member_id: each for each in (member(1, 10), member(2, 20))}
     census = count(members.values())
     assert census.oldest(members) == "m1"
@@ -78,7 +78,7 @@ changes = st.lists(st.tuples(st.integers(0, 5), st.none() | st.tuples(st.integer
 
 @given(changes=changes)
 def test_the_first_is_the_first_of_all(changes: list[tuple[int, tuple[int, MemberRole] | None]]) -> None:
-    """After each of any changes: somebody comes, goes, or becomes another."""
+    """After any sequence of members joining, leaving or being replaced."""
     members: dict[MemberId, Member] = {}
     census = count(())
     for number, becomes in changes:
@@ -92,7 +92,7 @@ def test_the_first_is_the_first_of_all(changes: list[tuple[int, tuple[int, Membe
 
 
 def test_a_small_group_keeps_its_census_while_it_rebalances_and_no_longer() -> None:
-    """At rest it would be memory that many groups pay for; a large group would have to be counted anew each time."""
+    """At rest it would be memory for each of many groups; a large group would have to be recounted each time."""
     h = Harness()
     clients = h.form(h.static("a"), h.static("b"))
     kept = [h.soft.census is not None]

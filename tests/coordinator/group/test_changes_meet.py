@@ -1,4 +1,4 @@
-"""Plans that meet: retirement and standbys, registrations and takeovers, and requests that mix them up."""
+"""Plans that overlap: retirement and standbys, registrations and takeovers, and requests that mix them."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -24,11 +24,11 @@ def retire(h: Harness, *names: str) -> None:
     assert h.alter((RETIRED, APPEND, ",".join(names))).error is ErrorCode.none
 
 
-# ---- what was gathered is shared out, whoever goes last ------------------------------------------------
+# ---- gathered partitions are shared out, whichever member leaves last -----------------------------------
 
 
 def test_a_retired_learner_that_goes_last_makes_the_rebalance() -> None:
-    """Nobody misses the learner, but the member that went before it left partitions behind."""
+    """The learner had no partitions, but the member that left before it did."""
     h = Harness()
     _a, b = h.stable_group(*(h.static(name, session_timeout_ms=LONG_MS) for name in "ab"))
     h.set(members_learner_timeout_ms="3600000")
@@ -43,19 +43,19 @@ def test_a_retired_learner_that_goes_last_makes_the_rebalance() -> None:
 
 
 def test_a_standby_in_place_of_the_last_one_makes_the_rebalance_all_the_same() -> None:
-    """It takes that one's partitions; those of the first are still nobody's."""
+    """The standby takes the last member's partitions; those of the first still have no owner."""
     h = Harness()
     _a, b, c = with_standbys(h, active="abc")
     retire(h, "b", "c")
     b.leave()
     s = h.static("s", session_timeout_ms=LONG_MS)
-    s.join()  # two of three are here, so that it is active, and the group rebalances for it
+    s.join()  # two of three have rejoined, so it is active, and the group rebalances for it
     assert h.state is GroupState.PREPARING_REBALANCE
     assert c.heartbeat().error is ErrorCode.rebalance_in_progress
 
 
 def test_what_is_owed_is_remembered_by_the_next_owner() -> None:
-    """And paid when the last one goes there."""
+    """The rebalance follows when the last one leaves under the next owner."""
     h = Harness()
     _a, b, c = h.stable_group(*(h.static(name, session_timeout_ms=LONG_MS) for name in "abc"))
     retire(h, "b", "c")
@@ -76,7 +76,7 @@ def test_keeping_members_when_nobody_has_gone_moves_nothing() -> None:
 
 
 def test_further_retirements_do_not_prolong_what_is_owed() -> None:
-    """The partitions of those who are gone are waited for no longer than was said."""
+    """The partitions of the departed members are not delayed beyond the original time-out."""
     h = Harness()
     _a, b, *_ = h.stable_group(*(h.static(name, session_timeout_ms=LONG_MS) for name in "abcd"))
     h.set(members_retirement_timeout_ms="60000")
@@ -92,7 +92,7 @@ def test_further_retirements_do_not_prolong_what_is_owed() -> None:
 
 
 def test_a_standby_that_is_to_go_is_not_called() -> None:
-    """The next one is."""
+    """The next standby is called instead."""
     h = Harness()
     _a, b, s, t = with_standbys(h, h.static("s"), h.static("t"))
     retire(h, "s")
@@ -101,7 +101,7 @@ def test_a_standby_that_is_to_go_is_not_called() -> None:
 
 
 def test_a_retired_standby_that_does_not_go_is_removed_without_a_rebalance() -> None:
-    """Nobody misses it."""
+    """It had no partitions."""
     h = Harness()
     clients = with_standbys(h, h.static("s", session_timeout_ms=LONG_MS))
     h.set(members_retirement_timeout_ms="5000")
@@ -112,7 +112,7 @@ def test_a_retired_standby_that_does_not_go_is_removed_without_a_rebalance() -> 
 
 
 def test_a_member_removed_at_the_end_of_its_time_is_replaced_by_a_standby() -> None:
-    """As any other that is lost."""
+    """Like any other lost member."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s", session_timeout_ms=LONG_MS))
     h.set(members_retirement_timeout_ms="5000")
@@ -128,7 +128,7 @@ def test_a_member_removed_at_the_end_of_its_time_is_replaced_by_a_standby() -> N
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_called_standby_may_bring_another_subscription(leads: bool) -> None:
-    """Java's and all cooperative ones tell their generation in it; what counts is that it covers the assignment."""
+    """Java's consumer and all cooperative ones include their generation in it; it only has to cover the assignment."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
     (a if leads else b).leave()
@@ -139,7 +139,7 @@ def test_a_called_standby_may_bring_another_subscription(leads: bool) -> None:
 
 
 def test_a_called_standby_that_gave_the_topics_up_makes_a_rebalance() -> None:
-    """It could not read what it was given."""
+    """It could not consume the partitions assigned to it."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
     b.leave()
@@ -149,7 +149,7 @@ def test_a_called_standby_that_gave_the_topics_up_makes_a_rebalance() -> None:
 
 
 def test_newcomers_do_not_prolong_the_time_of_one_that_was_called() -> None:
-    """Each has its own time to sync; else partitions could be nobody's for ever."""
+    """Each has its own time to sync; otherwise partitions could stay unowned for ever."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s", rebalance_timeout_ms=12_000, session_timeout_ms=LONG_MS))
     b.leave()
@@ -189,7 +189,7 @@ def test_held_members_do_not_vote_about_a_restart() -> None:
 
 
 def test_a_standby_that_restarts_while_the_leader_computes_disturbs_nobody() -> None:
-    """The leader was never told of it."""
+    """The leader does not know of it."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
     h.set(members_rebalance="static")
@@ -202,13 +202,13 @@ def test_a_standby_that_restarts_while_the_leader_computes_disturbs_nobody() -> 
 
 
 def test_topics_of_standbys_count_as_subscribed() -> None:
-    """Their offsets are not to be deleted under them (OD4)."""
+    """Their offsets must not be deleted (OD4)."""
     h = Harness()
     with_standbys(h, h.static("s", protocols=protocols("range", metadata=subscription("orders", "more"))))
     assert h.delete_offsets(("more", 0)).outcome.refused == {("more", 0): ErrorCode.group_subscribed_to_topic}
 
 
-# ---- arrivals under other ids ---------------------------------------------------------------------------
+# ---- delayed joins under other ids ----------------------------------------------------------------------
 
 
 def held(h: Harness) -> Client:
@@ -221,7 +221,7 @@ def held(h: Harness) -> Client:
 
 
 def test_an_arrival_cannot_take_the_instance_id_of_a_member() -> None:
-    """Nobody is evicted by a member id that was told to another."""
+    """No member is evicted with a member id that was handed out to another client."""
     h = Harness()
     client = held(h)
     given_id = next(iter(h.soft.held_joins))
@@ -243,7 +243,7 @@ def test_an_arrival_leaves_under_its_own_ids_alone() -> None:
 
 
 def test_a_dynamic_arrival_that_was_sent_back_is_still_known_when_the_rebalance_comes() -> None:
-    """Its retry takes part in it."""
+    """Its retry takes part in the rebalance."""
     h = Harness()
     client = held(h)
     given_id = next(iter(h.soft.held_joins))
@@ -255,7 +255,7 @@ def test_a_dynamic_arrival_that_was_sent_back_is_still_known_when_the_rebalance_
 
 
 def test_a_delay_that_ends_with_the_hold_admits_first() -> None:
-    """Nobody is sent back at the very moment at which it would have been admitted."""
+    """No join is sent back to retry at the same time at which it would be admitted."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=LONG_MS))
     h.set(members_expansion_delay_ms=str(HOLD_MS_MAX))
@@ -267,7 +267,7 @@ def test_a_delay_that_ends_with_the_hold_admits_first() -> None:
 
 
 def test_arrivals_are_answered_when_the_group_is_given_up() -> None:
-    """LD12: with their own member id, and 16."""
+    """LD12: with their own member id, and error 16."""
     h = Harness()
     held(h)
     (reply,) = fail_parked_requests(h.soft, ErrorCode.not_coordinator)
@@ -279,7 +279,7 @@ def test_arrivals_are_answered_when_the_group_is_given_up() -> None:
 
 
 def test_retiring_and_promoting_one_member_does_both() -> None:
-    """Each part sees what the one before has done."""
+    """Each part sees the changes of the previous one."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=LONG_MS))
     h.set(members_learner_timeout_ms="3600000")
@@ -291,7 +291,7 @@ def test_retiring_and_promoting_one_member_does_both() -> None:
 
 
 def test_a_registered_member_that_is_admitted_as_a_standby_completes_the_registration() -> None:
-    """The others wait for nobody any more."""
+    """Nothing keeps the others waiting."""
     h = Harness()
     with_standbys(h)
     h.alter((REGISTERED, APPEND, "c,d"))

@@ -1,4 +1,4 @@
-"""Events record the connection of a request, and how the connection that a member had used ended."""
+"""Events record the connection of a request, and how the member's previous connection ended."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def last(h: Harness, event_type: type[Any]) -> Any:
 
 
 def test_a_member_that_falls_silent_leaves_what_is_known_of_its_connection() -> None:
-    """A process that ended has closed it, one that is cut off has not."""
+    """A process that ended has closed its connection; one that is cut off has not."""
     for end in (ConnectionEnd.CLOSED, ConnectionEnd.RESET, None):
         h = Harness()
         a, b = h.stable_group(h.static("a"), h.dynamic("b"))
@@ -38,7 +38,7 @@ def test_a_member_that_falls_silent_leaves_what_is_known_of_its_connection() -> 
 
 
 def test_a_process_that_leaves_and_joins_again_does_so_on_one_connection() -> None:
-    """As one does that polled too late."""
+    """Like a consumer that polled too late."""
     h = Harness()
     _, b = h.stable_group(h.static("a"), h.dynamic("b"))
     b.leave()
@@ -50,7 +50,7 @@ def test_a_process_that_leaves_and_joins_again_does_so_on_one_connection() -> No
 
 
 def test_a_member_that_rejoins_on_another_connection_says_what_became_of_the_former_one() -> None:
-    """On the same one there is nothing to say."""
+    """On the same connection there is nothing to record."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.dynamic("b"))
     leader = a if a.is_leader else b
@@ -66,7 +66,7 @@ def test_a_member_that_rejoins_on_another_connection_says_what_became_of_the_for
 
 
 def test_a_restarted_static_member_says_what_became_of_the_connection_of_the_former_process() -> None:
-    """A former process that lives has its connection open: then there are two."""
+    """If the former process is alive its connection is open: then there are two processes."""
     for end in (ConnectionEnd.CLOSED, None):
         h = Harness()
         a, _ = h.stable_group(h.static("a"), h.static("b"))
@@ -78,7 +78,7 @@ def test_a_restarted_static_member_says_what_became_of_the_connection_of_the_for
 
 
 def test_after_a_takeover_nothing_is_known_until_the_member_is_heard() -> None:
-    """The connection that it had led to the former owner."""
+    """Its previous connection led to the former owner."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.takeover()
@@ -94,7 +94,7 @@ def test_after_a_takeover_nothing_is_known_until_the_member_is_heard() -> None:
 
 
 def test_the_connection_of_a_member_is_the_one_that_it_was_last_heard_on() -> None:
-    """One that an older request came on tells nothing of it."""
+    """The connection of an older request does not count."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     former, b.connection = b.connection, h.new_connection()

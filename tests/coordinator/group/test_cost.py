@@ -1,8 +1,8 @@
-"""The cost of a decision follows its changes, not the number of members of the group.
+"""The cost of a decision depends on its changes, not on the number of members in the group.
 
-Counted is work, not time: each instruction that Python executes, each entry of a dictionary that is copied, and each
-entry of a table that is iterated. In a group of 5,000 a member costs as much work as in one of 100, or up to half as
-much more. Decisions that answer all members have to touch all of them, and are not measured here.
+It is measured as work, not time: each instruction that Python executes, each dictionary entry that is copied, and each
+table entry that is iterated. In a group of 5,000 a member costs at most half as much again as in one of 100. Decisions
+that answer all members have to touch all of them, and are not measured here.
 """
 
 import string
@@ -38,7 +38,7 @@ from tests.coordinator.group.crowd import GROUP_ID, Crowd, formed
 
 SMALL, LARGE = 100, 5_000
 ROUNDS = 150
-"""Enough for each table to be written anew some times."""
+"""Enough rounds for each table to be rewritten several times."""
 
 WALKS = {function.__code__ for function in (Table.__iter__, Table.keys, Table.values, Table.items)}
 
@@ -87,7 +87,7 @@ def stable(size: int, *, static: bool = False) -> Crowd:
 
 
 def again(size: int, *, static: bool = False) -> Crowd:
-    """The same group for each test: what decisions make of it, it does not see."""
+    """The same group for each test, unaffected by the decisions."""
     before = stable(size, static=static)
     crowd = Crowd()
     crowd.now_ms, crowd.soft, crowd._group = before.now_ms, before.soft.copy(), before.group.copy()
@@ -99,7 +99,7 @@ def names(number: int = ROUNDS) -> list[str]:
 
 
 def new_members_come(size: int) -> Work:
-    """The first of them starts the rebalance."""
+    """The first one starts the rebalance."""
     crowd, work = again(size), Work()
     for name in names():
         with work.counted():
@@ -118,7 +118,7 @@ def members_rejoin(size: int) -> Work:
 
 
 def members_sync(size: int) -> Work:
-    """Before the leader does."""
+    """Before the leader syncs."""
     crowd, work = again(size), Work()
     crowd.come("newcomer")
     crowd.rejoin_all()
@@ -130,7 +130,7 @@ def members_sync(size: int) -> Work:
 
 
 def members_leave(size: int) -> Work:
-    """The leader as well, and whoever leads after it."""
+    """Including the leader, and each leader after it."""
     crowd, work = again(size), Work()
     for member_id in list(crowd.group.members)[: SMALL - 1]:
         with work.counted():
@@ -139,9 +139,9 @@ def members_leave(size: int) -> Work:
 
 
 def members_expire(size: int) -> Work:
-    """One after another, from the leader on, in moments of their own; the others live.
+    """One after another, starting with the leader, at different times; the others stay alive.
 
-    For the first of them all are looked at, once a second, and put in order; that is not counted.
+    The first expiry checks and sorts all deadlines, once a second; that is not counted.
     """
     crowd, work = again(size), Work()
     crowd.come("newcomer")
@@ -161,7 +161,7 @@ def members_expire(size: int) -> Work:
 
 
 def static_members_restart(size: int) -> Work:
-    """Absorbed: nobody else hears of it. Not the leader, which is told of all members."""
+    """Absorbed: no other member is notified. Not the leader, whose response has all members."""
     crowd, work = again(size, static=True), Work()
     for number in range(1, SMALL):
         with work.counted():
@@ -171,7 +171,7 @@ def static_members_restart(size: int) -> Work:
 
 
 def new_members_are_held(size: int) -> Work:
-    """Until the delay of a scale-up is over; so many others wait already."""
+    """Until the scale-up delay is over; this many others are waiting already."""
     crowd, work = again(size), Work()
     configure(crowd, EXPANSION_DELAY, "60000")
     for number in range(size):
@@ -184,7 +184,7 @@ def new_members_are_held(size: int) -> Work:
 
 
 def standbys_come(size: int) -> Work:
-    """Beside an assignment that has members enough."""
+    """Added to an assignment with enough members."""
     crowd, work = again(size), Work()
     configure(crowd, TARGET_GROUP_SIZE, f"{size}")
     for name in names():
@@ -214,13 +214,15 @@ def configure(crowd: Crowd, name: str, value: str) -> None:
     ],
 )
 def test_a_large_group_costs_a_member_what_a_small_one_does(situation: Callable[[int], Work]) -> None:
-    """Half as much again at most."""
+    """At most half as much again."""
     small, large = situation(SMALL), situation(LARGE)
     assert large.total <= 1.5 * small.total, f"{vars(small)}, {vars(large)}"
 
 
 def test_what_changes_nothing_copies_nothing() -> None:
-    """A heartbeat, a description, and whether a join would be refused; the first two leave the very same group."""
+    """A heartbeat, a description, and the check whether a join would be refused; the first two return the same group
+    object.
+    """
     crowd, asked = again(LARGE), Work()
     group, soft = crowd.group, crowd.soft
     member_id = next(iter(group.members))
@@ -236,7 +238,7 @@ def test_what_changes_nothing_copies_nothing() -> None:
 
 @pytest.mark.slow
 def test_the_end_of_a_join_phase_and_the_leaders_sync_touch_everybody_once() -> None:
-    """So much for each member as in a small group."""
+    """The same cost for each member as in a small group."""
     each = []
     for size in (SMALL, LARGE):
         crowd, work = again(size), Work()
@@ -261,7 +263,7 @@ def test_the_end_of_a_join_phase_and_the_leaders_sync_touch_everybody_once() -> 
 
 @pytest.mark.slow
 def test_a_group_of_long_subscriptions_is_not_read_whole_at_once() -> None:
-    """Neither at the end of a join phase nor at a takeover: less processor time than two of them take to be read."""
+    """Neither at the end of a join phase nor at a takeover: it takes less processor time than reading two of them."""
     alphabet = string.ascii_letters + string.digits
     names = ["".join(name) for name in product(alphabet, repeat=3)][:200_000]
     subscriptions = [encode_subscription(names[n:] + names[:n]) for n in range(20)]

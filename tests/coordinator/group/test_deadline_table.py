@@ -1,4 +1,4 @@
-"""An entry is found when its deadline is due, however it was moved, and not before all are looked at again."""
+"""An entry is found when its deadline is due, however it was moved, and not before the next full check."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ TIMEOUTS_MS = st.sampled_from((1, 500, 6_000, 10_000, 45_000))
 
 
 class Deadlines(RuleBasedStateMachine):
-    """Versions of a soft state that share their sessions, which are moved in place."""
+    """Copies of a soft state that share their sessions, which are changed in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Deadlines(RuleBasedStateMachine):
 
     @rule(i=st.integers(0), numbers=st.lists(NUMBERS))
     def touched(self, i: int, numbers: list[int]) -> None:
-        """In whatever versions share them."""
+        """In every copy that shares them."""
         for n in numbers:
             session = self.soft(i).sessions.get(MemberId(f"{n}"))
             if session is not None:
@@ -76,7 +76,7 @@ class Deadlines(RuleBasedStateMachine):
 
     @rule(i=st.integers(0))
     def looked(self, i: int) -> None:
-        """All that is due is found, and again if nothing was done about it."""
+        """Everything due is found, and found again if it was not handled."""
         for _ in range(2):
             all_due(GROUP_ID, self.soft(i), self.now_ms)
 
@@ -91,7 +91,7 @@ TestDeadlines = Deadlines.TestCase
 
 
 def test_without_entries_nothing_is_due_ever() -> None:
-    """So it is with each kind."""
+    """For each kind of table."""
     kinds: tuple[Callable[[], Sessions | HeldJoins | MemberSyncDeadlines], ...] = (
         Sessions,
         HeldJoins,
@@ -102,7 +102,7 @@ def test_without_entries_nothing_is_due_ever() -> None:
 
 
 def test_held_joins_that_are_all_dropped_leave_no_instance_behind() -> None:
-    """A lookup would find nobody there."""
+    """A lookup by instance id would lead to a join that is not there."""
     join = Harness().static("b").join().command
     assert isinstance(join, JoinGroup)
     joins = HeldJoins({MemberId("b-1"): HeldJoin(join=join, arrived_ms=0, deadline_ms=5_000)})
@@ -112,7 +112,7 @@ def test_held_joins_that_are_all_dropped_leave_no_instance_behind() -> None:
 
 
 def test_who_is_due_again_comes_behind_who_is_still_due() -> None:
-    """Nothing was done about either of two, and one was heard from."""
+    """Neither of two due entries was handled, and one was refreshed."""
     soft, first, second = SoftState(), MemberId("first"), MemberId("second")
     for member_id in (first, second):
         soft.sessions[member_id] = Session(timeout_ms=1, deadline_ms=1, last_seen_ms=0)
@@ -123,7 +123,7 @@ def test_who_is_due_again_comes_behind_who_is_still_due() -> None:
 
 
 class Counting(MemberSyncDeadlines):
-    """Counts how often all entries are looked at."""
+    """Count the full checks."""
 
     looks = 0
 
@@ -134,7 +134,9 @@ class Counting(MemberSyncDeadlines):
 
 @pytest.mark.parametrize("later_ms", [LOOK_AHEAD_MS - 1, LOOK_AHEAD_MS, LOOK_AHEAD_MS + 1])
 def test_those_that_end_within_a_second_are_found_with_one_look_at_all(later_ms: int) -> None:
-    """The last moment of it included; members that expire one after another would cost a look each."""
+    """Including one exactly a second later; otherwise members that expire one after another would cost a full check
+    each.
+    """
     Counting.looks, table = 0, Counting({MemberId("first"): 5, MemberId("second"): 5 + later_ms})
     for name, now_ms in (("first", 5), ("second", 5 + later_ms)):
         assert table.next_ms() == now_ms
@@ -145,7 +147,7 @@ def test_those_that_end_within_a_second_are_found_with_one_look_at_all(later_ms:
 
 
 def test_a_group_whose_members_heartbeat_is_looked_at_once_in_a_session() -> None:
-    """While a thousand members say every three seconds that they live, all of them are looked at once in 42."""
+    """With a thousand members that heartbeat every three seconds there is one full check in 42 seconds."""
     soft, looks, timeout_ms = SoftState(), 0, 45_000
     for n in range(1_000):
         soft.sessions[MemberId(f"{n}")] = Session(

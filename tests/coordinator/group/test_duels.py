@@ -1,4 +1,4 @@
-"""Duels: two live processes with one instance id are recorded, with both hosts, also when they cannot be fenced."""
+"""Duels: two live processes with one instance id are recorded with both hosts, even if they cannot be fenced."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,13 @@ from tests.coordinator.group.harness import Harness
 
 
 def fences(h: Harness, cause: Cause) -> list[tuple[str | None, str | None]]:
-    """Host of who was refused or came anew, and of who had, or has, the instance id."""
+    """Host of the process that was refused or has joined, and host of the one that has, or had, the instance id."""
     found = [event for event in h.events if isinstance(event, MemberFenced) and event.why.cause is cause]
     return [(event.why.client_host, event.current_client_host) for event in found]
 
 
 def duellists(h: Harness) -> tuple[Client, Client]:
-    """Two processes of one instance; the second has just taken the id from the first."""
+    """Two processes with one instance id; the second has just taken it from the first."""
     first = h.static("a", host="/10.0.0.1")
     h.stable_group(first, h.static("b"))
     second = first.restarted(host="/10.0.0.2")
@@ -30,7 +30,7 @@ def duellists(h: Harness) -> tuple[Client, Client]:
 
 
 def test_a_clean_restart_is_no_duel() -> None:
-    """The old process is not heard from again."""
+    """The old process sends no more requests."""
     h = Harness()
     _, second = duellists(h)
     second.restarted(host="/10.0.0.3").join()
@@ -49,7 +49,7 @@ def test_an_overlap_is_a_fence_and_no_duel() -> None:
 
 
 def test_a_fenced_process_that_comes_back_is_a_duel() -> None:
-    """Known bug S16: a supervisor restarts what was fenced, for ever."""
+    """Known bug S16: a supervisor restarts the fenced process for ever."""
     h = Harness()
     first, _ = duellists(h)
     first.heartbeat()
@@ -58,7 +58,7 @@ def test_a_fenced_process_that_comes_back_is_a_duel() -> None:
 
 
 def test_clients_that_cannot_be_fenced_are_found_out() -> None:
-    """Known bug S19: heartbeats without an instance id are answered 25, and the client begins anew."""
+    """Known bug S19: heartbeats without an instance id are answered 25, and the client starts over."""
     unfenceable: dict[str, Any] = {"group_instance_id": None}
     h = Harness()
     first, second = duellists(h)
@@ -91,7 +91,9 @@ def test_any_request_of_the_old_process_is_a_sign_of_life() -> None:
 
 
 def test_a_commit_under_an_instance_id_of_another_is_recorded() -> None:
-    """Its sender need not have had it: after a takeover nobody knows. One that is refused otherwise is not."""
+    """Its sender may never have had it: after a takeover that is unknown. A commit refused for another reason is not
+    recorded.
+    """
     h = Harness()
     h.stable_group(h.static("a", host="/10.0.0.2"))
     stranger = h.static("a", host="/10.0.0.1", member_id=MemberId("x"))
@@ -102,7 +104,7 @@ def test_a_commit_under_an_instance_id_of_another_is_recorded() -> None:
 
 
 def test_duels_are_recorded_at_a_limited_rate() -> None:
-    """A loop of restarts does not fill the log; what was not written is counted."""
+    """A restart loop does not fill the log; suppressed records are counted."""
     h = Harness()
     first, second = duellists(h)
     for _ in range(20):
@@ -116,7 +118,7 @@ def test_duels_are_recorded_at_a_limited_rate() -> None:
 
 
 def test_who_was_heard_from_ten_minutes_ago_has_ended() -> None:
-    """Whoever takes its place then is no rival of it; a moment less, and it is one."""
+    """A process that takes over the id after that is no rival; up to exactly ten minutes it is."""
     for ago_ms, duels_recorded in ((600_000, 1), (600_001, 0)):
         h = Harness()
         first = h.static("a", session_timeout_ms=1_800_000)
@@ -130,12 +132,12 @@ def test_who_was_heard_from_ten_minutes_ago_has_ended() -> None:
 
 
 def test_a_group_keeps_a_thousand_replaced_ids() -> None:
-    """More than have restarted lately; a client that makes up names fills no memory."""
+    """More than have restarted lately; a client that invents names cannot fill the memory."""
     assert duels.REPLACED_MEMBERS_MAX == 1_000
 
 
 def test_a_fenced_join_that_is_sent_again_does_not_take_the_instance_id_back() -> None:
-    """Its answer was 82, and was not heard; it is the answer still. With the instance removed it is as any unknown."""
+    """Its response was 82 and got lost; the retry gets 82 again. After the instance is removed the id is unknown."""
     h = Harness()
     h.stable_group(h.static("b"))
     first, second = h.static("a"), h.static("a")

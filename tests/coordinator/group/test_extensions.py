@@ -32,7 +32,7 @@ def session(deadline_ms: int) -> Session:
     return Session(timeout_ms=10_000, deadline_ms=deadline_ms, last_seen_ms=0)
 
 
-# ---- a request that waited --------------------------------------------------------------------------
+# ---- a request that was delayed ---------------------------------------------------------------------
 
 
 def test_a_session_is_lengthened_by_the_time_that_the_request_waited() -> None:
@@ -53,14 +53,14 @@ def test_nobody_has_more_than_the_full_time_from_the_answer_on() -> None:
 
 
 def test_no_session_is_shortened() -> None:
-    """That of a new member has five minutes, whatever its time-out (K3)."""
+    """A new member's session lasts five minutes, whatever its time-out (K3)."""
     soft = SoftState()
     soft.sessions[A] = session(300_000)
     extend_session(soft, A, 0, 5_000)
     assert soft.sessions[A].deadline_ms == 300_000
 
 
-# ---- an append that took long ----------------------------------------------------------------------
+# ---- a slow append ---------------------------------------------------------------------------------
 
 
 @each_phase
@@ -133,7 +133,7 @@ def test_after_a_pause_an_initial_delay_has_its_own_time_again() -> None:
     assert h.soft.join_deadline_ms == h.now_ms + 60_700
 
 
-# ---- one that stalls again and again ---------------------------------------------------------
+# ---- one that stalls repeatedly --------------------------------------------------------------
 
 
 def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_then_what_was_lost() -> None:
@@ -153,7 +153,7 @@ def test_who_is_not_heard_from_between_two_pauses_has_the_full_time_once_and_the
 
 
 def test_who_was_heard_from_at_the_moment_of_a_pause_had_its_full_time() -> None:
-    """Not again in the next one: nobody knows which of the two came first."""
+    """The next pause does not give it the full time again, as the order of request and pause is unknown."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     session = h.soft.sessions[a.member_id]
@@ -177,7 +177,7 @@ def test_a_session_that_copies_of_the_group_share_is_lengthened_once() -> None:
 
 
 def test_what_was_made_up_for_once_is_not_lost_again() -> None:
-    """A broker that is away may be told of twice; and nobody may know since when it is."""
+    """A broker outage may be reported twice, and its start may be unknown."""
     h = Harness()
     (a,) = h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
     session, now_ms = h.soft.sessions[a.member_id], h.now_ms
@@ -193,7 +193,7 @@ def test_what_was_made_up_for_once_is_not_lost_again() -> None:
 
 @each_phase
 def test_a_phase_that_goes_on_has_its_full_time_again_once_and_then_what_was_lost(phase: str) -> None:
-    """Also when an append took long in between; a phase that has begun since has it again."""
+    """Even with a slow append in between; a phase that started since gets its full time."""
     h = Harness()
     h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
     soft = h.soft.copy()
@@ -209,7 +209,7 @@ def test_a_phase_that_goes_on_has_its_full_time_again_once_and_then_what_was_los
 
 
 def test_who_is_waited_for_has_the_full_time_again_once_and_then_what_was_lost() -> None:
-    """Whoever catches up, and a held join that was sent back to be retried."""
+    """A called standby that has to sync, and a delayed join that was sent back to retry."""
     h = Harness()
     (a,) = h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
     soft = h.soft.copy()
@@ -235,7 +235,7 @@ def test_who_was_told_a_member_id_has_the_full_time_again_once_and_then_what_was
 
 
 def test_a_phase_of_members_that_could_not_be_heard_has_its_full_time_after_a_pause_too() -> None:
-    """That is another cause, and none of a machine that is late again and again."""
+    """Unreachable members are another cause than a machine that stalls repeatedly."""
     h = Harness()
     h.stable_group(h.static("a", rebalance_timeout_ms=20_000))
     h.soft.join_deadline_ms = 5_000

@@ -1,4 +1,4 @@
-"""Configs of a group: accepted values, refused ones with the reason, and how they are described."""
+"""Configs of a group: accepted values, refusals with their reasons, and descriptions."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -71,7 +71,7 @@ REFUSED = [
 
 
 def test_a_number_may_have_as_many_digits_as_the_longest() -> None:
-    """Zeros before it change nothing; more digits than any number has are no number."""
+    """Leading zeros change nothing; text with more digits than any number is refused."""
     h = Harness()
     h.stable_group(h.static("a"))
     assert h.alter((EXPANSION_DELAY, SET, "5".zfill(DIGITS_MAX))).error is ErrorCode.none
@@ -80,7 +80,7 @@ def test_a_number_may_have_as_many_digits_as_the_longest() -> None:
 
 
 def test_a_list_grows_as_long_as_it_can_be_told_in_one_value() -> None:
-    """Each name takes a comma, too, and those that are withdrawn make room."""
+    """Each name also takes a comma, and names that are withdrawn make room."""
     h = Harness()
     h.stable_group(h.static("a"))
     names = [f"{n:0249}" for n in range(LIST_LENGTH_MAX // 250)]
@@ -95,7 +95,7 @@ def test_a_list_grows_as_long_as_it_can_be_told_in_one_value() -> None:
 def test_what_cannot_be_is_refused_with_the_value_and_the_limit(
     name: str, operation: ConfigOperation, value: str, error: ErrorCode, says: str
 ) -> None:
-    """And nothing is changed, of what stood beside it either."""
+    """Nothing is changed, including the other settings of the request."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic())
     seen = len(h.events)
@@ -109,7 +109,7 @@ def test_what_cannot_be_is_refused_with_the_value_and_the_limit(
 
 
 def told(h: Harness, name: str, operation: ConfigOperation, value: str) -> str:
-    """Why it is refused."""
+    """The reason of the refusal."""
     call = h.alter((name, operation, value))
     assert call.error is not ErrorCode.none
     return call.outcome.message or ""
@@ -137,7 +137,7 @@ def test_a_standby_is_no_learner() -> None:
 
 
 def test_a_setting_named_twice_is_refused() -> None:
-    """Which one was meant?"""
+    """It would be ambiguous."""
     h = Harness()
     h.stable_group(h.static("a"))
     call = h.alter((TARGET_GROUP_SIZE, SET, "1"), (TARGET_GROUP_SIZE, SET, "2"))
@@ -145,7 +145,7 @@ def test_a_setting_named_twice_is_refused() -> None:
 
 
 def test_an_unknown_group_is_refused() -> None:
-    """Nothing is made of it."""
+    """No group is created."""
     h = Harness()
     call = h.alter((TARGET_GROUP_SIZE, SET, "1"))
     assert call.error is ErrorCode.group_id_not_found
@@ -155,7 +155,7 @@ def test_an_unknown_group_is_refused() -> None:
 
 
 def test_what_is_only_validated_changes_nothing() -> None:
-    """It is judged all the same."""
+    """It is validated all the same."""
     h = Harness()
     h.stable_group(h.static("a"))
     seen = len(h.events)
@@ -175,7 +175,7 @@ def test_a_group_of_group_max_size_expects_nobody() -> None:
 
 
 def test_every_setting_is_shown_as_it_was_set_and_survives_a_takeover() -> None:
-    """And a deleted one is gone."""
+    """A deleted one is gone."""
     h = Harness()
     h.stable_group(h.static("a"))
     values = {
@@ -192,14 +192,14 @@ def test_every_setting_is_shown_as_it_was_set_and_survives_a_takeover() -> None:
 
 
 def test_defaults_are_values_that_may_be_set() -> None:
-    """The table agrees with itself; "" is off."""
+    """The table is consistent; "" is off."""
     for definition in GROUP_CONFIGS.values():
         if definition.type is ConfigType.INT and definition.default:
             assert str(number(definition, definition.default)) == definition.default
 
 
 def test_limits_are_values_that_may_be_set() -> None:
-    """A refusal names them."""
+    """Refusals quote them."""
     for definition in GROUP_CONFIGS.values():
         if definition.type is ConfigType.INT:
             for limit in (definition.minimum, definition.maximum):
@@ -208,7 +208,7 @@ def test_limits_are_values_that_may_be_set() -> None:
 
 @pytest.mark.parametrize("name", [REGISTRATION_TIMEOUT, RETIREMENT_TIMEOUT, LEARNER_TIMEOUT])
 def test_any_time_is_a_timeout_and_none_is_not(name: str) -> None:
-    """From a moment to a day. Without any, what is waited for would have timed out before it was asked for."""
+    """From 1 ms to a day. With none, the wait would have timed out before it began."""
     h = Harness()
     h.stable_group(h.static("a"))
     for value, error in (("1", ErrorCode.none), (str(DAY_MS), ErrorCode.none), ("0", ErrorCode.invalid_config)):
@@ -225,7 +225,7 @@ def test_a_delay_may_be_none_and_a_group_is_somebody(name: str) -> None:
 
 
 def test_a_refused_value_is_shown_whole_up_to_a_length() -> None:
-    """It may be a mistake of any length."""
+    """A mistaken value can have any length."""
     for value, shown in (("m" * DIGITS_MAX, "m" * DIGITS_MAX), ("m" * (DIGITS_MAX + 1), "m" * DIGITS_MAX + "...")):
         with pytest.raises(BadConfig, match=f"^{COORDINATOR}={shown}: should be 'muster' or 'upstream'$"):
             coordinator(value)
@@ -234,7 +234,7 @@ def test_a_refused_value_is_shown_whole_up_to_a_length() -> None:
 
 
 def test_deleting_a_group_deletes_what_was_planned_for_it() -> None:
-    """They are entities of their own in the log."""
+    """Its plans are entities of their own in the log."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.set(members_registered="b,c", target_group_size="3")
@@ -246,7 +246,7 @@ def test_deleting_a_group_deletes_what_was_planned_for_it() -> None:
 
 
 def test_rebalance_on_demand() -> None:
-    """The drafts' forceStaticRebalance."""
+    """forceStaticRebalance of the drafts."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.set(members_rebalance="static")
@@ -260,7 +260,7 @@ def test_rebalance_on_demand() -> None:
 
 
 def test_rebalance_on_demand_with_dynamic_members_has_to_be_forced() -> None:
-    """They would lose nothing that they keep otherwise, but it was asked for a static rebalance."""
+    """They lose nothing that they would otherwise keep, but the request is for a static rebalance."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic())
     assert h.alter((REBALANCE, SET, "force")).error is ErrorCode.none
@@ -268,7 +268,7 @@ def test_rebalance_on_demand_with_dynamic_members_has_to_be_forced() -> None:
 
 
 def test_rebalance_of_an_empty_group_is_refused() -> None:
-    """There is nobody to rebalance."""
+    """It has no members to rebalance."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     a.leave()
@@ -276,7 +276,7 @@ def test_rebalance_of_an_empty_group_is_refused() -> None:
 
 
 def test_the_listing_shows_each_member_with_its_session() -> None:
-    """The listing has ids, host, standing, since when, and how long until the session expires."""
+    """Ids, host, standing, join time, and time until the session expires."""
     h = Harness()
     a, _b = h.stable_group(h.static("a", session_timeout_ms=30_000), h.dynamic())
     h.sleep(1_000)
@@ -288,7 +288,7 @@ def test_the_listing_shows_each_member_with_its_session() -> None:
 
 
 def test_who_joins_for_the_first_time_has_no_session_yet() -> None:
-    """The time for which its join is waited for runs (K3), whatever its session is to be."""
+    """Only the limit for new members runs (K3), whatever its session timeout."""
     h = Harness()
     h.stable_group(h.dynamic())
     newcomer = h.static("b", session_timeout_ms=6_000)
@@ -309,7 +309,7 @@ def test_a_member_whose_join_is_parked_has_no_session_that_runs() -> None:
 
 
 def test_the_listing_shows_who_waits_to_be_admitted_and_who_is_expected() -> None:
-    """Neither is a member: without a session, not retiring, not the leader."""
+    """Neither is a member: no session, not retiring, not the leader."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_registered="c,d")
@@ -346,12 +346,14 @@ def test_the_listing_shows_who_waits_to_be_admitted_and_who_is_expected() -> Non
 
 
 def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:
-    """As in Kafka, it is no error to ask."""
+    """As in Kafka, the request is no error."""
     assert Harness().describe_config().members == ()
 
 
 def test_each_part_of_a_request_is_due_to_who_asked() -> None:
-    """Withdrawing one registration completes another's; what else was asked is still the administrator's doing."""
+    """Withdrawing one registration completes another's; the rest of the request is still attributed to the
+    administrator.
+    """
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_registered="c,d")

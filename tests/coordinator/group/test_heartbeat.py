@@ -39,7 +39,7 @@ def test_checks_come_in_kafkas_order() -> None:
 
 
 def test_pending_member_is_no_member() -> None:
-    """M7."""
+    """M7: a pending id gets the answer of an unknown member."""
     h = Harness()
     h.stable_group(h.static("a"))
     c = h.dynamic()
@@ -64,7 +64,7 @@ def test_heartbeat_keeps_the_session(synced: bool) -> None:
 
 
 def test_heartbeat_in_the_join_phase_is_told_to_rejoin_and_keeps_the_session() -> None:
-    """H4, H8: with the old generation, whether its join is parked or not."""
+    """H4, H8: with the old generation, with or without a parked join."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     a.join()
@@ -87,7 +87,7 @@ def test_stale_generation_does_not_keep_the_session() -> None:
 
 
 def test_refused_heartbeat_is_no_sign_of_life() -> None:
-    """SE2: of nobody."""
+    """SE2: it refreshes no session."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.sleep(1_000)

@@ -9,7 +9,7 @@ from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
 
 def test_one_member_waits_one_delay() -> None:
-    """I1, I3, I4: the first member itself extends nothing."""
+    """I1, I3, I4: the first member itself does not extend it."""
     h = Harness()
     call = h.static("a").join()
     h.sleep(DELAY_MS - 1)
@@ -19,7 +19,7 @@ def test_one_member_waits_one_delay() -> None:
 
 
 def test_member_that_joins_in_the_delay_extends_it_once() -> None:
-    """I2, JP3: by another delay, in which nobody joins."""
+    """I2, JP3: by another delay, in which no member joins."""
     h = Harness()
     a = h.static("a").join()
     h.sleep(1_000)
@@ -31,7 +31,7 @@ def test_member_that_joins_in_the_delay_extends_it_once() -> None:
 
 
 def test_delay_ends_with_the_first_members_rebalance_timeout() -> None:
-    """I2, I3: with someone new in every delay, the wait is the rebalance timeout of the first one."""
+    """I2, I3: with a new member in every delay, the wait is the rebalance timeout of the first one."""
     h = Harness()
     first = h.static("a", rebalance_timeout_ms=10_000).join()
     start_ms = h.now_ms
@@ -44,7 +44,7 @@ def test_delay_ends_with_the_first_members_rebalance_timeout() -> None:
 
 
 def test_delay_longer_than_the_rebalance_timeout_is_one_delay() -> None:
-    """I1, I3: nothing remains to extend by."""
+    """I1, I3: there is no time left to extend by."""
     h = Harness()
     first = h.static("a", rebalance_timeout_ms=1_000).join()
     h.static("b").join()
@@ -53,7 +53,7 @@ def test_delay_longer_than_the_rebalance_timeout_is_one_delay() -> None:
 
 
 def test_rejoins_and_pending_ids_extend_nothing() -> None:
-    """I4, I9: and a pending id does not postpone the end."""
+    """I4, I9: nor does a pending id postpone the end."""
     h = Harness()
     a = h.dynamic("a")
     a.enter()
@@ -82,7 +82,7 @@ def test_emptied_group_is_delayed_again() -> None:
 
 
 def test_joins_never_end_an_initial_rebalance_early() -> None:
-    """I7: even with nobody missing."""
+    """I7: even with no member missing."""
     h = Harness()
     a = h.static("a")
     a.join()
@@ -108,7 +108,7 @@ def test_members_that_join_at_once_without_a_delay_do_not_wait_for_the_timeout()
 
 
 def test_member_that_comes_after_the_tick_waits_for_a_rejoin_alone() -> None:
-    """R17: the first one is told to rejoin by its sync or heartbeat, and then nobody waits any more."""
+    """R17: the first one gets the rejoin from its sync or heartbeat, and then no member waits any more."""
     h = Harness(initial_rebalance_delay_ms=0)
     (a,) = h.form(h.static("a"))
     late = h.static("b").join()
@@ -143,7 +143,7 @@ def test_expiry_of_a_member_may_end_an_initial_rebalance() -> None:
 
 
 def test_expiry_of_a_pending_member_may_end_an_initial_rebalance() -> None:
-    """I8, P5."""
+    """I8, P5: the same for pending members."""
     h = Harness(initial_rebalance_delay_ms=60_000)
     waiting = h.static("a").join()
     h.dynamic().join()

@@ -37,7 +37,7 @@ def test_session_timeout_out_of_bounds_is_refused_before_the_group_is_made(timeo
 
 
 def test_a_refusal_of_a_group_that_is_not_there_is_recorded_and_leaves_nothing() -> None:
-    """Its history is all that is left, so that an operator can be told why a consumer cannot join."""
+    """Its history is all that is left to show an operator why a consumer cannot join."""
     h = Harness()
     h.static("a", protocols=protocols("range", "sticky")).join(session_timeout_ms=1)
     created, refused, deleted = h.events
@@ -58,7 +58,7 @@ def test_a_refusal_of_a_group_that_is_not_there_is_recorded_and_leaves_nothing()
 
 
 def test_a_refusal_is_recorded_in_the_group_that_is_there() -> None:
-    """Whatever it is refused for; nothing of the group changes."""
+    """For any error; the group itself does not change."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.dynamic("b").join(session_timeout_ms=1)
@@ -69,7 +69,7 @@ def test_a_refusal_is_recorded_in_the_group_that_is_there() -> None:
 
 
 def test_what_a_refused_join_offered_is_recorded_up_to_a_limit() -> None:
-    """A client may send any names."""
+    """A client may send any protocol names."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.dynamic("b", protocols=protocols(*(f"{number}-{'x' * 1000}" for number in range(100)))).join()
@@ -115,7 +115,7 @@ def test_unknown_group_and_known_member_id_is_refused(instance: str | None) -> N
 
 
 def test_unknown_group_and_new_dynamic_member_makes_the_group() -> None:
-    """J2, J3, JE1: the group is made and stays, although the join yields only a member id."""
+    """J2, J3, JE1: the group is created and stays, although the join yields only a member id."""
     h = Harness()
     call = h.dynamic().join()
     assert call.outcome == refusal(ErrorCode.member_id_required, "consumer-1")
@@ -139,7 +139,7 @@ def test_no_protocols_in_an_empty_group_is_refused(lacking: dict[str, object]) -
 
 @pytest.mark.parametrize("other", [{"protocol_type": "connect"}, {"protocols": protocols("sticky")}, {"protocols": ()}])
 def test_other_protocols_than_the_group_are_refused(other: dict[str, object]) -> None:
-    """J7: 23, the member id is empty for a new member and the state is untouched."""
+    """J7: 23, an empty member id for a new member, and the state is unchanged."""
     h = Harness()
     h.stable_group(h.static("a"))
     call = h.static("b").join(**other)
@@ -159,7 +159,7 @@ def test_known_member_whose_protocols_no_longer_fit_is_refused_and_kept() -> Non
 
 
 def test_no_protocols_in_a_join_phase_without_members_is_refused() -> None:
-    """S9: with nobody to agree with, a protocol has to be offered all the same."""
+    """S9: with no members to agree with, the join still needs a protocol."""
     h = Harness()
     a = h.static("a")
     a.join(proposed_member_id=MemberId("a-0"))
@@ -172,7 +172,7 @@ def test_no_protocols_in_a_join_phase_without_members_is_refused() -> None:
 
 
 def test_pending_members_do_not_count_for_protocols() -> None:
-    """S9: an id that was handed out supports nothing."""
+    """S9: a pending id supports none."""
     h = Harness()
     h.stable_group(h.static("a"))
     assert h.dynamic().join().error is ErrorCode.member_id_required
@@ -199,11 +199,11 @@ def test_unknown_id_in_a_stable_group_is_refused_with_the_id_echoed() -> None:
     assert call.outcome == refusal(ErrorCode.unknown_member_id, "ghost")
 
 
-# ---- who is refused is written, but not without limit --------------------------------------------
+# ---- refusals are written, with a limit ---------------------------------------------------------
 
 
 def test_refusals_are_written_up_to_a_limit() -> None:
-    """Ten in a minute; the next one written says how many were not."""
+    """Ten in a minute; the next one written has the number of suppressed ones."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=1_800_000))
     ghost = h.dynamic()
@@ -219,7 +219,7 @@ def test_refusals_are_written_up_to_a_limit() -> None:
 
 
 def test_fenced_join_names_both_processes() -> None:
-    """S16, ST3: 82 with the id echoed; the event says who has the instance id now."""
+    """S16, ST3: 82 with the id echoed; the event has the current holder of the instance id."""
     h = Harness()
     h.stable_group(h.static("a"))
     call = h.static("a", host="/10.0.0.66").join(member_id=MemberId("a-0"), reason="why not")
@@ -234,7 +234,7 @@ def test_fenced_join_names_both_processes() -> None:
 
 
 def test_protocol_with_most_votes_is_chosen_among_those_all_support() -> None:
-    """S10: each member votes for the first in its list that everybody offers."""
+    """S10: each member votes for the first in its list that all members support."""
     h = Harness()
     h.form(
         h.static("a", protocols=protocols("only-a", "range", "sticky")),
@@ -256,7 +256,7 @@ def test_tied_vote_goes_to_the_member_who_joined_first() -> None:
 
 
 def test_followers_get_no_members_and_the_leader_gets_all() -> None:
-    """J16, S8: with instance ids, whatever the leader's version; W13: the protocol type goes to everybody."""
+    """J16, S8: with instance ids, whatever the leader's version; W13: all members get the protocol type."""
     h = Harness()
     a, b = h.form(h.dynamic("old", version=3), h.static("b"))
     assert a.joined is not None
@@ -269,7 +269,7 @@ def test_followers_get_no_members_and_the_leader_gets_all() -> None:
 
 @pytest.mark.parametrize("metadata", [b"x" * 60, b"\0\0" + b"\xff" * 8], ids=["garbage", "null arrays"])
 def test_undecodable_metadata_stops_nobody(metadata: bytes) -> None:
-    """R16: metadata is opaque; the group forms, and others join it later."""
+    """R16: metadata is opaque; the group forms, and other members join it later."""
     h = Harness()
     garbage = h.static("a", protocols=protocols(metadata=metadata))
     a, b = h.stable_group(garbage, h.static("b"))
@@ -281,7 +281,7 @@ def test_undecodable_metadata_stops_nobody(metadata: bytes) -> None:
 
 
 def test_group_advanced_ends_a_transition_that_touches_members_alone() -> None:
-    """A transition always rewrites the group's own record."""
+    """A transition always rewrites the group's own record, even if it only changes members."""
     h = Harness()
     a, _b = h.stable_group(h.static("a"), h.static("b"))
     a.join()

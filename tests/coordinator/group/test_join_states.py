@@ -83,7 +83,7 @@ def test_rejoin_in_the_join_phase_is_stored_and_parked() -> None:
 
 
 def test_rejoin_does_not_move_the_session_while_the_phase_lasts() -> None:
-    """JP4, SE2: parking a join feeds nothing."""
+    """JP4, SE2: parking a join refreshes no session."""
     h = Harness()
     a, b, _c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
     deadline_ms = h.soft.sessions[b.member_id].deadline_ms
@@ -104,7 +104,7 @@ def test_larger_rebalance_timeout_does_not_move_the_running_join_timer() -> None
 
 
 def test_new_member_that_completes_the_phase_ends_it_at_once() -> None:
-    """JP2: everybody joined, nobody pending."""
+    """JP2: all have joined, and no id is pending."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     waiting = h.static("b").join()
@@ -118,7 +118,7 @@ def test_new_member_that_completes_the_phase_ends_it_at_once() -> None:
 
 
 def test_pending_member_holds_up_the_early_end() -> None:
-    """JP1, P7: an id handed out blocks the early end; its own join then ends the phase."""
+    """JP1, P7: a pending id blocks the early end; its own join then ends the phase."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     c = h.dynamic("c")
@@ -130,7 +130,7 @@ def test_pending_member_holds_up_the_early_end() -> None:
 
 
 def test_repeated_join_replaces_the_parked_one() -> None:
-    """J13: the earlier request of the same member is never answered."""
+    """J13: the member's earlier request is never answered."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     first, second = a.join(), a.join()
@@ -142,7 +142,7 @@ def test_repeated_join_replaces_the_parked_one() -> None:
 
 
 def test_join_with_the_proposed_id_of_a_member_is_its_retry() -> None:
-    """A parked join that is sent again with the same proposed id adds no second member, at any version."""
+    """A parked join that is retried with the same proposed id adds no second member, in any version."""
     h = Harness()
     for c in (h.dynamic("old", version=3), h.static("a")):
         proposed = MemberId(f"{c.name}-proposed")
@@ -157,7 +157,7 @@ def test_join_with_the_proposed_id_of_a_member_is_its_retry() -> None:
 
 
 def test_lost_join_answer_is_given_again() -> None:
-    """JC1, R9, S14: the current generation, the member list for the leader, and no rebalance."""
+    """JC1, R9, S14: the current generation, with the members for the leader, and no rebalance."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
     before = (h.group, set(h.soft.pending_syncs), h.soft.sync_deadline_ms)
@@ -173,7 +173,7 @@ def test_lost_join_answer_is_given_again() -> None:
 
 
 def test_changed_metadata_in_the_sync_phase_rebalances() -> None:
-    """JC2: parked syncs get 27, and have their full session again."""
+    """JC2: parked syncs get 27, and their sessions restart in full."""
     h = Harness()
     _a, b, c = h.form(h.static("a"), h.static("b"), h.static("c"))
     parked = c.sync()
@@ -201,7 +201,7 @@ def test_new_member_in_the_sync_phase_rebalances(kind: str) -> None:
 
 
 def test_new_dynamic_member_in_the_sync_phase_only_gets_its_id() -> None:
-    """JC4: the rebalance starts when it comes back."""
+    """JC4: the rebalance starts when it joins with the id."""
     h = Harness()
     h.form(h.static("a"))
     assert h.dynamic().join().error is ErrorCode.member_id_required
@@ -213,7 +213,7 @@ def test_new_dynamic_member_in_the_sync_phase_only_gets_its_id() -> None:
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_leader_that_rejoins_always_rebalances(changed: bool) -> None:
-    """JS1, ST23, ST24: metadata changed or not; the rejoined leader computes a new assignment."""
+    """JS1, ST23, ST24: with changed or unchanged metadata; the leader computes a new assignment."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     call = a.join(protocols=protocols("range", "sticky") if changed else a.protocols)
@@ -229,7 +229,7 @@ def test_leader_that_rejoins_always_rebalances(changed: bool) -> None:
 
 @pytest.mark.parametrize("static", [False, True])
 def test_unchanged_follower_is_answered_at_once(static: bool) -> None:
-    """JS2, J14, SE2: the current generation, no members, nothing is written, no timer is touched."""
+    """JS2, J14, SE2: with the current generation and no members; nothing is written, no timer is touched."""
     h = Harness()
     _a, b = h.stable_group(h.static("a"), h.static("b") if static else h.dynamic("b"))
     before = (h.group, h.soft.sessions[b.member_id].deadline_ms)
@@ -281,7 +281,7 @@ def test_new_dynamic_member_in_a_stable_group_changes_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["old", "static", "pending"])
 def test_new_member_in_a_stable_group_rebalances(kind: str) -> None:
-    """JS6, RB4: the join timer is the group's rebalance timeout at that moment, the new member's included."""
+    """JS6, RB4: the join timer is the group's current rebalance timeout, including the new member's."""
     h = Harness()
     h.stable_group(h.static("a"))
     kinds = {"old": h.dynamic(version=3), "static": h.static("c"), "pending": h.dynamic()}

@@ -14,7 +14,7 @@ from tests.coordinator.group.test_registration import starts
 
 
 def with_learners(h: Harness, *names: str, timeout_ms: int = 30_000) -> list[Client]:
-    """A stable group of one, and learners that came later; nobody expires."""
+    """A stable group of one, and learners that joined later; no session expires."""
     h.stable_group(h.static("a", session_timeout_ms=600_000))
     h.set(members_learner_timeout_ms=str(timeout_ms))
     learners = [h.static(name, session_timeout_ms=600_000) for name in names]
@@ -25,7 +25,7 @@ def with_learners(h: Harness, *names: str, timeout_ms: int = 30_000) -> list[Cli
 
 
 def rejoin(h: Harness, instance: str) -> None:
-    """The member of this instance rejoins, whichever process it is."""
+    """Rejoin this instance, with whichever process it has."""
     client = h.static(instance, session_timeout_ms=600_000)
     client.member_id = h.member_of(instance)
     assert client.join().error is ErrorCode.none
@@ -42,7 +42,7 @@ def test_a_new_member_learns_and_moves_nothing() -> None:
 
 
 def test_more_learners_than_fit_into_one_value_are_told_as_far_as_they_fit() -> None:
-    """Each takes a comma, too: two fit exactly."""
+    """Each name takes a comma, too: two fit exactly."""
     h = Harness()
     names = [letter * (LIST_LENGTH_MAX // 2 - 1) for letter in "bcd"]
     with_learners(h, *names)
@@ -50,7 +50,7 @@ def test_more_learners_than_fit_into_one_value_are_told_as_far_as_they_fit() -> 
 
 
 def test_learners_are_promoted_together_after_a_time() -> None:
-    """The time of the first one counts; then one rebalance."""
+    """The timer starts with the first one; then there is one rebalance."""
     h = Harness()
     b, c = with_learners(h, "b", "c")
     h.sleep(30_000)
@@ -59,7 +59,7 @@ def test_learners_are_promoted_together_after_a_time() -> None:
 
 
 def test_a_learner_that_never_syncs_is_removed() -> None:
-    """Heartbeats alone do not show that it got its empty assignment; nobody else notices."""
+    """Heartbeats do not prove that it received its empty assignment; no other member is affected."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=600_000))
     h.set(members_learner_timeout_ms="600000")
@@ -74,7 +74,7 @@ def test_a_learner_that_never_syncs_is_removed() -> None:
 
 @pytest.mark.parametrize("rebalance_timeout_ms", [0, -1])
 def test_a_learner_without_a_rebalance_timeout_is_removed_at_once(rebalance_timeout_ms: int) -> None:
-    """K2: clients may send a negative one, which counts as none."""
+    """K2: clients may send a negative one, which counts as zero."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_learner_timeout_ms="600000")
@@ -85,7 +85,7 @@ def test_a_learner_without_a_rebalance_timeout_is_removed_at_once(rebalance_time
 
 
 def test_a_held_join_that_is_asked_again_becomes_a_learner_once() -> None:
-    """Learning was switched on meanwhile: the first attempt is fenced, and nothing of it is left to be admitted."""
+    """Learning was switched on in between: the first attempt is fenced, and nothing of it is admitted later."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=600_000))
     h.set(members_expansion_delay_ms="60000")
@@ -100,7 +100,7 @@ def test_a_held_join_that_is_asked_again_becomes_a_learner_once() -> None:
 
 
 def test_a_time_that_is_not_over_promotes_nobody() -> None:
-    """It may have been moved, or dropped, after it was found to be over."""
+    """The timer may have been moved or dropped after it was found to be due."""
     h = Harness()
     early = PromoteLearners(group_id=h.group_id, due_ms=h.now_ms)
     (b,) = with_learners(h, "b")
@@ -113,7 +113,7 @@ def test_a_time_that_is_not_over_promotes_nobody() -> None:
 
 
 def test_an_expansion_delay_that_is_not_over_ends_nothing() -> None:
-    """It is no cause of a rebalance then, and one that never began is none either."""
+    """It causes no rebalance then, nor does a delay that never started."""
     h = Harness()
     early = EndExpansion(group_id=h.group_id, due_ms=h.now_ms)
     h.stable_group(h.static("a", session_timeout_ms=600_000))
@@ -127,7 +127,7 @@ def test_an_expansion_delay_that_is_not_over_ends_nothing() -> None:
 
 
 def test_a_learner_is_promoted_by_hand() -> None:
-    """The other one goes on learning, through the rebalance."""
+    """The other one remains a learner through the rebalance."""
     h = Harness()
     b, c = with_learners(h, "b", "c")
     h.alter((LEARNERS, ConfigOperation.SUBTRACT, "c"))
@@ -137,7 +137,7 @@ def test_a_learner_is_promoted_by_hand() -> None:
 
 
 def test_nobody_becomes_a_learner_by_hand() -> None:
-    """A member with partitions keeps them; one that is no learner cannot be promoted."""
+    """A member with partitions keeps them; a member that is not a learner cannot be promoted."""
     h = Harness()
     with_learners(h)
     assert h.alter((LEARNERS, ConfigOperation.APPEND, "a")).error is ErrorCode.invalid_config
@@ -145,7 +145,7 @@ def test_nobody_becomes_a_learner_by_hand() -> None:
 
 
 def test_switching_learning_off_promotes_all() -> None:
-    """Nobody is forgotten in a role that no longer exists."""
+    """No member stays in a role that no longer exists."""
     h = Harness()
     with_learners(h, "b")
     h.alter((LEARNER_TIMEOUT, ConfigOperation.DELETE, None))
@@ -153,7 +153,7 @@ def test_switching_learning_off_promotes_all() -> None:
 
 
 def test_a_learner_stays_one_in_a_rebalance_for_another_reason() -> None:
-    """The leader is not told of it."""
+    """It is not in the leader's member list."""
     h = Harness()
     (b,) = with_learners(h, "b")
     h.set(members_rebalance="static")
@@ -163,7 +163,7 @@ def test_a_learner_stays_one_in_a_rebalance_for_another_reason() -> None:
 
 
 def test_the_last_active_member_gone_makes_a_learner_active() -> None:
-    """Somebody has to have the partitions."""
+    """The partitions need an active member."""
     h = Harness()
     (b,) = with_learners(h, "b")
     h.leave_instance("a")
@@ -172,7 +172,7 @@ def test_the_last_active_member_gone_makes_a_learner_active() -> None:
 
 
 def test_a_new_group_has_no_learners() -> None:
-    """There is nothing yet that they could disturb."""
+    """There are no members to disturb yet."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.set(members_learner_timeout_ms="30000")
@@ -182,7 +182,7 @@ def test_a_new_group_has_no_learners() -> None:
 
 
 def test_one_that_joins_a_running_join_phase_learns_too() -> None:
-    """It takes part in the rebalance, hidden from the leader."""
+    """It takes part in the rebalance, but is not in the leader's member list."""
     h = Harness()
     with_learners(h)
     h.set(members_rebalance="static")
@@ -205,7 +205,7 @@ def test_learning_begins_anew_after_a_takeover() -> None:
 
 
 def test_a_learner_promoted_by_hand_and_by_switching_learning_off_is_promoted_once() -> None:
-    """The rebalance is due to the config: there was nobody left to promote."""
+    """The config is the cause of the rebalance: there was no learner left to promote."""
     h = Harness()
     with_learners(h, "b")
     call = h.alter((LEARNER_TIMEOUT, ConfigOperation.DELETE, None), (LEARNERS, ConfigOperation.SUBTRACT, "b"))

@@ -1,4 +1,4 @@
-"""LeaveGroup: of one's own accord, in batches, and as an administrator (section L, G29), and the known bug S12."""
+"""LeaveGroup: by the member, in batches, and by an administrator (section L, G29), and the known bug S12."""
 
 from kio.schema.errors import ErrorCode
 
@@ -24,7 +24,7 @@ def left(member_id: str, instance: str | None, error: ErrorCode) -> LeftMember:
 
 
 def test_unknown_group_knows_nobody() -> None:
-    """G29: no error on top, 25 for each."""
+    """G29: no top-level error, 25 for each."""
     call = Harness().leave(entry("x"), entry("", "a"))
     assert call.outcome == LeaveGroupOutcome(
         members=(left("x", None, ErrorCode.unknown_member_id), left("", "a", ErrorCode.unknown_member_id))
@@ -37,7 +37,7 @@ def test_empty_group_id_is_refused() -> None:
 
 
 def test_member_leaves_and_the_group_rebalances() -> None:
-    """L9, L16, R6: its session is gone with it; a wrong generation cannot be given."""
+    """L9, L16, R6: its session is removed with it; the request has no generation."""
     h = Harness()
     _a, b = h.stable_group(h.static("a"), h.dynamic("b"))
     call = b.leave("the consumer is being closed")
@@ -134,7 +134,7 @@ def test_leaver_with_a_parked_sync_is_answered() -> None:
 
 
 def test_leaving_may_end_the_join_phase() -> None:
-    """L9: it waited for the leaver alone."""
+    """L9: the phase was only waiting for the leaver."""
     h = Harness()
     a, _b = h.stable_group(h.static("a"), h.static("b"))
     waiting = a.join()

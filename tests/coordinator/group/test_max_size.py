@@ -25,7 +25,7 @@ def test_full_group_refuses_a_new_member() -> None:
 
 
 def test_pending_ids_do_not_count_and_are_judged_when_they_come_back() -> None:
-    """X5, X1, X7: more ids than places may be handed out; a refused one is forgotten, and the phase goes on."""
+    """X5, X1, X7: more ids than places may be pending; a refused one is forgotten, and the phase continues."""
     h = Harness(max_size=2)
     (a,) = h.stable_group(h.static("a"))
     first, second = h.dynamic("b"), h.dynamic("c")
@@ -41,14 +41,14 @@ def test_pending_ids_do_not_count_and_are_judged_when_they_come_back() -> None:
 
 
 def test_empty_group_admits_anybody() -> None:
-    """X2, X3: and in the initial join phase those who wait are counted."""
+    """X2, X3: in the initial join phase the waiting members are counted."""
     h = Harness(max_size=1)
     assert h.static("a").join().parked
     assert h.static("b").join().outcome == FULL
 
 
 def test_members_rejoin_a_full_group() -> None:
-    """X3, X4: whoever is in may come back."""
+    """X3, X4: an existing member may rejoin."""
     h = Harness(max_size=2)
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.rejoin_all(a, b)
@@ -71,7 +71,7 @@ def test_static_restart_takes_its_own_place_in_a_full_group() -> None:
 
 
 def test_last_to_rejoin_after_the_limit_was_lowered_are_out() -> None:
-    """X3, X8, LD10, S11: the group rebalances when it is taken over, and those who come too late are refused."""
+    """X3, X8, LD10, S11: the group rebalances after the takeover, and the last members to rejoin are refused."""
     h = Harness()
     clients = h.stable_group(*(h.static(name, rebalance_timeout_ms=5_000) for name in "abcd"))
     h.settings = Harness(max_size=2).settings
@@ -91,7 +91,7 @@ def test_last_to_rejoin_after_the_limit_was_lowered_are_out() -> None:
 
 
 def test_refused_leader_is_succeeded() -> None:
-    """X1, S12: also when the refusal itself is not written any more."""
+    """X1, S12: even if the refusal itself is no longer written."""
     h = Harness()
     a, b, c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
     h.settings = Harness(max_size=1).settings
@@ -104,7 +104,7 @@ def test_refused_leader_is_succeeded() -> None:
 
 
 def test_group_within_the_limit_is_left_alone() -> None:
-    """X8: nothing happens to it, nor to a group that is not there."""
+    """X8: nothing happens to it, nor to a group that does not exist."""
     h = Harness(max_size=2)
     assert not h.send(CheckCapacity(group_id=h.group_id)).events
     h.stable_group(h.static("a"), h.static("b"))
@@ -112,7 +112,7 @@ def test_group_within_the_limit_is_left_alone() -> None:
 
 
 def test_a_full_group_is_full_before_an_instance_is_fenced() -> None:
-    """J6: with the id that it has lost, a member has no place of its own; as in Kafka it is told 81, and not 82."""
+    """J6: a member that lost its instance id has no place of its own; as in Kafka it gets 81, not 82."""
     h = Harness(max_size=2)
     _a, b = h.stable_group(h.static("a"), h.static("b"))
     assert b.restarted().join().error is ErrorCode.none

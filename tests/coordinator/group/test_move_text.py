@@ -50,7 +50,7 @@ A, B = member("a"), member("b")
     ],
 )
 def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> None:
-    """A sentence about all of them has no counts."""
+    """If all members are in the same state there are no counts."""
     assert done(moving) == told
 
 
@@ -71,18 +71,18 @@ def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> 
     ],
 )
 def test_who_is_waited_for_is_named_with_how_long_at_most(moving: GroupMove, told: str) -> None:
-    """Nothing is said of how long where it is not known of each of them."""
+    """The limit is left out if it is not known for each of them."""
     assert waiting(moving) == told
 
 
 def test_the_progress_is_both() -> None:
-    """Without the wait, if nobody is waited for."""
+    """Without the wait, if there are no members to wait for."""
     assert progress(move(members=1, back=1)) == "its only member has rejoined"
     assert progress(move(A, members=2, back=1)) == "of its 2 members 1 has rejoined; waits for a at 10.0.0.1 to rejoin"
 
 
 def test_who_is_late_is_named_with_what_follows() -> None:
-    """A member that the cluster has dropped was not waited for, and is told apart."""
+    """A member that the cluster has dropped was not awaited, and is listed separately."""
     nobody, overdue = move(members=1, back=1), msgspec.structs.replace(move(members=2, back=1), late=(A,))
     assert late(nobody) == ""
     assert (late(overdue), done(overdue)) == (
@@ -109,7 +109,7 @@ def test_who_is_late_is_named_with_what_follows() -> None:
 
 
 def test_some_of_many_are_named() -> None:
-    """Five of them; a dynamic one by its client id."""
+    """Five of them; a dynamic member by its client id."""
     assert names([member(name) for name in "abcde"]).endswith("d at 10.0.0.1, e at 10.0.0.1")
     assert names([member(name) for name in "abcdefg"]).endswith("e at 10.0.0.1 and 2 more")
     dynamic = MovingMember(member_id="c-1", group_instance_id=None, client_id="app", client_host="/h", is_notified=True)

@@ -1,4 +1,4 @@
-"""Committing and deleting offsets: permitted or refused (sections OC, OD), and the known bug S9."""
+"""Committing and deleting offsets: accepted or refused (sections OC, OD), and the known bug S9."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ def simple(h: Harness) -> Client:
 
 @pytest.mark.parametrize(("member_id", "instance"), [("", None), ("whoever", "a")])
 def test_simple_commit_makes_the_group(member_id: str, instance: str | None) -> None:
-    """OC1, S9: whatever ids are given; the group is Empty, of generation 0 and no type."""
+    """OC1, S9: whatever ids are given; the group is Empty, in generation 0, with no protocol type."""
     h = Harness()
     group_instance_id = GroupInstanceId(instance) if instance else None
     call = simple(h).commit(member_id=MemberId(member_id), group_instance_id=group_instance_id)
@@ -50,7 +50,7 @@ def test_commit_of_a_generation_in_an_unknown_group_is_refused(error: ErrorCode)
 
 
 def test_simple_commit_in_an_empty_group_is_accepted() -> None:
-    """OC5, S9: ids are not looked at; OC21: nothing of the group is written."""
+    """OC5, S9: ids are not checked; OC21: no group event is written."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     a.leave()
@@ -76,7 +76,7 @@ def test_commit_of_a_member_is_checked() -> None:
 
 
 def test_commit_in_the_sync_phase_is_told_to_rejoin() -> None:
-    """OC10: only if everything else is right; it does not keep the session."""
+    """OC10: only if everything else is valid; it does not refresh the session."""
     h = Harness()
     (a,) = h.form(h.static("a"))
     deadline_ms = h.soft.sessions[a.member_id].deadline_ms
@@ -159,7 +159,7 @@ def test_offsets_of_other_protocol_types_are_kept_while_there_are_members() -> N
 
 
 def test_subscribed_topics_are_kept() -> None:
-    """OD4: those of any member; the others go."""
+    """OD4: those of any member; the others are deleted."""
     h = Harness()
     h.stable_group(
         h.static("a", protocols=protocols(metadata=subscription("orders"))),
@@ -182,7 +182,7 @@ def test_undecodable_subscriptions_keep_every_topic() -> None:
 
 @pytest.mark.parametrize("topics_number", [TOPICS_LOOKED_AT_MAX // 2, TOPICS_LOOKED_AT_MAX // 2 + 1])
 def test_more_topics_than_are_looked_at_keep_every_topic(topics_number: int) -> None:
-    """Subscriptions of two kinds, each of several members, and after a takeover, too."""
+    """With two different subscriptions of several members each, and after a takeover, too."""
     h = Harness()
     kinds = [subscription(*(f"{kind}{n}" for n in range(topics_number))) for kind in "xy"]
     h.stable_group(*(h.static(f"{n}", protocols=protocols(metadata=kinds[n % 2])) for n in range(4)))
@@ -195,7 +195,7 @@ def test_more_topics_than_are_looked_at_keep_every_topic(topics_number: int) -> 
 
 @pytest.mark.parametrize("topics_number", [TOPICS_LOOKED_AT_MAX - 1, TOPICS_LOOKED_AT_MAX])
 def test_more_topics_with_those_of_a_learner_keep_every_topic(topics_number: int) -> None:
-    """It joins without a rebalance, and its topics are added to those that are known."""
+    """It joins without a rebalance, and its topics are added to the known ones."""
     h = Harness()
     h.stable_group(h.static("a", protocols=protocols(metadata=subscription("orders"))))
     h.set(members_learner_timeout_ms="30000")
@@ -206,7 +206,7 @@ def test_more_topics_with_those_of_a_learner_keep_every_topic(topics_number: int
 
 
 def test_subscriptions_are_those_of_the_last_join_phase() -> None:
-    """OD6: not of members that are rejoining; before the first one has ended any topic may be subscribed."""
+    """OD6: not those of rejoining members; before the first join phase has ended any topic may be subscribed."""
     h = Harness()
     a, b = h.static("a"), h.static("b")
     a.join()

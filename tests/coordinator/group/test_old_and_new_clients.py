@@ -1,4 +1,4 @@
-"""Clients of many ages in one group: from dynamic to static members and back, old leaders, order by member id."""
+"""Clients of different versions in one group: from dynamic to static and back, old leaders, order by member id."""
 
 import random
 import uuid
@@ -23,8 +23,8 @@ def rebalances(events: Iterable[AnyEvent]) -> int:
 
 
 def settle(h: Harness, clients: Sequence[Client]) -> None:
-    """Everybody does what it is told until the group is stable: whoever does not wait for an answer rejoins, and
-    syncs.
+    """All clients do what their responses ask for until the group is stable: unless a response is pending, rejoin and
+    sync.
     """
     for _ in range(3):
         for client in clients:
@@ -39,9 +39,7 @@ def settle(h: Harness, clients: Sequence[Client]) -> None:
 
 
 def test_upgrade_from_dynamic_to_static_members_one_by_one() -> None:
-    """Each process leaves, as a dynamic one does, and comes back with an instance id; restarts after that are
-    absorbed.
-    """
+    """Each dynamic process leaves and comes back with an instance id; its later restarts are absorbed."""
     h = Harness()
     clients = list(h.stable_group(*(h.dynamic(f"app-{n}") for n in range(3))))
     for number in range(3):
@@ -53,7 +51,7 @@ def test_upgrade_from_dynamic_to_static_members_one_by_one() -> None:
         assert h.live.generation_id - before <= 2
         assert len(h.live.members) == 3
         assert set(h.live.instances) == {f"{n}" for n in range(number + 1)}
-        # In the mixed group, too, the static ones restart unnoticed.
+        # The static members of the mixed group restart without a rebalance, too.
         again = clients[number].restarted()
         assert story(again.join().events)[0] == (StaticMemberReplaced, Cause.STATIC_RESTART_ABSORBED)
         clients[number] = again
@@ -65,13 +63,13 @@ def test_upgrade_from_dynamic_to_static_members_one_by_one() -> None:
 
 
 def test_upgrade_of_a_process_that_ends_without_leaving() -> None:
-    """A dynamic member that was killed expires beside the static one that took its work; nobody else is touched."""
+    """A killed dynamic member expires beside the static one that took its work; no other member is affected."""
     h = Harness()
     a, b = h.stable_group(h.dynamic("a"), h.dynamic("b"))
     new = h.static("b")
     new.enter()
     a.enter()
-    h.sleep(10_000)  # b's session ends; the join phase waited for it alone
+    h.sleep(10_000)  # b's session ends; the join phase was only waiting for b
     h.sync_all(a, new)
     assert h.state is GroupState.STABLE
     assert h.live.members.keys() == {a.member_id, new.member_id}
@@ -79,7 +77,7 @@ def test_upgrade_of_a_process_that_ends_without_leaving() -> None:
 
 
 def test_from_static_back_to_dynamic_by_leave_group() -> None:
-    """The static process ends and stays a member until an administrator removes it; the dynamic one is a new member."""
+    """The static process ends but stays a member until an administrator removes it; the dynamic one is a new member."""
     h = Harness()
     clients = list(h.stable_group(*(h.static(f"{n}", session_timeout_ms=600_000) for n in range(3))))
     for number in range(3):
@@ -94,7 +92,7 @@ def test_from_static_back_to_dynamic_by_leave_group() -> None:
     assert not h.live.instances
     removed = [event for event in h.events if isinstance(event, MemberRemoved)]
     assert [event.why.cause for event in removed] == [Cause.MEMBER_REMOVED_BY_ADMIN] * 3
-    # No ghost of a static member is left that could expire, and a dynamic member's restart is a rebalance again.
+    # No leftover static member can expire, and a dynamic member's restart is a rebalance again.
     generation_id = h.live.generation_id
     for _ in range(3):
         h.sleep(500_000)
@@ -105,7 +103,7 @@ def test_from_static_back_to_dynamic_by_leave_group() -> None:
 
 
 def test_a_running_process_that_drops_its_instance_id_stays_the_static_member() -> None:
-    """M5: who knows its member id need not name the instance; the group treats it as before."""
+    """M5: a request with the member id need not name the instance; the group treats it as before."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     instance, b.instance = b.instance, None
@@ -122,7 +120,9 @@ def test_a_running_process_that_drops_its_instance_id_stays_the_static_member() 
 
 @pytest.mark.parametrize("version", range(5))
 def test_old_leader_of_static_members(version: int) -> None:
-    """KAFKA-14422: it is told all members and assigns by member id; static restarts are absorbed while it leads."""
+    """KAFKA-14422: its response has all members and it assigns by member id; static restarts are absorbed while it
+    leads.
+    """
     h = Harness()
     old = h.dynamic("old", version=version)
     a, b = h.static("a"), h.static("b")
@@ -145,7 +145,7 @@ def test_old_leader_of_static_members(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_old_follower_of_a_static_leader(version: int) -> None:
-    """It joins, syncs, commits and leaves without an instance id; the static leader's restart does not touch it."""
+    """It joins, syncs, commits and leaves without an instance id; the static leader's restart does not affect it."""
     h = Harness()
     a, old = h.stable_group(h.static("a"), h.dynamic("old", version=version))
     assert a.is_leader
@@ -162,7 +162,7 @@ def test_old_follower_of_a_static_leader(version: int) -> None:
 
 
 def test_an_old_leader_that_is_gone_leaves_the_group_to_static_members() -> None:
-    """It expires as any dynamic member, and one who can tell instance ids leads."""
+    """It expires like any dynamic member, and a client that supports instance ids leads."""
     h = Harness()
     old, a, b = h.stable_group(h.dynamic("old", version=3), h.static("a"), h.static("b"))
     h.sleep(9_000)
@@ -178,12 +178,12 @@ def test_an_old_leader_that_is_gone_leaves_the_group_to_static_members() -> None
 
 
 def real_id(instance: str | None, client_id: str = "app") -> MemberId:
-    """As the wire proposes it: `<instance id or client id>-<uuid>` (M1)."""
+    """As the wire layer proposes it: `<instance id or client id>-<uuid>` (M1)."""
     return MemberId(f"{client_id if instance is None else instance}-{uuid.uuid4()}")
 
 
 def range_assignor(told: JoinGroupOutcome) -> dict[MemberId, list[int]]:
-    """Neighbouring partitions, in the order of the member ids: what a client does that knows no instance ids."""
+    """Neighbouring partitions in the order of the member ids, as a client without instance ids does."""
     members = sorted(member.member_id for member in told.members)
     share, more = divmod(PARTITIONS, len(members))
     starts = [number * share + min(number, more) for number in range(len(members) + 1)]
@@ -191,13 +191,13 @@ def range_assignor(told: JoinGroupOutcome) -> dict[MemberId, list[int]]:
 
 
 def roundrobin_assignor(told: JoinGroupOutcome) -> dict[MemberId, list[int]]:
-    """One partition after the other, in the order of the member ids."""
+    """One partition after another, in the order of the member ids."""
     members = sorted(member.member_id for member in told.members)
     return {member: list(range(n, PARTITIONS, len(members))) for n, member in enumerate(members)}
 
 
 def computed(h: Harness, clients: Sequence[Client], assignor: object) -> dict[str, list[int]]:
-    """A rebalance that the leader asks for, and what it assigns to each instance."""
+    """A rebalance requested by the leader, and its assignment to each instance."""
     leader = next(client for client in clients if client.member_id == h.live.leader_id)
     leader.join()
     for client in clients:
@@ -219,7 +219,7 @@ INSTANCES: dict[str, Sequence[str]] = {
 @pytest.mark.parametrize("assignor", [range_assignor, roundrobin_assignor])
 @pytest.mark.parametrize("names", INSTANCES.values(), ids=INSTANCES.keys())
 def test_restarts_do_not_change_who_is_assigned_what(names: Sequence[str], assignor: object) -> None:
-    """A member id begins with the instance id, so that who sorts by member id keeps the order of the instances."""
+    """A member id begins with the instance id, so sorting by member id keeps the order of the instances."""
     h = Harness()
     clients = [h.static(name) for name in names]
     for client in clients:
@@ -239,7 +239,7 @@ def test_restarts_do_not_change_who_is_assigned_what(names: Sequence[str], assig
 
 
 def test_dynamic_members_among_static_ones_keep_their_place_by_client_id() -> None:
-    """As long as its client id sorts the same, a dynamic member that comes anew changes nobody's share."""
+    """If its client id sorts the same, a dynamic member that restarts changes no other member's share."""
     h = Harness()
     clients = [h.static("a"), h.static("m"), h.dynamic("x")]
     for client in clients:
@@ -261,8 +261,8 @@ def test_dynamic_members_among_static_ones_keep_their_place_by_client_id() -> No
 
 @pytest.mark.parametrize("threads", [1, 12])
 def test_streams_threads_are_members_of_their_own(threads: int) -> None:
-    """Each thread has the process's instance id with its number behind it, and a client id of its own: when one
-    process of two is deployed anew each of its threads takes its own place, `-1` never that of `-11`.
+    """Each thread has the process's instance id with a number appended, and its own client id: when one of two
+    processes is restarted each of its threads gets its own place back, `-1` never that of `-11`.
     """
     h = Harness()
 

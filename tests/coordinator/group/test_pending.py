@@ -14,7 +14,7 @@ from tests.coordinator.group.harness import Harness, story
 
 
 def test_member_id_is_handed_out_for_the_session_timeout() -> None:
-    """P1, P5: no generation, and after that time the id is forgotten."""
+    """P1, P5: without a generation, and after that time the id is forgotten."""
     h = Harness()
     c = h.dynamic("c", session_timeout_ms=7_000)
     assert c.join().outcome == JoinGroupOutcome(error=ErrorCode.member_id_required, member_id=MemberId("c-1"))
@@ -26,7 +26,7 @@ def test_member_id_is_handed_out_for_the_session_timeout() -> None:
 
 
 def test_every_join_without_a_member_id_gets_one() -> None:
-    """P2: they add up until they expire; one that is sent again keeps its own."""
+    """P2: they add up until they expire; a retry keeps its own."""
     h = Harness()
     for _ in range(3):
         h.dynamic("c").join()
@@ -36,7 +36,7 @@ def test_every_join_without_a_member_id_gets_one() -> None:
 
 
 def test_of_more_ids_than_a_group_keeps_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that comes back with one of them gets 25, and asks anew; the id handed out last is expected back."""
+    """A client that uses one of them gets 25, and asks again; the id handed out last is still valid."""
     monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 20)
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
@@ -51,7 +51,7 @@ def test_of_more_ids_than_a_group_keeps_the_oldest_are_forgotten(monkeypatch: py
 
 
 def test_pending_id_with_an_instance_id_is_an_error() -> None:
-    """P3: who is pending asked without one."""
+    """P3: a pending client asked without one."""
     h = Harness()
     c = h.dynamic("c")
     c.join()
@@ -73,7 +73,7 @@ def test_pending_id_with_other_protocols_stays_pending() -> None:
 
 
 def test_expiry_of_a_pending_id_ends_the_join_phase() -> None:
-    """P5, R4: everybody else has joined."""
+    """P5, R4: all others have joined."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.dynamic().join()
@@ -132,7 +132,7 @@ def test_pending_member_that_leaves_an_empty_group_changes_nothing() -> None:
 
 
 def test_join_timer_does_not_wait_for_pending_ids() -> None:
-    """P7: one that comes later causes another rebalance."""
+    """P7: a join that comes later causes another rebalance."""
     h = Harness()
     a, _b = h.stable_group(h.static("a", rebalance_timeout_ms=5_000), h.static("b", rebalance_timeout_ms=5_000))
     c = h.dynamic("c", session_timeout_ms=60_000)

@@ -29,7 +29,7 @@ def test_rebalance_from_stable_keeps_the_assignments() -> None:
 
 
 def test_rebalance_from_the_sync_phase_clears_the_assignments() -> None:
-    """RB1: by the group's own record, so that no member's record has to be rewritten."""
+    """RB1: by the group's own record, so that no member record has to be rewritten."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.rejoin_all(a, b)
@@ -42,7 +42,7 @@ def test_rebalance_from_the_sync_phase_clears_the_assignments() -> None:
 
 
 def test_single_member_rebalances_in_one_step() -> None:
-    """RB3: everybody has joined already."""
+    """RB3: all have joined already."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     call = a.join()
@@ -65,7 +65,7 @@ def test_join_timer_is_the_longest_rebalance_timeout() -> None:
 
 
 def test_group_with_pending_ids_alone_becomes_empty_at_once() -> None:
-    """RB5, S14: nobody's rebalance timeout is 0."""
+    """RB5, S14: without members the rebalance timeout is 0."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.dynamic().join()
@@ -99,7 +99,7 @@ def test_dynamic_members_that_do_not_rejoin_are_dropped() -> None:
 
 
 def test_absent_static_members_alone_are_waited_for_again_and_again() -> None:
-    """RB7: the same generation, the timer once more, until somebody comes."""
+    """RB7: the same generation, with the timer restarted, until one of them joins."""
     h = Harness()
     a, _b = h.stable_group(
         h.static("a", session_timeout_ms=300_000),
@@ -121,7 +121,7 @@ def test_absent_static_members_alone_are_waited_for_again_and_again() -> None:
 
 
 def test_absent_static_members_are_waited_for_until_they_expire() -> None:
-    """RB7, R7: and then the group is empty, not stuck."""
+    """RB7, R7: then the group is empty, not stuck."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=200_000))
     h.static("c").join()
@@ -131,7 +131,7 @@ def test_absent_static_members_are_waited_for_until_they_expire() -> None:
 
 
 def test_static_member_that_does_not_rejoin_stays_with_its_subscription() -> None:
-    """S6, ST28, RB12: the join timer drops no static member; the leader sees it, it gets an assignment."""
+    """S6, ST28, RB12: the join timer removes no static member; the leader sees it, and it gets an assignment."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=300_000))
     a.join()
@@ -159,7 +159,7 @@ def test_absent_static_leader_is_succeeded_by_one_who_came() -> None:
 
 
 def test_zero_rebalance_timeout_does_not_spin() -> None:
-    """K2, RB7: timeouts are taken as they come; who is waited for again is waited for a little."""
+    """K2, RB7: timeouts are taken as they are; each repeated wait has a minimum."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=6_000, rebalance_timeout_ms=1))
     h.static("c", rebalance_timeout_ms=-5).join()
@@ -198,7 +198,7 @@ def test_last_member_leaving_empties_the_group_in_one_step() -> None:
 
 
 def test_end_of_the_join_phase_answers_everybody() -> None:
-    """RB9: the new generation and the leader to all, members to the leader alone, nobody skips the assignment."""
+    """RB9: the new generation and the leader to all, members to the leader only, skipAssignment to none."""
     h = Harness()
     a, b = h.static("a"), h.static("b")
     calls = [a.join(), b.join()]
@@ -224,7 +224,7 @@ def test_leader_is_told_of_static_members_first() -> None:
 
 
 def test_end_of_the_join_phase_arms_every_session() -> None:
-    """RB10, RB11: those of absent static members too; the sync timer is the group's rebalance timeout."""
+    """RB10, RB11: including those of absent static members; the sync timer is the group's rebalance timeout."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=300_000))
     a.join()
@@ -236,7 +236,7 @@ def test_end_of_the_join_phase_arms_every_session() -> None:
 
 
 def test_leader_that_goes_is_succeeded_at_once() -> None:
-    """S12: by who joined first of those who stay."""
+    """S12: by the longest-standing member that remains."""
     h = Harness()
     a, b = h.static("a"), h.static("b")
     b.join()
@@ -248,7 +248,7 @@ def test_leader_that_goes_is_succeeded_at_once() -> None:
 
 
 def test_generations_grow_by_one_for_each_finished_join_phase() -> None:
-    """S5: and by nothing else."""
+    """S5: and in no other way."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     for generation_id in range(2, 6):

@@ -1,4 +1,4 @@
-"""The facts recorded with a transition for later questions: ids that delayed a phase, last seen times, other times."""
+"""Facts recorded with a transition: pending ids that delayed a phase, last-seen times, and other times."""
 
 from collections.abc import Callable
 
@@ -26,12 +26,12 @@ from tests.coordinator.group.harness import Harness
 
 
 def completed(h: Harness) -> JoinPhaseCompleted:
-    """The end of the last join phase."""
+    """The last end of a join phase."""
     return next(event for event in reversed(h.events) if isinstance(event, JoinPhaseCompleted))
 
 
 def held_up(h: Harness) -> tuple[Client, Call[JoinGroupOutcome]]:
-    """A join phase that waits for nobody but a client that was given an id 400 ms before."""
+    """A join phase that only waits for a client that was given an id 400 ms before."""
     (a,) = h.stable_group(h.static("a", session_timeout_ms=60_000))
     c = h.dynamic("c", host="/10.0.0.9")
     c.join()
@@ -48,7 +48,7 @@ def noted(client: Client, age_ms: int, outcome: HandedOutIdOutcome) -> HandedOut
 
 
 def test_an_id_that_is_never_used_is_named_where_the_phase_ends() -> None:
-    """Its holder is named, and for how long it was out, from before the phase on."""
+    """With the client, and how long the id was pending, including the time before the phase."""
     h = Harness()
     c, waiting = held_up(h)
     h.sleep(10_000)
@@ -57,7 +57,7 @@ def test_an_id_that_is_never_used_is_named_where_the_phase_ends() -> None:
 
 
 def test_an_id_that_is_used_late_is_named() -> None:
-    """Its member joined, and held the others up for that long."""
+    """Its member joined, after delaying the others for that long."""
     h = Harness()
     c, _ = held_up(h)
     h.sleep(3_000)
@@ -66,7 +66,7 @@ def test_an_id_that_is_used_late_is_named() -> None:
 
 
 def test_an_id_that_is_given_back_late_is_named() -> None:
-    """Its holder left."""
+    """The client left."""
     h = Harness()
     c, _ = held_up(h)
     h.sleep(3_000)
@@ -75,7 +75,7 @@ def test_an_id_that_is_given_back_late_is_named() -> None:
 
 
 def test_an_id_that_is_used_within_a_second_is_not_named() -> None:
-    """As nearly all are."""
+    """As almost every id is."""
     h = Harness()
     c, _ = held_up(h)
     c.join()
@@ -84,7 +84,7 @@ def test_an_id_that_is_used_within_a_second_is_not_named() -> None:
 
 
 def test_an_id_that_is_out_when_the_phase_times_out_is_named() -> None:
-    """It is expected back still; the next phase begins its own list."""
+    """It is still pending; the next phase has its own list."""
     h = Harness()
     a, b = h.stable_group(h.static("a", rebalance_timeout_ms=5_000), h.static("b", rebalance_timeout_ms=5_000))
     c = h.dynamic("c", session_timeout_ms=30_000)
@@ -97,7 +97,7 @@ def test_an_id_that_is_out_when_the_phase_times_out_is_named() -> None:
 
 
 def test_an_id_that_was_handed_out_within_a_second_before_the_phase_ended_is_not_named() -> None:
-    """Its holder is on its way; behind it there are only younger ones."""
+    """Its client is about to join; only younger ids follow."""
     h = Harness()
     a, b = h.stable_group(h.static("a", rebalance_timeout_ms=5_000), h.static("b", rebalance_timeout_ms=5_000))
     (a if a.is_leader else b).join()
@@ -121,7 +121,7 @@ def test_an_id_that_is_settled_in_a_stable_group_is_not_named() -> None:
 
 
 def test_of_many_ids_16_are_named_and_the_others_counted() -> None:
-    """A client may ask for ids without end; its event stays small."""
+    """A client may ask for any number of ids; the event stays small."""
     h = Harness()
     _, waiting = held_up(h)
     clients = [h.dynamic(f"c{n}") for n in range(19)]
@@ -134,7 +134,7 @@ def test_of_many_ids_16_are_named_and_the_others_counted() -> None:
 
 
 def test_ids_that_are_settled_leave_less_room_for_those_that_are_still_out() -> None:
-    """16 are named, whatever became of them."""
+    """16 are named in all, used or not."""
     h = Harness()
     a, b = h.stable_group(h.static("a", rebalance_timeout_ms=8_000), h.static("b", rebalance_timeout_ms=8_000))
     (a if a.is_leader else b).join()
@@ -147,7 +147,7 @@ def test_ids_that_are_settled_leave_less_room_for_those_that_are_still_out() -> 
 
 
 def test_of_many_ids_that_are_still_out_the_oldest_are_named() -> None:
-    """Those of the same group that were forgotten for their number are counted, too."""
+    """Ids of the same group that were dropped over the limit are counted, too."""
     h = Harness()
     a, b = h.stable_group(h.static("a", rebalance_timeout_ms=5_000), h.static("b", rebalance_timeout_ms=5_000))
     clients = [h.dynamic(f"c{n}", session_timeout_ms=30_000) for n in range(20)]
@@ -160,7 +160,7 @@ def test_of_many_ids_that_are_still_out_the_oldest_are_named() -> None:
 
 
 def test_ids_that_are_forgotten_for_their_number_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The phase waits for the others."""
+    """The phase waits for the remaining ones."""
     monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 20)
     h = Harness()
     held_up(h)
@@ -171,7 +171,7 @@ def test_ids_that_are_forgotten_for_their_number_are_counted(monkeypatch: pytest
 
 
 def test_ids_that_are_forgotten_again_and_again_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of the most that are kept, each time."""
+    """A tenth of the limit each time."""
     monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 20)
     h = Harness()
     held_up(h)
@@ -183,7 +183,7 @@ def test_ids_that_are_forgotten_again_and_again_are_all_counted(monkeypatch: pyt
 
 
 def test_a_long_client_id_is_kept_in_part() -> None:
-    """A client may send 32,767 bytes, and ask for 20,000 ids."""
+    """A client id may have 32,767 bytes, and there may be 20,000 pending ids."""
     h = Harness()
     h.dynamic("c" * 32_000).join()
     (pending,) = h.soft.pending_members.values()
@@ -192,7 +192,7 @@ def test_a_long_client_id_is_kept_in_part() -> None:
 
 
 def test_a_group_that_is_left_empty_names_the_id_that_held_its_phase_up() -> None:
-    """The last member goes while the phase waits; it ends when the id is given up."""
+    """The last member leaves while the phase waits; the phase ends when the id is given back."""
     h = Harness()
     c, waiting = held_up(h)
     h.leave_instance("a")
@@ -203,7 +203,7 @@ def test_a_group_that_is_left_empty_names_the_id_that_held_its_phase_up() -> Non
     assert emptied.handed_out_ids == (noted(c, 10_000, HandedOutIdOutcome.TIMED_OUT),)
 
 
-# Signs of life.
+# Last-seen times.
 
 
 def last_of(h: Harness, member_id: MemberId) -> AnyMemberEvent:
@@ -213,7 +213,7 @@ def last_of(h: Harness, member_id: MemberId) -> AnyMemberEvent:
 
 
 def test_a_takeover_invents_no_sign_of_life() -> None:
-    """A member that is never heard from again was last seen at an unknown time, before the takeover's."""
+    """A member that stays silent was last seen at an unknown time before the takeover."""
     h = Harness()
     a, b = h.stable_group(h.dynamic("a"), h.dynamic("b"))
     h.takeover()
@@ -229,7 +229,7 @@ def test_a_takeover_invents_no_sign_of_life() -> None:
 
 
 def test_a_member_that_was_replaced_unheard_is_told_apart() -> None:
-    """The new process was heard from: its own join."""
+    """The new process was seen: its own join counts."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.takeover()
@@ -241,7 +241,7 @@ def test_a_member_that_was_replaced_unheard_is_told_apart() -> None:
 
 
 def test_a_replacement_tells_when_the_process_that_was_replaced_was_last_heard() -> None:
-    """So how long a restart took, and whether the old process still lived when the new one came, is known."""
+    """It shows how long the restart took, and whether the old process was still alive when the new one joined."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.sleep(1_000)
@@ -255,7 +255,7 @@ def test_a_replacement_tells_when_the_process_that_was_replaced_was_last_heard()
 
 
 def test_a_process_that_was_replaced_unheard_since_a_takeover_has_no_last_sign_of_life() -> None:
-    """The former owner may have heard it later than anything in the log says."""
+    """The former owner may have seen it later than anything in the log."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.takeover()
@@ -267,7 +267,7 @@ def test_a_process_that_was_replaced_unheard_since_a_takeover_has_no_last_sign_o
 
 
 def test_the_end_of_a_join_phase_tells_when_absent_members_were_last_heard() -> None:
-    """So who is dead can be told from who is slow, where a static member is kept though it did not rejoin."""
+    """It tells dead members from slow ones where a static member is kept although it did not rejoin."""
     h = Harness()
     given = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 5_000}
     a, b, c = h.stable_group(h.static("a", **given), h.static("b", **given), h.static("c", **given))
@@ -286,11 +286,11 @@ def test_the_end_of_a_join_phase_tells_when_absent_members_were_last_heard() -> 
     }
 
 
-# Members that were not dead.
+# Members that were removed but alive.
 
 
 def silent(h: Harness, **given: int) -> tuple[Client, Client]:
-    """A member that lives, and one that was removed after its session; the first one's rejoin ended that phase."""
+    """A member that stays alive, and one removed after its session; the former's rejoin ended that phase."""
     a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.dynamic("b", **given))
     h.sleep(10_000)
     a.join()
@@ -299,7 +299,7 @@ def silent(h: Harness, **given: int) -> tuple[Client, Client]:
 
 
 def test_a_process_that_was_only_silent_is_told_from_one_that_restarted() -> None:
-    """It asks under the member id that it had; when it has joined again, the end of that phase says so, once."""
+    """It sends requests with its old member id; the end of the phase in which it rejoins says so, once."""
     h = Harness()
     a, b = silent(h)
     h.sleep(1_000)
@@ -317,7 +317,7 @@ def test_a_process_that_was_only_silent_is_told_from_one_that_restarted() -> Non
 
 
 def test_a_process_that_restarted_was_not_heard_again() -> None:
-    """It brings no id, whatever else is the same."""
+    """It brings no member id, even if everything else is the same."""
     h = Harness()
     a, _ = silent(h)
     new = h.dynamic("b")
@@ -339,7 +339,7 @@ def test_any_request_under_the_old_id_counts(ask: Callable[[Client], object]) ->
 
 
 def test_a_member_that_left_and_asks_again_is_not_noted() -> None:
-    """That it lived is in the log already."""
+    """The log already shows that it was alive."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.dynamic("b"))
     b.leave()
@@ -351,7 +351,7 @@ def test_a_member_that_left_and_asks_again_is_not_noted() -> None:
 def test_of_many_that_return_16_are_named_and_of_very_many_the_latest_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All of a large group that was cut off for a while come back."""
+    """All members of a large group that was cut off for a while return."""
     monkeypatch.setattr(turn, "REMOVED_MEMBERS_MAX", 20)
     h = Harness()
     a, *others = h.stable_group(
@@ -370,7 +370,7 @@ def test_of_many_that_return_16_are_named_and_of_very_many_the_latest_are_known(
 
 
 def test_each_event_has_the_owners_uptime() -> None:
-    """Durations are true whatever the wall clock does."""
+    """Durations are right whatever the wall clock does."""
     h = Harness()
     (a,) = h.stable_group(h.dynamic("a"))
     before = h.events[-1]
@@ -384,7 +384,7 @@ def test_each_event_has_the_owners_uptime() -> None:
 
 
 def test_the_deletion_of_an_expired_group_tells_what_led_to_it() -> None:
-    """Since when it was empty, why, and the retention that was applied; through a takeover."""
+    """When it became empty, why, and the applied retention; also after a takeover."""
     h = Harness(offsets_retention_minutes=60)
     h.stable_group(h.dynamic("a"))
     h.sleep(10_000)
@@ -399,7 +399,7 @@ def test_the_deletion_of_an_expired_group_tells_what_led_to_it() -> None:
 
 
 def test_a_group_that_has_members_again_was_not_emptied() -> None:
-    """The cause of before is gone."""
+    """The earlier cause is dropped."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     a.leave()

@@ -27,7 +27,7 @@ def starts(h: Harness) -> list[Cause]:
 
 
 def test_registered_members_make_one_rebalance() -> None:
-    """The stable group goes on while they arrive; the last one starts the rebalance that admits all."""
+    """The stable group is undisturbed while they arrive; the last one starts the rebalance that admits all."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     register(h, "c,d,e")
@@ -47,7 +47,7 @@ def test_registered_members_make_one_rebalance() -> None:
 
 
 def test_the_history_says_how_long_each_one_waited() -> None:
-    """A join that waited is a fact: its registration ends with it."""
+    """The registration ends with a join that records its wait."""
     h = Harness()
     h.stable_group(h.static("a"), h.static("b"))
     register(h, "c,d")
@@ -66,7 +66,7 @@ def test_the_history_says_how_long_each_one_waited() -> None:
 
 
 def test_members_that_are_not_registered_are_not_held() -> None:
-    """A registration changes nothing for others; a rebalance for another reason admits those who are present."""
+    """A registration does not affect others; a rebalance for another reason admits those that have arrived."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     register(h, "c,d")
@@ -80,7 +80,7 @@ def test_members_that_are_not_registered_are_not_held() -> None:
 
 
 def test_a_learner_that_is_not_registered_is_admitted_while_registered_ones_wait() -> None:
-    """It needs no rebalance. The last registered one does not become a learner: it is waited for."""
+    """It needs no rebalance. The last registered one does not become a learner, as the others wait for it."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     register(h, "c,d")
@@ -97,7 +97,7 @@ def test_a_learner_that_is_not_registered_is_admitted_while_registered_ones_wait
 
 
 def test_a_registered_member_that_comes_into_a_join_phase_is_not_held() -> None:
-    """There is a rebalance already."""
+    """A rebalance is already running."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     register(h, "c,d")
@@ -109,7 +109,7 @@ def test_a_registered_member_that_comes_into_a_join_phase_is_not_held() -> None:
 
 
 def test_one_that_comes_while_the_leader_computes_waits_for_the_assignment() -> None:
-    """The sync phase is not interrupted; the rebalance that is owed follows at once."""
+    """The sync phase is not interrupted; the rebalance for it follows at once."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
     register(h, "c")
@@ -123,7 +123,7 @@ def test_one_that_comes_while_the_leader_computes_waits_for_the_assignment() -> 
 
 
 def test_timeout_makes_one_rebalance_with_those_that_came() -> None:
-    """KIP-469; nobody is expected any more."""
+    """KIP-469; the missing ones are no longer expected."""
     h = Harness()
     a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.static("b", session_timeout_ms=60_000))
     register(h, "c,d", timeout_ms=15_000)
@@ -137,7 +137,7 @@ def test_timeout_makes_one_rebalance_with_those_that_came() -> None:
 
 
 def test_another_registration_timeout_counts_from_when_it_was_set() -> None:
-    """In full; other settings leave it alone."""
+    """In full; other settings do not affect it."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_registered="b")
@@ -150,7 +150,7 @@ def test_another_registration_timeout_counts_from_when_it_was_set() -> None:
 
 
 def test_a_registration_timeout_that_is_not_over_ends_nothing() -> None:
-    """It may have been moved, or dropped, after it was found to be over."""
+    """It may have been moved or dropped after it was found to be due."""
     h = Harness()
     early = EndRegistration(group_id=h.group_id, due_ms=h.now_ms)
     h.stable_group(h.static("a"))
@@ -172,7 +172,7 @@ def test_timeout_without_anybody_is_no_rebalance() -> None:
 
 
 def held(h: Harness, **given: int) -> Client:
-    """A group that expects c and d, of which c is there."""
+    """A group that expects c and d, where only c has arrived."""
     h.stable_group(h.static("a", session_timeout_ms=600_000))
     register(h, "c,d")
     c = h.static("c", **given)
@@ -181,7 +181,7 @@ def held(h: Harness, **given: int) -> Client:
 
 
 def test_a_held_join_is_sent_back_to_ask_again() -> None:
-    """Some clients give up any request after 40 s; 14 is what every one retries."""
+    """Some clients give up any request after 40 s; all of them retry after error 14."""
     h = Harness()
     c = held(h)
     assert c.last_join is not None
@@ -193,7 +193,7 @@ def test_a_held_join_is_sent_back_to_ask_again() -> None:
 
 
 def test_a_short_rebalance_timeout_shortens_the_hold() -> None:
-    """The client waits no longer for a join than its rebalance timeout, and a little."""
+    """The client waits for a join no longer than its rebalance timeout plus a margin."""
     h = Harness()
     c = held(h, rebalance_timeout_ms=5_000)
     h.sleep(5_000)
@@ -202,7 +202,7 @@ def test_a_short_rebalance_timeout_shortens_the_hold() -> None:
 
 
 def test_a_join_without_a_rebalance_timeout_is_held_for_a_moment() -> None:
-    """A client that names none is held for a tenth of a second all the same."""
+    """Without one the join is delayed for a tenth of a second all the same."""
     h = Harness()
     c = held(h, rebalance_timeout_ms=0)
     h.sleep(99)
@@ -213,7 +213,7 @@ def test_a_join_without_a_rebalance_timeout_is_held_for_a_moment() -> None:
 
 
 def test_one_that_was_sent_back_still_counts_as_arrived() -> None:
-    """For ten seconds: a client that retries is back well before."""
+    """For ten seconds: a client's retry comes well within that."""
     h = Harness()
     held(h)
     h.sleep(HOLD_MS_MAX + RETRY_WINDOW_MS - 1)
@@ -246,7 +246,7 @@ def test_a_second_process_with_the_instance_id_of_an_arrival_fences_the_first() 
 
 
 def test_a_second_process_of_an_arrival_needs_no_room_of_its_own() -> None:
-    """The group is full with the one that it replaces."""
+    """It takes the place of the one that it replaces in a full group."""
     h = Harness(max_size=2)
     h.stable_group(h.static("a"))
     h.set(members_expansion_delay_ms="10000")
@@ -267,7 +267,7 @@ def test_an_arrival_that_sends_its_join_again_has_one_place() -> None:
 
 
 def test_an_arrival_may_leave_and_be_removed() -> None:
-    """It was no member: nothing happens to the group."""
+    """It is not a member yet: the group does not change."""
     h = Harness()
     c = held(h)
     assert h.leave_instance("c").outcome.members[0].error is ErrorCode.none
@@ -278,7 +278,7 @@ def test_an_arrival_may_leave_and_be_removed() -> None:
 
 
 def test_withdrawing_the_last_one_that_is_missing_completes_the_registration() -> None:
-    """The others wait for nobody any more."""
+    """There is nothing left to wait for."""
     h = Harness()
     held(h)
     h.alter((REGISTERED, ConfigOperation.SUBTRACT, "d"))
@@ -286,7 +286,7 @@ def test_withdrawing_the_last_one_that_is_missing_completes_the_registration() -
 
 
 def test_withdrawing_one_that_waits_admits_it() -> None:
-    """It is a new member like any other."""
+    """It is then a new member like any other."""
     h = Harness()
     held(h)
     h.alter((REGISTERED, ConfigOperation.SUBTRACT, "c"))
@@ -294,7 +294,7 @@ def test_withdrawing_one_that_waits_admits_it() -> None:
 
 
 def test_registrations_survive_a_takeover_and_arrivals_ask_again() -> None:
-    """The timeout begins anew, in full."""
+    """The timeout restarts in full."""
     h = Harness()
     held(h)
     h.sleep(DEFAULT_WAIT_MS - 1_000)
@@ -307,7 +307,7 @@ def test_registrations_survive_a_takeover_and_arrivals_ask_again() -> None:
 
 
 def test_group_max_size_counts_those_who_wait() -> None:
-    """KIP-389: nobody is held who could not be admitted."""
+    """KIP-389: a join that could not be admitted is not delayed."""
     h = Harness(max_size=2)
     h.stable_group(h.static("a"))
     h.set(members_expansion_delay_ms="10000")
@@ -316,7 +316,7 @@ def test_group_max_size_counts_those_who_wait() -> None:
 
 
 def test_expansion_delay_gathers_new_members() -> None:
-    """The drafts' expansion timeout: dynamic members too, after the two steps of KIP-394."""
+    """expansion.timeout of the drafts: dynamic members too, after the two steps of KIP-394."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.set(members_expansion_delay_ms="4000")
@@ -331,7 +331,7 @@ def test_expansion_delay_gathers_new_members() -> None:
 
 
 def test_a_dynamic_member_that_was_sent_back_keeps_its_id_and_waits_again() -> None:
-    """The delay is longer than a join is held: it asks again under the id that it has (KIP-394)."""
+    """The delay is longer than one join may wait: it retries with its id (KIP-394)."""
     h = Harness()
     a, b = h.stable_group(*(h.static(name, session_timeout_ms=600_000) for name in "ab"))
     h.set(members_expansion_delay_ms="30000")
@@ -349,7 +349,7 @@ def test_a_dynamic_member_that_was_sent_back_keeps_its_id_and_waits_again() -> N
 
 
 def test_a_static_restart_is_not_delayed() -> None:
-    """It is no new member."""
+    """It is not a new member."""
     h = Harness()
     _a, b = h.stable_group(h.static("a"), h.static("b"))
     h.set(members_expansion_delay_ms="4000")
@@ -367,7 +367,7 @@ def test_switching_the_delay_off_admits_those_who_wait() -> None:
 
 
 def test_a_delay_begins_with_the_first_who_waits() -> None:
-    """Not with the setting: nobody waits yet."""
+    """Setting the config does not start it: there is nothing waiting yet."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=600_000))
     h.set(members_expansion_delay_ms="4000")
@@ -378,7 +378,7 @@ def test_a_delay_begins_with_the_first_who_waits() -> None:
 
 
 def test_another_delay_counts_from_when_it_was_set() -> None:
-    """In full, for those who wait already."""
+    """In full, for those that are waiting already."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=600_000))
     h.set(members_expansion_delay_ms="60000")
@@ -392,7 +392,7 @@ def test_another_delay_counts_from_when_it_was_set() -> None:
 
 
 def test_others_who_wait_do_not_complete_a_registration() -> None:
-    """They wait for the delay; as many as are registered are not those who are."""
+    """They wait for the delay; they are as many as the registered ones, but not the same."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.alter((REGISTERED, ConfigOperation.SET, "b,c"), ("members.expansion.delay.ms", ConfigOperation.SET, "60000"))
@@ -404,7 +404,7 @@ def test_others_who_wait_do_not_complete_a_registration() -> None:
 
 
 def test_an_arrival_that_no_longer_fits_is_refused_when_it_is_admitted() -> None:
-    """The group may have agreed on other protocols meanwhile."""
+    """The group may have agreed on other protocols in between."""
     h = Harness()
     a, _b = h.stable_group(*(h.static(name, protocols=protocols("range", "sticky")) for name in "ab"))
     h.set(members_expansion_delay_ms="4000")

@@ -1,4 +1,4 @@
-"""A group returns to the upstream cluster: all members are removed in one step, and join as new members there."""
+"""A group returns to the upstream cluster: all members are removed in one step, and join there as new members."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ GONE: list[Step] = [STARTED, (GroupEmptied, Cause.ALL_JOINED)]
 GONE_FROM_A_JOIN_PHASE: list[Step] = [(GroupEmptied, Cause.GROUP_RELEASED)]
 
 OUT = JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=MemberId(""))
-"""The answer to a parked join: without its id, so that the client asks for a new one."""
+"""The response to a parked join: without its id, so that the client asks for a new one."""
 
 
 def of(client: Client, *, parked: bool = False) -> ReleasedMember:
@@ -48,7 +48,7 @@ def of(client: Client, *, parked: bool = False) -> ReleasedMember:
 
 
 def test_a_stable_group_is_empty_in_one_transition() -> None:
-    """Each member's event says why it went; the answer says who they were, the leader last."""
+    """Each member's event has the cause of its removal; the response lists the members, the leader last."""
     h = Harness()
     a, b = h.stable_group(h.static("a", host="/10.0.0.5"), h.dynamic("b"))
     call = h.release()
@@ -62,7 +62,7 @@ def test_a_stable_group_is_empty_in_one_transition() -> None:
 
 
 def test_who_waits_for_a_rebalance_comes_back_as_a_new_member() -> None:
-    """A join that is parked is answered at once, and so the client knows before its next heartbeat."""
+    """A parked join is answered at once, so the client learns of it before its next heartbeat."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     parked = a.join()
@@ -88,7 +88,7 @@ def test_who_waits_for_its_assignment_comes_back_as_a_new_member() -> None:
 
 
 def test_an_initial_delay_is_not_waited_for() -> None:
-    """Leaves would not end it (I7)."""
+    """Leaving would not end it (I7)."""
     h = Harness()
     parked = [h.static(name).join() for name in "ab"]
     call = h.release()
@@ -108,7 +108,7 @@ def _pending(h: Harness) -> None:
 
 @pytest.mark.parametrize("prepare", [_nobody, _pending])
 def test_an_empty_group_stays_as_it_is(prepare: Callable[[Harness], None]) -> None:
-    """Nothing is written, and ids that were handed out are forgotten."""
+    """Nothing is written, and pending ids are forgotten."""
     h = Harness()
     prepare(h)
     call = h.release()
@@ -118,7 +118,7 @@ def test_an_empty_group_stays_as_it_is(prepare: Callable[[Harness], None]) -> No
 
 
 def test_an_id_that_was_handed_out_holds_up_nothing() -> None:
-    """P6: it would be waited for in a rebalance."""
+    """P6: a rebalance would wait for it."""
     h = Harness()
     h.stable_group(h.static("a"))
     b = h.dynamic("b")
@@ -128,7 +128,7 @@ def test_an_id_that_was_handed_out_holds_up_nothing() -> None:
 
 
 def test_who_was_held_is_sent_away_and_not_let_in() -> None:
-    """A join phase would make members of them; who was sent back a moment ago is no longer waited for."""
+    """A join phase would make members of them; those sent back to retry are no longer awaited."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=60_000))
     h.set(members_expansion_delay_ms="60000")
@@ -145,7 +145,7 @@ def test_who_was_held_is_sent_away_and_not_let_in() -> None:
 
 
 def test_learners_standbys_and_who_retires_go_alike() -> None:
-    """Nobody is called, nobody is waited for."""
+    """No standby is called, and nothing is awaited."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.set(target_group_size="2")
@@ -160,7 +160,7 @@ def test_learners_standbys_and_who_retires_go_alike() -> None:
 
 
 def test_what_was_set_for_the_group_stays() -> None:
-    """It is an operator's, and there when the group is taken over again."""
+    """The operator's configs apply again when Muster adopts the group."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(target_group_size="2")
@@ -171,7 +171,7 @@ def test_what_was_set_for_the_group_stays() -> None:
 
 
 def test_no_group_can_be_released_twice_or_if_it_is_not_there() -> None:
-    """69; the second time there is nobody left."""
+    """69; after the first release there are no members."""
     h = Harness()
     assert h.release().outcome == ReleaseGroupOutcome(error=ErrorCode.group_id_not_found)
     h.stable_group(h.static("a"))
@@ -180,7 +180,7 @@ def test_no_group_can_be_released_twice_or_if_it_is_not_there() -> None:
 
 
 def test_after_a_takeover_the_group_is_still_released() -> None:
-    """It is in the log."""
+    """The config is in the log."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     h.release()
@@ -192,7 +192,7 @@ def test_after_a_takeover_the_group_is_still_released() -> None:
 
 
 def test_setting_the_coordinator_releases_the_group_in_the_same_transition() -> None:
-    """`members.coordinator=upstream`: from then on nobody joins here, whoever asks is to ask again."""
+    """`members.coordinator=upstream`: from then on all joins here get an error with which clients retry."""
     h = Harness(offsets_are_upstream=True)
     a, b = h.stable_group(h.static("a"), h.dynamic("b"))
     call = h.alter((COORDINATOR, SET, "upstream"))
@@ -213,7 +213,7 @@ def test_setting_the_coordinator_releases_the_group_in_the_same_transition() -> 
 
 
 def test_a_coordinator_that_is_none_is_refused() -> None:
-    """And one that is only tried releases nobody."""
+    """A validate-only request releases nothing."""
     h = Harness(offsets_are_upstream=True)
     h.stable_group(h.static("a"))
     call = h.alter((COORDINATOR, SET, "elsewhere"))
@@ -224,7 +224,7 @@ def test_a_coordinator_that_is_none_is_refused() -> None:
 
 
 def test_a_group_that_was_released_does_not_expire() -> None:
-    """Its config was set by an operator."""
+    """An operator has set its config."""
     h = Harness(offsets_are_upstream=True)
     h.stable_group(h.static("a"))
     h.alter((COORDINATOR, SET, "upstream"))

@@ -1,4 +1,4 @@
-"""A repair keeps of a group what can be read; where nothing can, it makes an empty one."""
+"""A repair keeps the readable part of a group; without any it creates an empty group."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -18,7 +18,7 @@ MOMENT = Now(monotonic_ms=0, wall_ms=0, owner_epoch=2, incarnation=9)
 
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_a_repair_keeps_the_settings_and_registrations_that_can_be_read(is_readable: bool) -> None:
-    """And the generation goes on. Where nothing can be read, the group is a new one."""
+    """The generation continues. If nothing can be read, the group is a new one."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.set(members_registration_timeout_ms="60000")
@@ -54,6 +54,6 @@ ASKED = ConfigChange(name=REPAIR, operation=ConfigOperation.SET, value=ANEW)
 def test_a_repair_is_asked_for_alone_and_by_its_word(
     changes: tuple[ConfigChange, ...], error: ErrorCode | None
 ) -> None:
-    """It loses members: no slip of a tool asks for it."""
+    """It removes members, so it must not happen by a mistake of a tool."""
     refusal = repair_refusal(changes)
     assert (refusal and refusal.error) == error

@@ -1,4 +1,4 @@
-"""The expiry of offsets and groups, and the beginning of retention (section EX, and the quirk QK6)."""
+"""The expiry of offsets and groups, and when retention starts (section EX, and the quirk QK6)."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ PATIENT = {"session_timeout_ms": 5 * MINUTE_MS}
 
 
 class At(msgspec.Struct, frozen=True):
-    """When an offset was committed, and when it was to expire."""
+    """An offset's commit time, and its expiry if it has one."""
 
     commit_ms: int
     expire_ms: int | None = None
@@ -36,7 +36,7 @@ def harness() -> Harness:
 
 
 def sweep(h: Harness, offsets: dict[tuple[str, int], At] | None = None) -> Decision:
-    """The sweep comes to the group, which has these offsets."""
+    """Sweep the group, which has these offsets."""
     return h.send(ExpireOffsets(group_id=h.group_id, offsets=offsets or {}, wall_ms=h.wall_ms))
 
 
@@ -45,7 +45,7 @@ def deleted(h: Harness, *partitions: tuple[str, int]) -> OffsetsChange:
 
 
 def simple_group() -> Harness:
-    """A group that a commit has made: it never had a member."""
+    """A group created by a commit, which never had a member."""
     h = harness()
     h.dynamic("simple").commit()
     return h
@@ -60,11 +60,11 @@ def empty_group() -> Harness:
     return h
 
 
-# ---- what offsets age from -----------------------------------------------------------------------
+# ---- when retention of offsets starts ------------------------------------------------------------
 
 
 def test_offsets_of_an_empty_group_age_from_the_moment_it_became_empty() -> None:
-    """EX2: all of them, however old or young the commits are."""
+    """EX2: all of them, whatever the ages of the commits."""
     h = harness()
     (a,) = h.stable_group(h.static("a", **PATIENT))
     offsets = {("orders", 0): At(h.wall_ms)}
@@ -81,7 +81,7 @@ def test_offsets_of_an_empty_group_age_from_the_moment_it_became_empty() -> None
 
 
 def test_offsets_of_topics_that_nobody_subscribes_age_from_their_commit() -> None:
-    """EX3: in a Stable group of consumers; those of subscribed topics never expire."""
+    """EX3: in a Stable group of consumers; offsets of subscribed topics never expire."""
     h = harness()
     (a,) = h.stable_group(h.static("a", protocols=protocols(metadata=subscription("orders")), **PATIENT))
     offsets = {("orders", 0): At(h.wall_ms), ("old", 0): At(h.wall_ms), ("old", 1): At(h.wall_ms + 1)}
@@ -106,7 +106,7 @@ def test_a_stable_group_goes_on_without_any_offset() -> None:
 
 
 def test_offsets_of_a_simple_consumer_age_from_their_commit() -> None:
-    """EX4: each by itself, though the group has been Empty ever since."""
+    """EX4: each separately, though the group has been Empty ever since."""
     h = simple_group()
     h.sleep(RETENTION_MS)
     offsets = {("orders", 0): At(h.wall_ms - RETENTION_MS), ("orders", 1): At(h.wall_ms - RETENTION_MS + 1)}
@@ -136,7 +136,7 @@ def _undecodable(h: Harness) -> None:
 
 @pytest.mark.parametrize("form", [_preparing, _completing, _of_another_type, _undecodable])
 def test_nothing_expires_in_a_group_that_cannot_tell_what_it_needs(form: Callable[[Harness], None]) -> None:
-    """EX5: in a rebalance, of another type than consumer, or with subscriptions that cannot be read."""
+    """EX5: in a rebalance, with another protocol type than consumer, or with unreadable subscriptions."""
     h = harness()
     form(h)
     state = h.state
@@ -146,7 +146,7 @@ def test_nothing_expires_in_a_group_that_cannot_tell_what_it_needs(form: Callabl
 
 
 def test_a_group_of_another_type_ages_like_any_other_when_it_is_empty() -> None:
-    """EX2 asks for a type, not for which."""
+    """EX2 requires a protocol type, but not a particular one."""
     h = harness()
     (a,) = h.stable_group(h.static("a", protocol_type="connect", protocols=protocols(metadata=b"x")))
     a.leave()
@@ -154,7 +154,7 @@ def test_a_group_of_another_type_ages_like_any_other_when_it_is_empty() -> None:
     assert sweep(h, {("orders", 0): At(h.wall_ms)}).offsets_expired == 1
 
 
-# ---- when it is time ------------------------------------------------------------------------------
+# ---- the retention time ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("age_ms", "expires"), [(RETENTION_MS - 1, False), (RETENTION_MS, True)])
@@ -171,7 +171,7 @@ def test_a_commits_own_retention_replaces_the_usual_one(
     ahead_ms: int,
     expires: bool,
 ) -> None:
-    """EX6, OC18: whether it is shorter or longer, and whatever the others age from."""
+    """EX6, OC18: whether it is shorter or longer, and whenever retention of the others starts."""
     h = group()
     h.sleep(2 * RETENTION_MS)
     for committed_ms in (0, h.wall_ms):
@@ -192,7 +192,7 @@ def test_a_commits_own_retention_cannot_expire_what_is_subscribed() -> None:
 
 @pytest.mark.parametrize("group", [simple_group, empty_group])
 def test_an_empty_group_without_offsets_goes_at_once(group: Callable[[], Harness]) -> None:
-    """EX8: there is no grace period; the log says why, and the id begins anew in a higher incarnation."""
+    """EX8: there is no grace period; the log has the reason, and the id starts again in a higher incarnation."""
     h = group()
     incarnation = h.live.incarnation
     decision = sweep(h)
@@ -219,7 +219,7 @@ def test_a_group_goes_in_the_sweep_that_takes_its_last_offset() -> None:
 
 
 def test_a_group_between_the_two_steps_of_a_first_join_stays() -> None:
-    """QK6, P8: Kafka forgets it, and refuses the id that it has just handed out. Its offsets expire all the same."""
+    """QK6, P8: Kafka deletes it, and refuses the id that it has just handed out. Its offsets expire all the same."""
     h = harness()
     a: Client = h.dynamic("a", session_timeout_ms=10_000)
     assert a.join().error is ErrorCode.member_id_required
@@ -261,7 +261,9 @@ def upstream() -> Harness:
 
 
 def test_a_group_whose_offsets_are_upstream_goes_after_the_whole_retention() -> None:
-    """EX2: they cannot be seen here, and are kept there for so long; its numbers go on until then."""
+    """EX2: the offsets are not visible here, and upstream keeps them for that long; the generation continues until
+    then.
+    """
     h = upstream()
     (a,) = h.stable_group(h.static("a", **PATIENT))
     h.sleep(RETENTION_MS)
@@ -275,7 +277,7 @@ def test_a_group_whose_offsets_are_upstream_goes_after_the_whole_retention() -> 
 
 
 def test_a_group_that_is_used_again_is_kept_anew() -> None:
-    """From the last moment when it became Empty."""
+    """From the last time when it became Empty."""
     h = upstream()
     for _ in range(2):
         (a,) = h.stable_group(h.static("a"))
@@ -285,7 +287,7 @@ def test_a_group_that_is_used_again_is_kept_anew() -> None:
 
 
 def test_a_group_of_a_first_join_that_never_came_back_goes_after_the_retention() -> None:
-    """QK6: and not while the id is still good."""
+    """QK6: and not while the id is still valid."""
     h = upstream()
     h.dynamic("a", session_timeout_ms=2 * RETENTION_MS).join()
     h.sleep(RETENTION_MS)
@@ -298,12 +300,12 @@ def test_a_group_of_a_first_join_that_never_came_back_goes_after_the_retention()
 
 
 def test_a_sweep_finds_no_group() -> None:
-    """It was deleted meanwhile."""
+    """It was deleted in between."""
     assert sweep(Harness()) == Decision(group=None, soft=SoftState())
 
 
 def test_a_sweep_that_fails_is_answered_to_nobody() -> None:
-    """Nobody asked."""
+    """There is no client to answer."""
     assert (
         error_replies(ExpireOffsets(group_id=Harness().group_id, offsets={}, wall_ms=0), ErrorCode.not_coordinator)
         == ()

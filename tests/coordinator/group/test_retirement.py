@@ -1,4 +1,4 @@
-"""Planned scale-down: members are asked to leave, departures are gathered, then there is one rebalance."""
+"""Planned scale-down: members are asked to leave, departures are gathered, and one rebalance follows."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -14,7 +14,7 @@ from tests.coordinator.group.test_registration import starts
 
 
 def retiring(h: Harness, names: str, group: str = "abcd") -> dict[str, Client]:
-    """A stable group of static members that do not expire, some of which are told to go."""
+    """A stable group of static members that do not expire, some of which are retired."""
     clients = {name: h.static(name, session_timeout_ms=1_200_000) for name in group}
     h.stable_group(*clients.values())
     assert h.alter((RETIRED, ConfigOperation.APPEND, names)).error is ErrorCode.none
@@ -22,7 +22,7 @@ def retiring(h: Harness, names: str, group: str = "abcd") -> dict[str, Client]:
 
 
 def test_departures_are_gathered() -> None:
-    """However they go: by themselves, removed, or expired. The last one starts the rebalance."""
+    """Members leave, are removed or expire. The last one starts the rebalance."""
     h = Harness()
     clients = retiring(h, "b,c,d")
     clients["b"].leave()
@@ -43,7 +43,7 @@ def test_a_dynamic_member_is_retired_by_its_member_id() -> None:
 
 
 def test_who_does_not_go_is_removed() -> None:
-    """In one rebalance, with those that went."""
+    """In one rebalance, with those that left."""
     h = Harness()
     clients = retiring(h, "b,c")
     h.set(members_retirement_timeout_ms="60000")
@@ -55,7 +55,7 @@ def test_who_does_not_go_is_removed() -> None:
 
 
 def test_another_member_that_goes_is_not_waited_for() -> None:
-    """Its partitions are needed now; what was gathered is shared out with them."""
+    """Its partitions are needed now; the gathered ones are shared out with them."""
     h = Harness()
     clients = retiring(h, "b,c")
     clients["b"].leave()
@@ -64,7 +64,7 @@ def test_another_member_that_goes_is_not_waited_for() -> None:
 
 
 def test_a_restart_does_not_end_a_retirement() -> None:
-    """The member is still to go."""
+    """The member is still asked to leave."""
     h = Harness()
     clients = retiring(h, "b")
     again = clients["b"].restarted()
@@ -75,7 +75,7 @@ def test_a_restart_does_not_end_a_retirement() -> None:
 
 
 def test_keeping_the_last_one_shares_out_what_the_others_had() -> None:
-    """Others may have gone already."""
+    """The others have left already."""
     h = Harness()
     clients = retiring(h, "b,c")
     clients["b"].leave()
@@ -92,7 +92,7 @@ def test_all_members_may_retire() -> None:
 
 
 def test_a_takeover_remembers_who_is_to_go() -> None:
-    """The time begins anew."""
+    """The time-out restarts."""
     h = Harness()
     clients = retiring(h, "b,c")
     clients["b"].leave()
@@ -104,7 +104,7 @@ def test_a_takeover_remembers_who_is_to_go() -> None:
 
 
 def test_a_new_timeout_counts_from_now() -> None:
-    """Also for those who are waited for already."""
+    """Also for those that are awaited already."""
     h = Harness()
     retiring(h, "b")
     h.sleep(1_000)
@@ -143,7 +143,7 @@ def test_who_is_not_there_or_retires_already_is_refused(names: str, error: Error
 
 
 def test_the_listing_shows_who_is_to_go() -> None:
-    """Still active, and retiring."""
+    """Active, and retiring."""
     h = Harness()
     retiring(h, "b")
     shown = {str(each.group_instance_id): (each.standing, each.retiring) for each in h.describe_config().members}

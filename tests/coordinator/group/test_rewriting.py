@@ -1,4 +1,4 @@
-"""An entity whose last record in the log is foreign is written again unchanged, without disturbing members."""
+"""An entity whose last record in the log is foreign is rewritten unchanged, without disturbing members."""
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +32,7 @@ def planned() -> Harness:
 
 
 def test_each_kind_of_entity_is_written_again_as_it_is() -> None:
-    """In one transition, with the group's own record at its end; nothing about the group changes but its number."""
+    """In one transition that ends with the group's own record; only the group's sequence number changes."""
     h = planned()
     before, dynamic = h.live, next(member for member in h.live.members.values() if member.group_instance_id is None)
 
@@ -61,7 +61,7 @@ def test_the_groups_own_record_is_written_once() -> None:
 
 
 def test_what_is_not_there_is_not_made() -> None:
-    """A stranger may name anything; what has gone since is gone. No unknown group is made either."""
+    """A foreign record may have any key; deleted entities stay deleted, and no unknown group is created."""
     h = planned()
     named = (EntityKind.STATIC_MEMBER, "x"), (EntityKind.DYNAMIC_MEMBER, "a-1"), (EntityKind.REGISTRATION, "x")
     assert rewrite(h, *named, (EntityKind.PARTITION, "coordinator")).events == ()
@@ -71,7 +71,7 @@ def test_what_is_not_there_is_not_made() -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=HISTORIES, number=st.integers(min_value=0, max_value=100))
 def test_whatever_is_written_again_changes_nothing(steps: list[Step], number: int) -> None:
-    """In every state of a group, in the middle of a rebalance too; a re-run of its history decides alike."""
+    """In every state of a group, including a rebalance; a rerun of its history decides the same."""
     h = history("orders", steps)
     before = h.group
     kept = sorted({record.key for record in h.records})
@@ -82,7 +82,7 @@ def test_whatever_is_written_again_changes_nothing(steps: list[Step], number: in
 
 
 def test_the_replay_tool_tells_it_and_calls_it_no_rebalance() -> None:
-    """A line for each record; and the rules, asked again, decide alike."""
+    """One line for each record; and a rerun of the rules decides the same."""
     h = planned()
     rebalances = len(rebalances_of(history_of(h)))
     rewrite(h, *((kind, name) for kind, name in ((EntityKind.REGISTRATION, "c"), (EntityKind.STATIC_MEMBER, "a"))))

@@ -1,4 +1,4 @@
-"""Sessions: what feeds them, what their end leads to (sections SE, TM), and the known bug R6."""
+"""Sessions: what refreshes them, what their expiry causes (sections SE, TM), and the known bug R6."""
 
 from kio.schema.errors import ErrorCode
 
@@ -109,7 +109,7 @@ def test_parked_member_does_not_expire_and_is_armed_by_the_end_of_the_phase() ->
 
 
 def test_new_member_is_dropped_after_five_minutes() -> None:
-    """SE4, K3, R5: its join is answered 25 with an empty id, so that it comes back as new."""
+    """SE4, K3, R5: its join is answered 25 with an empty id, so that it joins as a new member."""
     h = Harness()
     h.stable_group(h.static("a", session_timeout_ms=1_800_000, rebalance_timeout_ms=3_600_000))
     waiting = h.dynamic("b").enter()
@@ -120,14 +120,14 @@ def test_new_member_is_dropped_after_five_minutes() -> None:
 
 
 def test_five_minutes_end_with_the_first_join() -> None:
-    """SE5: from then on the session timeout counts."""
+    """SE5: after that the session timeout applies."""
     h = Harness()
     h.form(h.dynamic("b"))
     assert story(h.sleep(10_000))[0] == (MemberRemoved, Cause.SESSION_EXPIRED)
 
 
 def test_no_timer_is_left_of_a_member_that_is_gone() -> None:
-    """R6, SE11, TM5: a deadline that comes all the same does nothing."""
+    """R6, SE11, TM5: a deadline that fires all the same does nothing."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     b.leave()
@@ -144,7 +144,7 @@ def test_no_timer_is_left_of_a_member_that_is_gone() -> None:
 
 
 def test_longest_silence_is_that_since_the_members_last_event() -> None:
-    """Each of a member's events says how long it was quiet at most; heartbeats themselves are not written."""
+    """Each of a member's events has its longest silence; heartbeats themselves are not written."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     for silence_ms in (1_000, 8_000, 2_000):
@@ -162,7 +162,7 @@ def test_longest_silence_is_that_since_the_members_last_event() -> None:
 
 
 def test_a_session_runs_from_the_answer_where_that_came_later() -> None:
-    """The client may send nothing before it; its silence is counted from what it sent."""
+    """The client may send nothing before it; its silence counts from its last request."""
     session = Session(timeout_ms=6_000, deadline_ms=7_000, last_seen_ms=1_000)
     session.refresh(3_000, None)
     assert (session.last_seen_ms, session.deadline_ms) == (3_000, 9_000)
@@ -171,7 +171,7 @@ def test_a_session_runs_from_the_answer_where_that_came_later() -> None:
 
 
 def test_nobody_is_blamed_for_the_machines_pause() -> None:
-    """After a pause all sessions, pending ones too, have their full time again; none is shortened."""
+    """After a pause all sessions, pending ones too, restart in full; none is shortened."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=20_000))
     h.dynamic("c", session_timeout_ms=7_000).join()
@@ -184,7 +184,7 @@ def test_nobody_is_blamed_for_the_machines_pause() -> None:
 
 
 def test_deadline_that_was_moved_meanwhile_does_nothing() -> None:
-    """TM5: each is looked at again when its turn comes."""
+    """TM5: each is checked again when it is processed."""
     h = Harness()
     a, _b = h.stable_group(h.static("a"), h.static("b"))
     c = h.dynamic("c")

@@ -19,7 +19,7 @@ from tests.coordinator.group.test_registration import starts
 
 
 def shares(h: Harness) -> dict[Any, bytes]:
-    """A partition for each member that the leader was told of."""
+    """A partition for each member in the leader's list."""
     names = sorted(each.member_id for each in h.live.members.values() if not each.is_inactive)
     return {member_id: encode_assignment({"orders": [number]}) for number, member_id in enumerate(names)}
 
@@ -30,7 +30,7 @@ def sync_all(h: Harness, *clients: Client) -> None:
 
 
 def with_standbys(h: Harness, *standbys: Client, active: str = "ab") -> tuple[Client, ...]:
-    """A stable group of static members, as many as are to be active, and standbys that came later."""
+    """A stable group of static members, as many as should be active, and standbys that joined later."""
     clients = [h.static(name, session_timeout_ms=20_000) for name in active]
     h.form(*clients)
     sync_all(h, *clients)
@@ -42,7 +42,7 @@ def with_standbys(h: Harness, *standbys: Client, active: str = "ab") -> tuple[Cl
 
 
 def take_over(standby: Client) -> None:
-    """Rejoin and sync, as a client does when it is told to rejoin."""
+    """Rejoin and sync, as a client does after a rejoin error."""
     assert standby.heartbeat().error is ErrorCode.rebalance_in_progress
     assert standby.join().error is ErrorCode.none
     assert standby.sync().error is ErrorCode.none
@@ -53,7 +53,7 @@ def role(h: Harness, client: Client) -> MemberRole:
 
 
 def test_a_member_beyond_the_target_stands_by() -> None:
-    """It is told nothing of partitions, in a form that every client can read; nobody else hears of it."""
+    """Its assignment is empty in a form that every client can read; no other member is notified."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
     assert a.heartbeat().error is b.heartbeat().error is s.heartbeat().error is ErrorCode.none
@@ -70,7 +70,7 @@ def test_a_dynamic_member_may_stand_by_too() -> None:
 
 
 def test_a_lost_member_is_replaced_by_the_standby_alone() -> None:
-    """The others notice nothing: same generation, heartbeats accepted, no partition moves."""
+    """The others are unaffected: same generation, heartbeats accepted, no partition moves."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s", session_timeout_ms=45_000))
     lost = b.assignment
@@ -87,7 +87,7 @@ def test_a_lost_member_is_replaced_by_the_standby_alone() -> None:
 
 
 def test_a_lost_leader_is_replaced_by_a_standby_that_skips_the_assignment() -> None:
-    """KIP-814: it leads, knows the members, and leaves the assignment as it is."""
+    """KIP-814: it leads, gets the member list, and keeps the assignment as it is."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
     lost = a.assignment
@@ -101,7 +101,7 @@ def test_a_lost_leader_is_replaced_by_a_standby_that_skips_the_assignment() -> N
 
 
 def test_a_standby_too_old_to_skip_the_assignment_cannot_lead_without_a_rebalance() -> None:
-    """Below JoinGroup v9 it would compute one."""
+    """Below JoinGroup v9 it would compute a new one."""
     h = Harness()
     a, _b, s = with_standbys(h, h.static("s", version=5))
     a.leave()
@@ -111,7 +111,7 @@ def test_a_standby_too_old_to_skip_the_assignment_cannot_lead_without_a_rebalanc
 
 
 def test_two_lost_at_once_are_replaced_by_two_standbys() -> None:
-    """In the order in which they came."""
+    """In the order in which they joined."""
     h = Harness()
     a, b, c, s, t = with_standbys(h, h.static("s"), h.static("t"), active="abc")
     lost = {b.assignment, c.assignment}
@@ -124,7 +124,7 @@ def test_two_lost_at_once_are_replaced_by_two_standbys() -> None:
 
 
 def test_the_subscription_of_a_standby_is_read_once_however_many_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have 1 MiB, and cover nobody's assignment."""
+    """It may have 1 MiB, and cover no member's assignment."""
     read: list[bytes] = []
 
     def subscribed_topics(metadata: bytes) -> frozenset[str]:
@@ -140,7 +140,7 @@ def test_the_subscription_of_a_standby_is_read_once_however_many_are_lost(monkey
 
 
 def test_two_lost_and_one_standby_is_a_rebalance() -> None:
-    """Partitions that nobody can take over have to be shared."""
+    """Partitions that no standby can take over have to be shared."""
     h = Harness()
     with_standbys(h, h.static("s"), active="abc")
     h.leave_instance("b", "c")
@@ -148,7 +148,7 @@ def test_two_lost_and_one_standby_is_a_rebalance() -> None:
 
 
 def test_a_standby_that_dies_while_it_is_called_is_replaced_by_the_next() -> None:
-    """Its session, or the time to sync, whichever ends first."""
+    """When its session or the time to sync ends, whichever is first."""
     h = Harness()
     a, b, s, t = with_standbys(
         h,
@@ -168,7 +168,7 @@ def test_a_standby_that_dies_while_it_is_called_is_replaced_by_the_next() -> Non
 
 
 def test_a_called_standby_that_never_syncs_is_removed() -> None:
-    """Heartbeats alone do not keep partitions from everybody."""
+    """Heartbeats alone do not let it keep the partitions unread."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s", rebalance_timeout_ms=12_000))
     b.leave()
@@ -181,7 +181,7 @@ def test_a_called_standby_that_never_syncs_is_removed() -> None:
 
 
 def test_a_called_standby_has_until_its_deadline_to_sync() -> None:
-    """A deadline that comes early removes nobody, nor one that was dropped since."""
+    """A deadline that fires early, or that was dropped, removes no member."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
     b.leave()
@@ -194,7 +194,7 @@ def test_a_called_standby_has_until_its_deadline_to_sync() -> None:
 
 
 def test_a_standby_that_restarts_while_it_is_called_takes_over() -> None:
-    """The new process has the place of the old one."""
+    """The new process takes the place of the old one."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
     lost = b.assignment
@@ -225,7 +225,7 @@ UNFIT = pytest.mark.parametrize("metadata", [subscription("payments"), b"no subs
 
 @UNFIT
 def test_a_standby_that_does_not_read_the_topics_is_not_called(metadata: bytes) -> None:
-    """Its subscription has to cover the assignment; one that cannot be read covers nothing."""
+    """Its subscription has to cover the assignment; an unreadable one covers nothing."""
     h = Harness()
     _a, b, _s = with_standbys(h, h.static("s", protocols=protocols("range", metadata=metadata)))
     b.leave()
@@ -234,7 +234,7 @@ def test_a_standby_that_does_not_read_the_topics_is_not_called(metadata: bytes) 
 
 @UNFIT
 def test_a_called_standby_that_comes_without_the_topics_rebalances(metadata: bytes) -> None:
-    """It has subscribed something else since."""
+    """It has changed its subscription since."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
     b.leave()
@@ -245,7 +245,7 @@ def test_a_called_standby_that_comes_without_the_topics_rebalances(metadata: byt
 
 
 def test_a_standby_that_goes_is_missed_by_nobody() -> None:
-    """It had nothing."""
+    """It had no partitions."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
     s.leave()
@@ -268,7 +268,7 @@ def test_a_standby_that_goes_while_the_leader_computes_ends_no_wait() -> None:
 
 
 def test_a_new_subscription_of_a_standby_moves_nothing() -> None:
-    """It is stored, for the day on which it is called."""
+    """It is stored, and used when the standby is called."""
     h = Harness()
     *_, s = with_standbys(h, h.static("s"))
     s.protocols = protocols("range", metadata=subscription("orders", "payments"))
@@ -279,7 +279,7 @@ def test_a_new_subscription_of_a_standby_moves_nothing() -> None:
 
 
 def test_a_rebalance_keeps_the_active_active_and_hides_the_standbys_from_the_leader() -> None:
-    """In a real rebalance all rejoin; who was active stays so."""
+    """In a real rebalance all rejoin; active members stay active."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
     h.set(members_rebalance="static")
@@ -290,7 +290,7 @@ def test_a_rebalance_keeps_the_active_active_and_hides_the_standbys_from_the_lea
 
 
 def test_raising_the_target_makes_standbys_active() -> None:
-    """In one rebalance; lowering it makes the youngest stand by."""
+    """In one rebalance; lowering it makes the members that joined last standbys."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s"))
     h.set(target_group_size="3")
@@ -306,7 +306,7 @@ def test_raising_the_target_makes_standbys_active() -> None:
 
 
 def test_a_target_that_changes_nobody_moves_nothing() -> None:
-    """Two are active and nobody stands by, whether two or five are wanted."""
+    """Two are active with no standby, whether the target is two or five."""
     h = Harness()
     with_standbys(h)
     h.set(target_group_size="5")
@@ -315,7 +315,7 @@ def test_a_target_that_changes_nobody_moves_nothing() -> None:
 
 
 def test_the_first_generation_has_the_target_s_size() -> None:
-    """Those who joined first are active."""
+    """The first to join are active."""
     h = Harness()
     with_standbys(h)
     h.leave_instance("a", "b")
@@ -326,7 +326,7 @@ def test_the_first_generation_has_the_target_s_size() -> None:
 
 
 def test_somebody_leads_even_if_all_active_members_are_absent() -> None:
-    """Static members that do not rejoin stay; a standby that is here becomes active, to lead."""
+    """Static members that do not rejoin stay; a standby that is present becomes active, to lead."""
     h = Harness()
     clients = with_standbys(h, h.static("s", session_timeout_ms=120_000))
     s = clients[-1]
@@ -342,7 +342,7 @@ def test_somebody_leads_even_if_all_active_members_are_absent() -> None:
 
 
 def test_who_is_one_too_many_stands_by_when_somebody_else_has_to_lead() -> None:
-    """The target was lowered to one, and neither of the two that are active is there: the first of them stays so."""
+    """The target was lowered to one, and both active members are absent: the first of them stays active."""
     h = Harness()
     a, b, s = with_standbys(h, h.static("s", session_timeout_ms=120_000))
     for member in (a, b):
@@ -357,7 +357,7 @@ def test_who_is_one_too_many_stands_by_when_somebody_else_has_to_lead() -> None:
 
 
 def test_a_takeover_remembers_who_was_called() -> None:
-    """It is told to rejoin by the next owner, and has the time to."""
+    """The next owner tells it to rejoin, and it has the time to."""
     h = Harness()
     _a, b, s = with_standbys(h, h.static("s"))
     lost = b.assignment
@@ -368,7 +368,7 @@ def test_a_takeover_remembers_who_was_called() -> None:
 
 
 def test_an_assignment_that_is_not_known_is_not_handed_over() -> None:
-    """Bytes that are no ConsumerProtocolAssignment say nothing of topics."""
+    """Bytes that are no ConsumerProtocolAssignment name no topics."""
     h = Harness()
     _a, b = h.stable_group(h.static("a"), h.static("b"))
     h.set(target_group_size="2")
@@ -381,7 +381,7 @@ def test_an_assignment_that_is_not_known_is_not_handed_over() -> None:
 
 
 def test_a_member_that_the_leader_left_out_has_nothing_to_hand_over() -> None:
-    """No standby is called for it, however much it subscribes."""
+    """No standby is called for it, whatever it subscribes."""
     h = Harness()
     a, b = (h.static(name) for name in "ab")
     h.form(a, b)
@@ -397,7 +397,7 @@ def test_a_member_that_the_leader_left_out_has_nothing_to_hand_over() -> None:
 
 
 def test_a_group_of_another_type_knows_no_standbys() -> None:
-    """Connect's assignments say more than partitions; Streams' too. The setting is refused."""
+    """Connect's assignments contain more than partitions; Streams' too. The config is refused."""
     for given in ({"protocol_type": "connect"}, {"protocols": protocols("stream")}):
         h = Harness()
         h.stable_group(h.static("a", **given))
@@ -410,7 +410,7 @@ def test_a_group_of_another_type_knows_no_standbys() -> None:
 
 
 def test_a_leader_that_has_to_stand_by_leads_no_longer() -> None:
-    """It led since the older one was away. The leader's own assignment would have nothing for it (invariant 9)."""
+    """It led because the older one was absent. The leader's own assignment would be empty for it (invariant 9)."""
     h = Harness()
     a, b = (h.static(name, session_timeout_ms=300_000) for name in "ab")
     h.stable_group(a, b)

@@ -1,4 +1,4 @@
-"""The states of a group, and the result of each transition (section S). Legal moves: `invariants.py`."""
+"""The states of a group, and the result of each transition (section S). Legal transitions: `invariants.py`."""
 
 from muster.events.events import GroupEmptied
 from muster.events.state import GroupState
@@ -14,7 +14,7 @@ EMPTY, PREPARING, COMPLETING, STABLE = (
 
 
 def test_every_state_is_passed_through_and_stamped() -> None:
-    """S1, S4: when it began and which one was before it; what changes no state moves neither."""
+    """S1, S4: with its start time and the previous state; a change within a state updates neither."""
     h = Harness()
     a, b = h.static("a", rebalance_timeout_ms=5_000), h.dynamic("b", rebalance_timeout_ms=5_000)
     passed = []
@@ -55,7 +55,7 @@ def test_every_state_is_passed_through_and_stamped() -> None:
 
 
 def test_an_emptied_group_has_neither_leader_nor_protocol_nor_subscriptions() -> None:
-    """S6, S7: the type is kept, for who comes next."""
+    """S6, S7: the protocol type is kept for the next member."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     assert h.soft.subscribed_topics == frozenset({"orders"})

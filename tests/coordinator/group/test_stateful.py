@@ -1,4 +1,4 @@
-"""Any schedule of requests, pauses and takeovers: the invariants hold after each step, and no request waits for ever.
+"""Random sequences of requests, pauses and takeovers keep the invariants, and no request waits for ever.
 
 `pytest --hypothesis-profile=deep tests/coordinator/group/test_stateful.py` searches for longer.
 """
@@ -23,7 +23,7 @@ class GroupMachine(RuleBasedStateMachine):
     world: World
 
     late_ms = 0
-    """For how long the machine stalls at each deadline when all have fallen silent."""
+    """How long the machine stalls at each deadline after all clients have fallen silent."""
 
     @initialize(
         max_size=st.sampled_from([INT32_MAX, 3, 2]),

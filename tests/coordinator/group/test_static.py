@@ -27,11 +27,11 @@ def pair(h: Harness, **given: object) -> tuple[Client, Client]:
     return a, b
 
 
-# ---- who is it? ----------------------------------------------------------------------------------
+# ---- identity -------------------------------------------------------------------------------------
 
 
 def test_new_instance_is_a_new_member_and_never_pending() -> None:
-    """ST1, J11: at every version."""
+    """ST1, J11: in every version."""
     h = Harness()
     call = h.static("a").join()
     assert call.parked
@@ -69,7 +69,7 @@ def test_static_member_may_leave_out_its_instance_id() -> None:
 
 
 def test_follower_restart_is_absorbed() -> None:
-    """ST5, ST11, ST13, ST29: no rebalance, no new generation; the new process takes over everything."""
+    """ST5, ST11, ST13, ST29: no rebalance, no new generation; the new process takes over the member's whole state."""
     h = Harness()
     a, b = pair(h)
     before = h.live.members[b.member_id]
@@ -116,7 +116,7 @@ def test_leader_restart_is_absorbed_and_skips_the_assignment() -> None:
 
 
 def test_restarted_leader_below_v9_is_told_the_old_leader() -> None:
-    """ST15: it believes itself a follower and computes nothing."""
+    """ST15: it acts as a follower and computes nothing."""
     h = Harness()
     a, _ = pair(h, version=8)
     outcome = a.restarted().join().outcome
@@ -156,7 +156,7 @@ def test_restart_that_changes_the_protocol_rebalances() -> None:
 
 @pytest.mark.parametrize(("others_vote", "is_parked"), [("range", False), ("sticky", True)])
 def test_a_restart_has_one_vote_among_those_of_the_others(others_vote: str, is_parked: bool) -> None:
-    """ST12, ST19: the old process votes no more, whatever it was for; the new one is for the other protocol now."""
+    """ST12, ST19: the old process's vote no longer counts; the new one votes for the other protocol now."""
     votes = {"range": protocols("range", "sticky"), "sticky": protocols("sticky", "range")}
     h = Harness()
     a, b, c = (
@@ -168,7 +168,7 @@ def test_a_restart_has_one_vote_among_those_of_the_others(others_vote: str, is_p
 
 
 def test_restart_does_not_tip_a_tied_vote() -> None:
-    """ST11: members that joined in the same millisecond are told apart by what a restart does not change."""
+    """ST11: ties between members that joined in the same millisecond are broken by what a restart does not change."""
     h = Harness()
     a = h.static("a", protocols=protocols("range", "sticky"))
     b = h.static("b", protocols=protocols("sticky", "range"))
@@ -179,7 +179,7 @@ def test_restart_does_not_tip_a_tied_vote() -> None:
 
 
 def test_replacement_is_written_before_it_is_answered_and_survives_a_takeover() -> None:
-    """S3, LD9: after a takeover the new process is served, the old one is fenced."""
+    """S3, LD9: after a takeover the new process is accepted, and the old one is fenced."""
     h = Harness()
     _, b = pair(h)
     new = b.restarted()
@@ -201,7 +201,7 @@ def test_new_process_first_has_the_session_of_the_old_one() -> None:
 
 
 def test_old_id_has_no_session_left() -> None:
-    """ST9, R6: nothing fires for it."""
+    """ST9, R6: no timer fires for it."""
     h = Harness()
     a, b = pair(h)
     h.sleep(5_000)
@@ -225,7 +225,7 @@ def test_return_after_the_session_is_a_new_member() -> None:
 
 
 def test_member_that_had_not_synced_is_followed_under_its_new_id() -> None:
-    """ST27, QK1 do not happen here: the new id's sync clears the debt of the old one."""
+    """ST27, QK1 do not happen here: a sync with the new id counts for the old one."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
     a.sync(h.assignments())
@@ -277,7 +277,7 @@ def test_restart_in_an_initial_rebalance_does_not_end_it() -> None:
 
 
 def test_restart_in_the_sync_phase_rebalances() -> None:
-    """JC5, ST20, S2: the leader may hold the old id already; the old sync gets 82, the others 27."""
+    """JC5, ST20, S2: the leader may have the old id already; the old sync gets 82, the others 27."""
     h = Harness()
     _a, b, c = h.form(h.static("a"), h.static("b"), h.static("c"))
     old, other = b.sync(), c.sync()
@@ -291,7 +291,7 @@ def test_restart_in_the_sync_phase_rebalances() -> None:
 
 
 def test_replaced_member_is_not_new_while_it_waits() -> None:
-    """ST10: its expiry is ignored as long as it is parked."""
+    """ST10: its expiry is ignored while it is parked."""
     h = Harness()
     a, b = pair(h)
     b.join(protocols=protocols(metadata=b"new"))
@@ -308,7 +308,7 @@ def test_replaced_member_is_not_new_while_it_waits() -> None:
 
 
 def test_old_process_is_fenced_everywhere() -> None:
-    """ST25, M8: with its instance id 82, without it the id is simply gone, 25."""
+    """ST25, M8: with its instance id 82, without it the id is unknown, 25."""
     h = Harness()
     _, b = pair(h)
     b.restarted().join()
@@ -325,7 +325,7 @@ def test_old_process_is_fenced_everywhere() -> None:
 
 @pytest.mark.parametrize("request_name", ["sync", "heartbeat", "commit", "leave"])
 def test_fenced_request_is_recorded_with_both_processes(request_name: str) -> None:
-    """S16: who was fenced, and who has the instance id."""
+    """S16: the fenced process, and the one that has the instance id."""
     h = Harness()
     _, b = pair(h)
     b.restarted(host="/10.0.0.7").join()

@@ -30,7 +30,7 @@ def in_sync_phase(h: Harness, **given: object) -> tuple[Client, Client, Client]:
 
 
 def test_unknown_group_is_refused() -> None:
-    """SG1, W14: 25, and everything else is empty."""
+    """SG1, W14: 25, and all other fields are empty."""
     h = Harness()
     assert h.static("a").sync().outcome == SyncGroupOutcome(error=ErrorCode.unknown_member_id)
     assert h.group is None
@@ -62,7 +62,7 @@ def test_checks_come_in_kafkas_order() -> None:
 
 
 def test_protocol_type_and_name_are_compared_only_if_given() -> None:
-    """SG5, W15: below v5 they are not; the answer names them all the same."""
+    """SG5, W15: below v5 they are not compared; the response has them all the same."""
     h = Harness()
     (a,) = h.form(h.static("a"))
     call = a.sync(h.assignments(), protocol_type=None, protocol_name=None)
@@ -84,7 +84,7 @@ def test_sync_in_the_join_phase_is_told_to_rejoin() -> None:
 
 
 def test_follower_waits_for_the_leader() -> None:
-    """SG8, SG10, SG11: parked without an event; its own assignments are ignored; answered with its own bytes."""
+    """SG8, SG10, SG11: parked without an event; its own assignments are ignored; the response has its own bytes."""
     h = Harness()
     a, b, c = in_sync_phase(h)
     waiting = b.sync({b.member_id: b"all mine"})
@@ -126,7 +126,7 @@ def test_repeated_sync_replaces_the_parked_one() -> None:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_sync_in_a_stable_group_gives_the_stored_assignment(leads: bool) -> None:
-    """SG15, SG16: the leader too; its assignments are ignored, nothing is written, no session is fed."""
+    """SG15, SG16: for the leader too; its assignments are ignored, nothing is written, no session is refreshed."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     client = a if leads else b
@@ -168,7 +168,7 @@ def test_parked_syncs_do_not_expire() -> None:
 
 
 def test_assignment_that_cannot_be_stored_fails_all_syncs_and_rebalances() -> None:
-    """SG13: each waiting member gets the error and its full session, and the group starts anew."""
+    """SG13: each waiting member gets the error and its full session, and the group rebalances again."""
     h = Harness()
     a, b, c = in_sync_phase(h, session_timeout_ms=20_000)
     waiting = b.sync()
@@ -185,7 +185,7 @@ def test_assignment_that_cannot_be_stored_fails_all_syncs_and_rebalances() -> No
 
 
 def test_rejected_assignment_of_a_group_that_went_on_changes_nothing() -> None:
-    """SG12: the sender alone is told."""
+    """SG12: only the sender gets the error."""
     h = Harness()
     a, b, _c = in_sync_phase(h)
     b.restarted().join()
@@ -218,7 +218,7 @@ def test_followers_that_never_sync_are_removed_after_the_timeout() -> None:
 
 
 def test_nobody_synced_and_the_group_is_empty_in_one_step() -> None:
-    """SX3."""
+    """SX3: the group is empty at once."""
     h = Harness()
     in_sync_phase(h, session_timeout_ms=300_000)
     assert story(h.sleep(60_000)) == [

@@ -1,4 +1,4 @@
-"""Soft state at both ends of an ownership (section LD), and the known bugs S3, L9."""
+"""Soft state when an ownership ends and when the next one starts (section LD), and the known bugs S3, L9."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -16,7 +16,7 @@ from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
 
 def test_stable_group_goes_on_undisturbed() -> None:
-    """LD6, L9: the same generation, the same assignments, every session in full."""
+    """LD6, L9: the same generation and assignments, with every session in full."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.dynamic("b"))
     h.sleep(9_000)
@@ -29,7 +29,7 @@ def test_stable_group_goes_on_undisturbed() -> None:
 
 
 def test_dead_members_expire_after_a_takeover() -> None:
-    """LD5, L9: nobody is expired early, nobody lives for ever."""
+    """LD5, L9: no member expires early, and none lives for ever."""
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
     h.takeover()
@@ -48,7 +48,7 @@ def test_pending_ids_are_gone() -> None:
 
 
 def test_stable_group_has_no_sync_timer_after_a_takeover() -> None:
-    """SX8: who had not synced is left to its session."""
+    """SX8: a member that had not synced only has its session."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
     a.sync(h.assignments())
@@ -58,7 +58,7 @@ def test_stable_group_has_no_sync_timer_after_a_takeover() -> None:
 
 
 def test_join_phase_goes_on_after_a_takeover() -> None:
-    """LD7 is otherwise here: joins are events; the phase ends when those who joined have asked again."""
+    """LD7 differs here: joins are events; the phase ends when those that had joined have retried."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     lost = a.join()
@@ -73,7 +73,7 @@ def test_join_phase_goes_on_after_a_takeover() -> None:
 
 
 def test_new_member_of_the_join_phase_is_known_after_a_takeover() -> None:
-    """LD8 is otherwise here: it sends its join again, with the id proposed before or the one it was given."""
+    """LD8 differs here: it retries its join, with the id proposed before or the one it was given."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     b, old = h.dynamic("b"), h.dynamic("old", version=3)
@@ -88,7 +88,7 @@ def test_new_member_of_the_join_phase_is_known_after_a_takeover() -> None:
 
 
 def test_initial_delay_starts_in_full_after_a_takeover() -> None:
-    """Those who had joined have two delays to come back in."""
+    """Members that had joined have two delays to come back in."""
     h = Harness()
     a, b = h.static("a"), h.dynamic("b")
     a.join()
@@ -104,7 +104,7 @@ def test_initial_delay_starts_in_full_after_a_takeover() -> None:
 
 @pytest.mark.parametrize("rebalance_timeout_ms", [DELAY_MS - 1, DELAY_MS])
 def test_a_delay_as_long_as_the_rebalance_timeout_is_not_extended_after_a_takeover(rebalance_timeout_ms: int) -> None:
-    """Nothing of it is left."""
+    """There is nothing left to extend it by."""
     h = Harness()
     h.static("a", rebalance_timeout_ms=rebalance_timeout_ms).join()
     h.takeover()
@@ -114,7 +114,7 @@ def test_a_delay_as_long_as_the_rebalance_timeout_is_not_extended_after_a_takeov
 
 
 def test_static_members_that_come_back_late_end_the_phase_at_once() -> None:
-    """RB7: with the delay over, nobody waits for the rebalance timeout when all are there."""
+    """RB7: with the delay over, the rebalance timeout is not waited for when all are present."""
     h = Harness()
     clients = [h.static(name, session_timeout_ms=60_000) for name in "ab"]
     for client in clients:
@@ -127,7 +127,7 @@ def test_static_members_that_come_back_late_end_the_phase_at_once() -> None:
 
 
 def test_initial_delay_without_members_ends_empty_after_a_takeover() -> None:
-    """R7: nobody is left to wait for."""
+    """R7: there are no members left to wait for."""
     h = Harness()
     h.static("a").join()
     h.leave_instance("a")
@@ -137,7 +137,9 @@ def test_initial_delay_without_members_ends_empty_after_a_takeover() -> None:
 
 
 def test_sync_phase_goes_on_after_a_takeover() -> None:
-    """The sync timer runs in full; who had synced asks again, who did not hear its join answer gets it again."""
+    """The sync timer runs in full; a member that had synced retries, and one whose join response was lost gets it
+    again.
+    """
     h = Harness()
     a, b, c = h.form(h.static("a"), h.static("b"), h.dynamic("c"))
     lost = b.sync()
@@ -153,7 +155,7 @@ def test_sync_phase_goes_on_after_a_takeover() -> None:
 
 
 def test_member_that_joined_and_never_asks_again_is_removed() -> None:
-    """It falls to its session or to the sync timer."""
+    """Its session or the sync timer removes it."""
     h = Harness()
     h.form(h.static("a", session_timeout_ms=300_000))
     h.takeover()
@@ -162,7 +164,7 @@ def test_member_that_joined_and_never_asks_again_is_removed() -> None:
 
 @pytest.mark.parametrize(("version", "skips"), [(9, True), (8, False)])
 def test_absorbed_restart_whose_answer_was_lost_is_absorbed_still(version: int, skips: bool) -> None:
-    """ST11, ST14, ST15: the leader's join, sent again with the id proposed before, does not rebalance the group."""
+    """ST11, ST14, ST15: the leader's join, retried with the id proposed before, does not rebalance the group."""
     h = Harness()
     a, _ = h.stable_group(h.static("a", version=version), h.static("b"))
     restarted = a.restarted()
@@ -185,7 +187,7 @@ def test_subscriptions_are_known_after_a_takeover() -> None:
 
 
 def test_takeover_of_nothing() -> None:
-    """A deleted group is not there after a takeover either."""
+    """A deleted group does not exist after a takeover either."""
     h = Harness()
     h.dynamic().commit(generation_id=-1)
     h.delete()
@@ -194,7 +196,7 @@ def test_takeover_of_nothing() -> None:
 
 
 def test_parked_requests_are_answered_when_the_group_is_given_up() -> None:
-    """LD12: joins with their own member id, syncs; nothing is written."""
+    """LD12: joins with their own member id, and syncs; nothing is written."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     join = a.join()
@@ -212,7 +214,7 @@ def test_parked_requests_are_answered_when_the_group_is_given_up() -> None:
 
 
 def test_events_after_a_takeover_bear_the_new_epoch() -> None:
-    """Each event names its writer; the numbers go on."""
+    """Each event has its writer's epoch; the sequence numbers continue."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     seq = h.live.seq
@@ -223,7 +225,7 @@ def test_events_after_a_takeover_bear_the_new_epoch() -> None:
 
 
 def test_a_group_is_made_for_offsets_that_have_none() -> None:
-    """OC1: Empty, as for a simple consumer; the event says what it was made for."""
+    """OC1: Empty, as for a simple consumer; the event has the reason."""
     now = Now(monotonic_ms=0, wall_ms=7, owner_epoch=3, incarnation=5)
     created = group_of_offsets(GroupId("orders"), now, GroupSettings())
     assert (created.group_id, created.incarnation, created.owner_epoch) == ("orders", 5, 3)

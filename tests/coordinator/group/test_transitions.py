@@ -19,7 +19,7 @@ TRANSITIONS = {(before, after) for after, valid in VALID_PREVIOUS_STATES.items()
 
 
 def test_the_table_in_prose_is_the_table_in_code() -> None:
-    """Each transition is described, and none that is not there."""
+    """Each transition is described, and no others."""
     rows = [line.split()[:2] for line in (transitions.__doc__ or "").splitlines() if line.startswith("    ")]
     assert {(GroupState(before), GroupState(after)) for before, after in rows[1:]} == TRANSITIONS
 
@@ -35,7 +35,7 @@ def test_no_other_transition_is_made(before: GroupState, after: GroupState) -> N
 
 
 def test_a_rule_that_breaks_the_table_changes_nothing() -> None:
-    """The decision raises; the group and its soft state are those from before."""
+    """The decision raises; the group and its soft state are unchanged."""
     h = Harness()
     h.stable_group(h.static("a"))
     h.live.image = msgspec.structs.replace(h.live.image, state=GroupState.DEAD)

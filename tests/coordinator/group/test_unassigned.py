@@ -1,4 +1,4 @@
-"""Partitions that are assigned to no member: which they are, and the one rebalance that a group is asked for."""
+"""Partitions that are assigned to no member: finding them, and the one rebalance that a group is asked for."""
 
 import msgspec
 import pytest
@@ -26,7 +26,7 @@ SETTLED = [(GroupConfigured, Cause.PARTITIONS_ASSIGNED), (GroupAdvanced, Cause.P
 
 
 def sync(h: Harness, *clients: Client, partitions: int = 6, topic: str = "orders") -> None:
-    """All sync; the leader gives each of the partitions to one of them, in turn."""
+    """Sync all members; the leader assigns the partitions to them in turn."""
     ids = [client.member_id for client in clients]
     shares = {
         member_id: encode_assignment({topic: range(place, partitions, len(ids))}) for place, member_id in enumerate(ids)
@@ -61,7 +61,7 @@ def rebalanced_for(h: Harness) -> dict[str, int]:
 
 
 def test_a_group_is_asked_to_rebalance_once_for_a_topic_that_has_grown() -> None:
-    """Its leader does not assign them even so: it is not asked again, also by the next owner."""
+    """If its leader still does not assign them, it is not asked again, even by the next owner."""
     h, a, b = configured()
     assert story(report(h, orders=8).events) == ASKED
     rejoin(h, a, b)
@@ -73,7 +73,7 @@ def test_a_group_is_asked_to_rebalance_once_for_a_topic_that_has_grown() -> None
 
 
 def test_what_is_assigned_again_is_forgotten_so_that_the_next_growth_counts() -> None:
-    """A topic may be deleted, and grow to the same number once more."""
+    """A topic may be deleted, and grow to the same number again."""
     h, a, b = configured()
     report(h, orders=8)
     rejoin(h, a, b, partitions=8)
@@ -91,7 +91,7 @@ def test_a_topic_that_shrinks_lacks_nothing() -> None:
 
 
 def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for() -> None:
-    """Kafka absorbs its restart (ST11), and the topic has no consumer."""
+    """Kafka absorbs its restart (ST11), so the topic would have no consumer."""
     h, _, b = configured()
     b = b.restarted(protocols=BOTH_TOPICS)
     b.join()
@@ -101,7 +101,7 @@ def test_a_static_member_that_came_back_with_another_topic_is_rebalanced_for() -
 
 
 def test_a_static_member_that_came_back_without_its_topic_is_rebalanced_for() -> None:
-    """It keeps partitions that it does not subscribe; how many the topic has need not be known."""
+    """It keeps partitions of a topic that it does not subscribe; the topic's partition count is not needed."""
     h, _, b = configured()
     b.restarted(protocols=protocols(metadata=subscription("payments"))).join()
     assert story(report(h, orders=0).events) == ASKED
@@ -122,7 +122,7 @@ def test_a_group_without_the_config_is_left_alone(delay_ms: str | None) -> None:
 
 
 def test_a_group_that_rebalances_or_has_retired_members_is_left_alone() -> None:
-    """While it rebalances, and while retired members have left partitions on purpose."""
+    """During a rebalance, and while retired members have left partitions unassigned on purpose."""
     h, a, b = configured()
     leader, follower = (a, b) if a.is_leader else (b, a)
     h.alter(("members.retired", ConfigOperation.SET, "a,b"))
@@ -152,7 +152,7 @@ def test_a_group_that_is_moving_to_the_cluster_is_not_rebalanced() -> None:
 
 
 def test_what_only_a_learner_subscribes_is_not_lacking() -> None:
-    """It gets no partitions before it is promoted, so a rebalance would assign nobody."""
+    """A learner gets no partitions before its promotion, so a rebalance would change nothing."""
     h, _, _ = configured()
     h.set(members_learner_timeout_ms="600000")
     learner = h.static("c", protocols=BOTH_TOPICS)
@@ -163,7 +163,7 @@ def test_what_only_a_learner_subscribes_is_not_lacking() -> None:
 
 
 def test_a_group_that_is_not_of_consumers_is_left_alone() -> None:
-    """Its members' bytes may look like a subscription by chance."""
+    """Its metadata may look like a subscription by chance."""
     h = Harness()
     (a,) = h.form(h.static("a", protocol_type="connect"))
     sync(h, a)
@@ -176,7 +176,7 @@ def test_a_group_that_is_not_of_consumers_is_left_alone() -> None:
 def test_a_group_that_lists_more_than_can_be_looked_at_is_left_alone(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its members may list as much as their requests hold."""
+    """Members may list as many topics as fit into a request."""
     h, _, _ = configured()
     monkeypatch.setattr(unassigned, limit, 6)
     assert shares_of(h.live) is None
@@ -209,7 +209,7 @@ def test_setting_the_config_anew_gives_another_chance() -> None:
 
 
 def test_a_log_that_cannot_keep_the_config_refuses_it() -> None:
-    """An older format level: it would be forgotten at the next takeover."""
+    """With an older format level it would be lost at the next takeover."""
     h, _, _ = configured()
     call = h.alter((UNASSIGNED_DELAY, ConfigOperation.SET, "5000"))
     old = Now(monotonic_ms=h.now_ms, wall_ms=h.wall_ms, owner_epoch=0, incarnation=1, format_level=6)

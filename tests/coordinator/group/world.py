@@ -1,7 +1,7 @@
 """A group and the processes around it, controlled by two numbers per step: for searching tests.
 
-Each method of `World` in `STEPS` is one step; `i` and `j` choose which process takes it, and how. A step that makes no
-sense now does nothing. What no process may ever see is asserted here; the group's invariants are in `invariants.py`.
+Each method of `World` in `STEPS` is one step; `i` and `j` choose the process and a variant. A step that makes no sense
+does nothing. This module asserts what no process may ever see; the group's invariants are in `invariants.py`.
 """
 
 from collections.abc import Callable
@@ -80,20 +80,20 @@ class World:
         self.processes: list[Client] = []
 
     def check(self) -> None:
-        """Nobody waits for longer than the longest rebalance timeout; no two share an assignment."""
+        """No request waits for longer than the longest rebalance timeout; no two members share an assignment."""
         if self.harness.group is not None:
             check_shares(self.harness.group)
         for call in self.harness.open_calls():
             assert self.harness.now_ms - call.command.caller.arrived_ms <= LONGEST_WAIT_MS, call.command
 
     def finish(self, *, late_ms: int = 0) -> None:
-        """When all fall silent, the group is empty before long, and nobody is left without an answer.
+        """When all fall silent, the group is soon empty, and every request has been answered.
 
-        `late_ms`: at each deadline the machine stalls, and so long beyond it.
+        `late_ms`: the stall of the machine at each deadline.
         """
         longest_ms = LONGEST_WAIT_MS + max(SESSION_TIMEOUTS_MS) + LONGEST_WAIT_MS
         ran_ms = 0
-        while late_ms and self.harness.state not in (None, GroupState.EMPTY):  # an empty one waits for who registered
+        while late_ms and self.harness.state not in (None, GroupState.EMPTY):  # registered members are awaited
             ran_ms += self.harness.stand_still(late_ms)
             assert ran_ms <= 2 * longest_ms, "the dead stay"
         self.harness.sleep(longest_ms)
@@ -103,21 +103,21 @@ class World:
     # ---- steps ----------------------------------------------------------------------------------
 
     def start_static(self, i: int, j: int) -> None:
-        """A process with an instance id comes, or comes back, or comes twice."""
+        """A process with an instance id starts, restarts, or starts a second time."""
         self._start(self.harness.static(INSTANCES[i % 3]), i // 3, j)
 
     def start_dynamic(self, i: int, j: int) -> None:
         self._start(self.harness.dynamic(), i, j)
 
     def rejoin(self, i: int, j: int) -> None:
-        """Known id, or the follow-up of a 79; with the same protocols mostly."""
+        """Rejoin with the known id, or the one from error 79; usually with the same protocols."""
         if client := self._one(i):
             if j % 4 == 3:
                 client.protocols = PROTOCOLS[j // 4 % len(PROTOCOLS)]
             self._fenced_or_not(client.member_id, client.join)
 
     def start_over(self, i: int, _j: int) -> None:
-        """As a client that was told 25 does."""
+        """Start over, as a client does after error 25."""
         if client := self._one(i):
             client.member_id = UNKNOWN_MEMBER_ID
             client.join()
@@ -133,7 +133,7 @@ class World:
                 client.sync(self._assignments())
 
     def behave(self, _i: int, _j: int) -> None:
-        """All do what real clients do, until the group is stable, or nothing more comes of it."""
+        """All act like real clients until the group is stable or nothing changes any more."""
         for _ in range(6):
             for client in list(self.processes):
                 if client.last_join is not None and client.last_join.parked:
@@ -176,7 +176,7 @@ class World:
             assert not was_replaced or error is not ErrorCode.none
 
     def remove(self, i: int, j: int) -> None:
-        """An administrator removes instances, known or not, and whoever else the numbers name."""
+        """An administrator removes instances, known or not, and other members that the numbers choose."""
         entries = [
             LeavingMember(member_id=UNKNOWN_MEMBER_ID, group_instance_id=GroupInstanceId(instance), reason=None)
             for bit, instance in enumerate((*INSTANCES, "ghost"))
@@ -187,7 +187,7 @@ class World:
         self.harness.leave(*entries)
 
     def steal(self, i: int, j: int) -> None:
-        """A request under the ids of others: another's instance id, another's member id, an id of nobody."""
+        """A request with foreign ids: another's instance id, another's member id, or an unknown id."""
         client, other = self._one(i), self._one(j)
         if client is None or other is None:
             return
@@ -206,12 +206,12 @@ class World:
         self.harness.sleep(NAPS_MS[i % len(NAPS_MS)])
 
     def wait(self, _i: int, _j: int) -> None:
-        """Until the next deadline."""
+        """Advance to the next deadline."""
         if next_deadline_ms(self.harness.soft) != float("inf"):
             self.harness.sleep_until_next()
 
     def take_over(self, i: int, _j: int) -> None:
-        """Another owner. Some send their lost joins again, with the id proposed before."""
+        """Take over. Some clients retry their lost joins with the id proposed before."""
         lost = [
             (client, call.command.proposed_member_id)
             for client, call in self._parked_joins()
@@ -238,7 +238,7 @@ class World:
             self.harness.delete_offsets(("orders", 0))
 
     def plan(self, i: int, j: int) -> None:
-        """An administrator changes the group's configs; what cannot be is refused."""
+        """An administrator changes the group's configs; impossible changes are refused."""
         name, operation, value = PLANS[i % len(PLANS)]
         if value == "(somebody)":
             client = self._one(j)
@@ -248,7 +248,7 @@ class World:
         self.harness.alter((name, operation, value), validate_only=j % 8 == 7)
         self.harness.describe_config()
 
-    # ---- who ------------------------------------------------------------------------------------
+    # ---- choices -------------------------------------------------------------------------------
 
     def _start(self, client: Client, i: int, j: int) -> None:
         client.version = VERSIONS[i % 3]
@@ -259,7 +259,7 @@ class World:
         client.enter()
 
     def _assignments(self) -> dict[MemberId, bytes]:
-        """As a consumer's assignor makes them: a partition for each."""
+        """As a consumer's assignor makes them: one partition for each member."""
         members = enumerate(sorted(self.harness.live.members))
         return {member_id: encode_assignment({"orders": [number]}) for number, member_id in members}
 
@@ -277,7 +277,7 @@ class World:
         return {e.replaced_member_id for e in self.harness.events if isinstance(e, StaticMemberReplaced)}
 
     def _fenced_or_not(self, member_id: MemberId, request: Callable[[], Call[Any]]) -> None:
-        """Whoever was replaced never has success again, and never waits."""
+        """Check that a replaced process never succeeds again, and never waits."""
         was_replaced = member_id in self._replaced()
         call = request()
         if was_replaced:

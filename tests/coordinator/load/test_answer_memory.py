@@ -1,4 +1,4 @@
-"""Memory for responses being written: over the limit one of them continues, the others when it has ended."""
+"""Memory for responses being written: over the limit one at a time continues."""
 
 from muster.coordinator.load.answer_memory import AnswerMemory, answer_memory_of
 

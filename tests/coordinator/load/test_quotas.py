@@ -1,4 +1,4 @@
-"""Quotas by key: the limit of each, and how often reaching it is logged."""
+"""Quotas by key: the limit for each key, and how often refusals are logged."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from muster.coordinator.load.quotas import Quota
 
 
 def test_each_key_has_as_many_as_the_limit_says() -> None:
-    """One that is released can be had again; beyond the limit there is more where that is asked for."""
+    """A released place can be taken again; beyond the limit there are more places if the caller forces it."""
     quota = Quota[str](2, lambda _: None)
     assert [quota.acquire("a") for _ in range(3)] == [True, True, False]
     assert quota.acquire("b")
@@ -18,7 +18,7 @@ def test_each_key_has_as_many_as_the_limit_says() -> None:
 
 @pytest.mark.parametrize(("released", "told"), [(2, ["a"]), (3, ["a", "a"])])
 def test_a_refusal_is_told_again_when_more_than_a_tenth_was_free(released: int, told: list[str]) -> None:
-    """A client that connects anew each time it is refused makes one line."""
+    """A client that reconnects after each refusal causes one line."""
     refused: list[str] = []
     quota = Quota[str](20, refused.append)
     for _ in range(22):

@@ -22,12 +22,12 @@ from muster.events.steps import (
 
 @pytest.fixture(autouse=True)
 def _nothing_is_noted() -> None:
-    """Tests before these may have had two loops at once, which a process never has."""
+    """Earlier tests may have had two loops at once, which a process never has."""
     CURRENT_WORK.note = None
 
 
 def counting(entries: int, log: list[str], name: str, *, busy: bool = False) -> Steps[str]:
-    """So many entries; `busy` ones take a slice each."""
+    """This many entries; each of `busy` takes a whole slice."""
     for _ in range(entries):
         if busy:
             until = time.perf_counter() + SLICE_S
@@ -49,7 +49,7 @@ def test_short_work_is_done_at_once_without_a_loop() -> None:
 
 
 async def test_long_works_take_turns_and_others_come_between() -> None:
-    """However many there are, another callback of the loop waits for one slice."""
+    """However many there are, another callback of the loop waits for only one slice."""
     slices, log, done = Slices(), list[str](), list[str]()
     for name in ("a", "b"):
         slices.later(counting(3, log, name, busy=True), done.append, fails)
@@ -63,7 +63,7 @@ async def test_long_works_take_turns_and_others_come_between() -> None:
 
 
 def waiting(turn: asyncio.Event, log: list[str], name: str, *, entries: int = 2) -> Steps[str]:
-    """Waits until it is its turn, whenever it is asked; then so many entries, of a slice each."""
+    """Wait for a turn each time, then do this many entries of a slice each."""
     try:
         while not turn.is_set():
             log.append(f"{name} waits")
@@ -93,7 +93,7 @@ async def test_what_has_to_wait_again_is_still_the_first() -> None:
     for name in "ab":
         slices.run(waiting(turn, log, name), done.append, fails)
     for _ in range(2):
-        await slices.turn()  # which is work, and ends
+        await slices.turn()  # it is work, too, and ends
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert log == ["a waits", "b waits", "a waits", "a waits"]
@@ -101,7 +101,7 @@ async def test_what_has_to_wait_again_is_still_the_first() -> None:
 
 
 async def test_what_waits_and_is_cancelled_lets_go_at_once() -> None:
-    """Nobody else need end for it."""
+    """No other work has to end first."""
     slices, turn, log, done = Slices(), asyncio.Event(), list[str](), list[str]()
     cancel = slices.run(waiting(turn, log, "a"), done.append, fails)
     assert cancel is not None
@@ -144,7 +144,7 @@ async def test_cancelled_work_is_not_gone_on_with() -> None:
 
 
 async def test_cancelled_work_takes_nobodys_turn() -> None:
-    """However much of it is in front, in one turn of the loop the first that is not cancelled goes on."""
+    """However much cancelled work comes first, one turn of the loop reaches the next that is not cancelled."""
     slices, log = Slices(), list[str]()
     for cancel in [slices.later(counting(1, log, "gone"), fails, fails) for _ in range(3)]:
         cancel()
@@ -172,7 +172,7 @@ def _breaks(_result: str) -> None:
 
 
 async def test_the_work_of_a_slice_is_noted() -> None:
-    """So that the watchdog names the request that holds the loop, whichever callback it is in."""
+    """The watchdog can then name the request that blocks the loop, in any callback."""
     slices, seen, note = Slices(), list[object](), OtherWork(work="a test")
 
     def noting() -> Steps[None]:
@@ -236,7 +236,7 @@ def test_what_is_made_of_each_is_made_anew_each_time_and_equal() -> None:
 
 @pytest.mark.parametrize("waits_for", ["a turn", "a result"])
 async def test_who_waits_and_is_cancelled_ends_nobody_elses_turns(waits_for: str) -> None:
-    """Its turn may come after it was cancelled, and before it could say so."""
+    """Its turn may come after the cancellation, and before the waiter could withdraw."""
     slices, done = Slices(), asyncio.Event()
     waiting = slices.turn() if waits_for == "a turn" else slices.result(counting(ENTRIES_AT_ONCE * 2, [], "cancelled"))
     task = asyncio.create_task(waiting)
@@ -249,7 +249,7 @@ async def test_who_waits_and_is_cancelled_ends_nobody_elses_turns(waits_for: str
 
 
 async def test_work_whose_caller_is_cancelled_is_not_gone_on_with() -> None:
-    """It is closed in its next turn, and nobody pays for the rest of it."""
+    """It is closed in its next turn, without doing the rest."""
     slices, log, closed = Slices(), list[str](), list[bool]()
 
     def steps() -> Steps[str]:

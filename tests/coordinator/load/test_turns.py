@@ -1,4 +1,4 @@
-"""Turns: however many connections have something to be done, all of them together hold the loop for a slice or two."""
+"""Turns: however many connections have requests, together they use a slice or two of each loop turn."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ API_VERSIONS = with_length(b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")
 
 
 class Clock:
-    """Stands still, but for who works."""
+    """Advances only while requests are handled."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -28,7 +28,7 @@ class Clock:
 
 
 class Busy:
-    """A connection with so many requests, each of which takes a fifth of a slice."""
+    """A connection with this many requests, each of which takes a fifth of a slice."""
 
     def __init__(self, name: str, requests: int, turns: Turns, clock: Clock, log: list[str]) -> None:
         self._name = name
@@ -38,7 +38,7 @@ class Busy:
         self._log = log
 
     def come(self) -> None:
-        """Something was read."""
+        """Data was read."""
         if self._turns.begin(self):
             self.take_turn()
 
@@ -55,7 +55,7 @@ class Busy:
 
 
 class Crowd:
-    """All come in one turn of the loop."""
+    """Connections that are all ready in one turn of the loop."""
 
     def __init__(self) -> None:
         self._clock = Clock()
@@ -84,7 +84,7 @@ async def test_who_has_more_to_do_waits_behind_who_has_come_meanwhile() -> None:
     subject.new("late", 1).come()
     for _ in range(1_000):
         await asyncio.sleep(0)
-    before = subject.log.index("late") - 5  # those of the first, who began when nobody waited
+    before = subject.log.index("late") - 5  # those of the first, which started while no other waited
     assert before <= REQUESTS_IN_ROUND
 
 
@@ -132,18 +132,18 @@ def clients(port: int) -> list[socket.socket]:
 
 
 async def test_many_connections_with_a_few_small_requests_each_hold_nobody_up() -> None:
-    """Each of them sends no more than its share, and all of it is there at once."""
+    """Each sends no more than its share, and all of it is read at once."""
     async with serving() as muster:
         sockets = await asyncio.to_thread(clients, muster.server.port)
         with longest_turn() as longest:
-            for each in sockets:  # the loop stands meanwhile
+            for each in sockets:  # the loop is blocked in between
                 each.sendall(API_VERSIONS * REQUESTS_AT_ONCE)
             await asyncio.to_thread(_answered, sockets)
         assert longest.seconds < HELD_S_MAX, longest
 
 
 async def test_what_waits_for_its_turn_when_its_client_goes_is_done() -> None:
-    """A member that leaves and hangs up is not one that is missed."""
+    """A member that leaves and closes its connection does not count as lost."""
     async with running() as subject:
         sockets = await asyncio.to_thread(clients, subject.server.port)
         for each in sockets[:-1]:
@@ -156,7 +156,7 @@ async def test_what_waits_for_its_turn_when_its_client_goes_is_done() -> None:
 
 
 def _answered(sockets: list[socket.socket]) -> None:
-    """Wait for all answers."""
+    """Wait for all responses."""
     for each in sockets:
         for _ in range(REQUESTS_AT_ONCE):
             exactly(each, int.from_bytes(exactly(each, 4), "big"))

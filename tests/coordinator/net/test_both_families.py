@@ -1,4 +1,4 @@
-"""`[::]` is every address of the machine, of both families, as in Kafka: for clients, peers and metrics."""
+"""`[::]` listens on every address of the machine in both families, as in Kafka: for clients, peers and metrics."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ LOOPBACKS = ("127.0.0.1", "::1")
 
 
 async def test_clients_come_by_either() -> None:
-    """At one port, though any that is free was asked for; each is known by its own address."""
+    """On one port, even if it was chosen by the system; each client is known by its own address."""
     subject = Running(ServerSettings(host="::", port=0))
     await subject.server.start()
     try:

@@ -1,4 +1,4 @@
-"""Bytes of a socket, cut anywhere: the same ones come out, and none is copied without need."""
+"""A socket's bytes, split anywhere: the same bytes are returned, and copied only if necessary."""
 
 import sys
 import tracemalloc
@@ -60,7 +60,7 @@ def test_a_chunk_that_is_passed_on_whole_is_not_copied() -> None:
 
 @pytest.mark.parametrize("taken", ["whole", "in parts", "in place"])
 def test_what_was_taken_is_not_kept(taken: str) -> None:
-    """It may have been long, and nothing more come for a while."""
+    """It may have been long, and no more data may arrive for a while."""
     subject = Incoming()
     chunk = bytes(1_000)
     held = sys.getrefcount(chunk)
@@ -75,7 +75,7 @@ def test_what_was_taken_is_not_kept(taken: str) -> None:
 
 @pytest.mark.parametrize("taken", ["taken", "in place"])
 def test_what_was_read_is_not_kept_for_the_byte_behind_it(taken: str) -> None:
-    """Which comes of whoever likes: it kept 60 MB of each request that was answered, and nothing counted them."""
+    """A client controls that byte: it used to keep 60 MB of each answered request, not counted anywhere."""
     subject = Incoming()
     chunk = bytes(READ_BYTES_MAX + 1) + b"x"
     held = sys.getrefcount(chunk)
@@ -101,7 +101,7 @@ def test_many_small_pieces_are_joined_once() -> None:
 
 @pytest.mark.parametrize("behind", [b"", b"more"])
 def test_a_frame_that_came_in_many_chunks_is_gathered_once(behind: bytes) -> None:
-    """Bytes behind it, too, are a reason to copy it: a client that pipelines pays for that."""
+    """Only bytes after the frame make a copy necessary: a client that pipelines pays for it."""
     chunks, chunk = 160, bytes(65_536)
     frame_bytes = chunks * len(chunk)
     subject = Incoming()

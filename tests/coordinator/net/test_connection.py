@@ -1,4 +1,4 @@
-"""A connection without its socket: frames cut anywhere, answers in order, limits."""
+"""A connection without its socket: frames split anywhere, responses in order, limits."""
 
 from itertools import pairwise
 
@@ -35,7 +35,7 @@ def answer(correlation_id: int, payload: bytes) -> bytes:
 
 
 def taken(from_: Connection) -> list[bytes]:
-    """All requests there are, each answered at once with its own content."""
+    """Take all requests, and answer each at once with its own content."""
     frames = []
     while (frame := from_.next_request(0)) is not None:
         frames.append(frame)
@@ -44,7 +44,7 @@ def taken(from_: Connection) -> list[bytes]:
 
 
 def sent(by: Connection) -> bytes:
-    """All bytes that are to be sent now."""
+    """Everything that is to be sent now."""
     output = b"".join(by.for_client)
     by.for_client.clear()
     return output
@@ -95,7 +95,7 @@ def test_there_is_no_next_request_before_the_answer() -> None:
 
 
 def test_what_begins_after_a_rest_is_progress_and_its_next_bytes_are_not() -> None:
-    """A client that was silent has the whole time for its next request, from the first byte on."""
+    """A silent client has the full time for its next request, from its first byte on."""
     subject = connection()
     subject.receive(request(1))
     taken(subject)
@@ -123,7 +123,7 @@ def test_what_arrives_behind_an_unanswered_request_waits_within_a_bound() -> Non
 
 
 def test_a_large_frame_that_is_on_its_way_is_not_too_much() -> None:
-    """Only what waits behind a request counts, or no frame could be larger than the bound."""
+    """Only data behind a request counts, or no frame could be larger than the limit."""
     subject = Connection(fast=slow, frame_bytes_max=1_000, waiting_bytes_max=10)
     content = request(1, b"x" * 900)
     for byte in content[:-1]:
@@ -200,7 +200,7 @@ def known(_version: int, rest: bytes, _now_ms: int) -> bytes | None:
 @pytest.mark.parametrize("at_once", [True, False])
 @given(cuts=st.lists(st.integers(0, len(b"".join(KNOWN)))))
 def test_known_heartbeats_are_answered_however_they_are_cut(at_once: bool, cuts: list[int]) -> None:
-    """Also in pieces, which are joined; nobody else is asked."""
+    """Even in pieces, which are joined; nothing else is called."""
     subject = connection(fast=known)
     stream = b"".join(KNOWN)
     for start, end in pairwise([0, *sorted(cuts), len(stream)]):
@@ -262,7 +262,7 @@ def test_random_bytes_raise_nothing_but_the_protocols_error(pieces: list[bytes])
 def test_whether_a_request_is_too_long_does_not_depend_on_how_it_is_cut(
     cuts: list[int], api_key: int, over: int
 ) -> None:
-    """It may come in one read, and in as many as the network likes."""
+    """It may arrive in one read, or in any number of them."""
     bound = bound_of(api_key).bytes_max
     stream = request(1, b"one") + request(2, bytes(bound - 8 + over), api_key=api_key) + request(3)
 

@@ -26,7 +26,7 @@ def events(muster: Serving, event_type: type[Any]) -> list[Any]:
 
 
 async def enter(connection: Connection, session_ms: int = 500) -> dict[str, Any]:
-    """Join and sync as a dynamic member, alone in its group; the answer to the join."""
+    """Join and sync as the only (dynamic) member of its group; return the join response."""
     joined = await connection.ask("JoinGroup", 3, **join_body(session_timeout=ms(session_ms)))
     assert joined["error_code"] == 0
     assert (await connection.ask("SyncGroup", 3, **sync_body(joined)))["error_code"] == 0
@@ -39,20 +39,20 @@ def hang_up(connection: Connection) -> None:
 
 
 def reset(connection: Connection) -> None:
-    """Close with RST, as a process does that ends without having read everything."""
+    """Close with RST, like a process that ends without having read everything."""
     assert connection._transport is not None
     connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
     connection._transport.abort()
 
 
 def close_own_side(connection: Connection) -> None:
-    """Send FIN, and go on reading."""
+    """Send FIN, and keep reading."""
     assert connection._transport is not None
     connection._transport.write_eof()
 
 
 def go_on(connection: Connection) -> None:
-    """Say nothing more."""
+    """Stay silent."""
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ async def test_the_removal_of_a_member_says_how_its_connection_ended(what: Any, 
 
 
 async def test_a_connection_that_we_close_is_not_said_to_be_the_clients_doing() -> None:
-    """As an idle one."""
+    """For example an idle connection."""
     async with serving() as muster:
         connection = await muster.connect("app")
         await enter(connection)
@@ -95,7 +95,7 @@ async def test_a_connection_that_we_close_is_not_said_to_be_the_clients_doing() 
 
 
 async def test_a_member_that_heartbeats_on_another_connection_is_judged_by_that_one() -> None:
-    """Also while its heartbeats are answered from memory, and another connection had such ones before."""
+    """Even while its heartbeats are answered from the cache, and another connection had the same ones before."""
     async with serving() as muster:
         first, second = await muster.connect("app"), await muster.connect("app")
         joined = await enter(first, session_ms=1_500)
@@ -111,7 +111,7 @@ async def test_a_member_that_heartbeats_on_another_connection_is_judged_by_that_
 
 
 async def test_connections_that_come_and_go_leave_nothing() -> None:
-    """A client that opens and closes them as fast as it can, with a request for a group on each."""
+    """A client opens and closes them as fast as it can, with a request for a group on each."""
     storage = MemoryStorage(partitions=1)
     async with serving(storage=storage) as muster:
         member = await muster.connect("app")
@@ -133,7 +133,7 @@ def connections(muster: Serving) -> list[ClientSocket]:
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_process_that_leaves_and_comes_back_does_so_on_its_connection(times: int) -> None:
-    """Each join says which one that is."""
+    """Each join records its connection."""
     async with serving() as muster:
         connection, other = await muster.connect("app"), await muster.connect("admin")
         for _ in range(times):

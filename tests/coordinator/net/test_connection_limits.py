@@ -10,7 +10,7 @@ from tests.waiting import until
 
 
 async def test_connections_over_the_limit_are_refused_and_the_log_says_who_has_most() -> None:
-    """Once, until some have gone."""
+    """One line, until some have closed."""
     async with running(connections_max=2) as subject:
         clients = [await subject.connect() for _ in range(2)]
         await until(lambda: subject.metrics.connections == 2)
@@ -38,7 +38,7 @@ async def test_connections_over_the_limit_are_refused_and_the_log_says_who_has_m
 
 
 async def test_connections_of_one_address_are_limited_if_that_is_set() -> None:
-    """And nobody at another address notices."""
+    """Other addresses are not affected."""
     async with running(max_connections_per_ip=2) as subject:
         first, _second = [await subject.connect() for _ in range(2)]
         await until(lambda: subject.metrics.connections == 2)
@@ -55,7 +55,7 @@ async def test_connections_of_one_address_are_limited_if_that_is_set() -> None:
 
 
 async def test_connections_of_one_principal_are_limited_if_that_is_set() -> None:
-    """A connection counts for the one that it authenticated as last; when it is gone its place is given back."""
+    """A connection counts for the principal that it authenticated as last; when it closes its place is freed."""
     async with running(connections_per_principal=1) as subject:
         clients = [await subject.connect() for _ in range(2)]
         listening = subject.server._listening

@@ -1,4 +1,4 @@
-"""The cache of the fast path: what it answers, what it forgets, how much it holds."""
+"""The cache of the fast path: its answers, evictions and size."""
 
 import sys
 from types import FrameType
@@ -77,7 +77,7 @@ def test_a_ticket_that_is_refused_is_forgotten() -> None:
 
 
 def test_a_member_has_one_entry() -> None:
-    """The bytes of an older generation make room for those of the next."""
+    """The bytes of the next generation replace those of the older one."""
     cache = HeartbeatCache(SharedBytes())
     keep(cache, heartbeat(generation_id=1))
     keep(cache, heartbeat(generation_id=2))
@@ -86,7 +86,7 @@ def test_a_member_has_one_entry() -> None:
 
 
 def fill(cache: HeartbeatCache, members: int, *, length: int = 60) -> list[str]:
-    """Cache a heartbeat of so many members; returns their ids."""
+    """Cache a heartbeat of this many members; return their ids."""
     names = [f"{number}".rjust(length, "m") for number in range(members)]
     for name in names:
         keep(cache, heartbeat(member_id=name), name)
@@ -99,7 +99,7 @@ def answered(cache: HeartbeatCache, names: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("length", [60, HEARTBEAT_BYTES_MAX // 2])
 def test_without_memory_that_is_shared_the_oldest_members_make_room(length: int) -> None:
-    """They take no more than is not counted."""
+    """They only use memory that is not counted."""
     cache = HeartbeatCache(SharedBytes(0))
     names = fill(cache, 1_000, length=length)
     fill(cache, 1_000, length=length)  # each replaces its own
@@ -116,7 +116,7 @@ def test_a_connection_that_speaks_for_a_thousand_members_caches_them_all() -> No
 
 
 def test_the_memory_that_is_shared_bounds_all_connections_together() -> None:
-    """Another may have what one gives back; that it caches by itself each one has in any case."""
+    """A connection can use what another releases; each one's own part is always available."""
     shared = SharedBytes()
     first, second, third = (HeartbeatCache(shared) for _ in range(3))
     names = fill(first, SHARED_BYTES_MAX // 512)
@@ -152,7 +152,7 @@ def test_long_heartbeats_are_not_kept() -> None:
 
 
 async def test_the_heartbeats_of_a_group_that_is_stable_are_answered_without_being_decoded() -> None:
-    """With the real groups behind it: from the second one on, which has the same bytes."""
+    """With real groups behind it: from the second heartbeat on, which has the same bytes."""
     async with serving() as muster:
         connection = await muster.connect("app")
         joined = await enter(connection, 9)
@@ -163,7 +163,7 @@ async def test_the_heartbeats_of_a_group_that_is_stable_are_answered_without_bei
 
 
 def test_a_known_heartbeat_costs_three_python_calls() -> None:
-    """They are most requests: the lookup, the check that the group is as it was, and the session."""
+    """Most requests are heartbeats: the lookup, the check that the group is unchanged, and the session."""
     context = new_context(GROUP, None)
     session = Session(timeout_ms=10_000, last_seen_ms=0, deadline_ms=10_000)
     cache, content = HeartbeatCache(SharedBytes()), heartbeat()
@@ -185,7 +185,7 @@ def test_a_known_heartbeat_costs_three_python_calls() -> None:
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> SharedBytes:
-    """The memory that the connections of the listener share."""
+    """The memory shared by the listener's connections."""
     one = SharedBytes()
     monkeypatch.setattr(listening, "SharedBytes", lambda: one)
     return one

@@ -1,4 +1,4 @@
-"""Accepting clients: a crowd in a few turns of the loop, with either loop, and none that has gone."""
+"""Accepting clients, with either event loop: many within a few turns, and none that has disconnected."""
 
 import asyncio
 import socket
@@ -27,7 +27,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
 
 
 def connecting(port: int) -> socket.socket:
-    """A client whose connect was begun; the kernel completes it."""
+    """A client whose connect was started; the kernel completes it."""
     client = socket.socket()
     client.settimeout(0)
     client.connect_ex(("127.0.0.1", port))
@@ -35,7 +35,7 @@ def connecting(port: int) -> socket.socket:
 
 
 def test_a_crowd_is_accepted_within_a_few_turns(run: Any) -> None:
-    """Each turn may be long: one client in each would mean seconds for the last one."""
+    """A turn may be long: with one client in each, the last one would wait for seconds."""
 
     async def story() -> None:
         made: list[int] = []
@@ -55,14 +55,14 @@ def test_a_crowd_is_accepted_within_a_few_turns(run: Any) -> None:
         accepting.close()
         for client in clients:
             client.close()
-        # Both loops may look at sockets less often than they turn; nobody waits behind a whole crowd of others.
+        # Either loop may poll sockets less often than it turns; no client waits behind all of the others.
         assert len(set(made)) <= CROWD // 8
 
     run(story())
 
 
 def test_few_are_accepted_while_a_crowd_waits_for_its_turn(run: Any) -> None:
-    """Or whoever opens connections faster than they are served makes everyone wait behind them; never none at all."""
+    """Otherwise a client that connects faster than it is served delays all others; at least one is always accepted."""
 
     async def story() -> None:
         made: list[int] = []
@@ -95,7 +95,7 @@ def test_few_are_accepted_while_a_crowd_waits_for_its_turn(run: Any) -> None:
 
 
 def test_a_client_that_has_gone_harms_nobody(run: Any) -> None:
-    """It has reset its connection before it is begun with."""
+    """It resets its connection before it is accepted."""
 
     async def story() -> None:
         failures: list[dict[str, Any]] = []

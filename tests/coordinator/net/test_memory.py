@@ -1,4 +1,4 @@
-"""The bytes held by requests and responses: which are closed at the limit, which never, and that all are released."""
+"""Memory of requests and responses: which connections are closed at the limit, which are not, and its release."""
 
 import asyncio
 from random import Random
@@ -28,7 +28,7 @@ MORE_THAN_SOCKETS_TAKE = 40_000_000
 
 
 class Holding:
-    """A connection that lets go when it has to."""
+    """A connection that closes when it is evicted."""
 
     def __init__(self, name: str, eviction_order: EvictionOrder, evicted: list[str], whose: str) -> None:
         self.client_host = name
@@ -41,7 +41,7 @@ class Holding:
 
 
 class Holders:
-    """A memory with 100 KB for connections, and who went."""
+    """A memory with 100 KB for connections, and the evicted ones."""
 
     def __init__(self) -> None:
         self.metrics = ServerMetrics({})
@@ -80,7 +80,7 @@ def test_who_takes_too_much_at_once_goes_himself() -> None:
 
 
 def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
-    """Whatever the others wait for; and of his the largest."""
+    """Whatever the others wait for; its largest connection goes first."""
     subject = Holders()
     for n in range(3):
         subject.memory.hold(subject.new(f"parked {n}", EvictionOrder.AWAITING_ANSWER, "mallory"), (20 + n) * KB)
@@ -91,7 +91,7 @@ def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
 
 
 def test_the_line_names_the_address_whose_connections_held_most_together() -> None:
-    """Its connections are added up, though another's is larger than each."""
+    """Its connections are added up, even if another address has a larger one."""
     subject = Holders()
     for name, size in (("a", 17), ("a", 17), ("b", 18)):
         subject.memory.hold(subject.new(name, EvictionOrder.STALLED), size * KB)
@@ -103,7 +103,7 @@ def test_the_line_names_the_address_whose_connections_held_most_together() -> No
 
 
 class Asked(Holding):
-    """One that counts how often it is asked what it waits for."""
+    """Counts how often its eviction order is read."""
 
     times = 0
 
@@ -114,11 +114,11 @@ class Asked(Holding):
 
     @eviction_order.setter
     def eviction_order(self, _order: EvictionOrder) -> None:
-        """It is stalled, always."""
+        """Always stalled."""
 
 
 def test_who_goes_is_chosen_once_for_many() -> None:
-    """Thousands that hold a little each, and more all the time: the loop is kept by none of them for long."""
+    """Thousands of connections grow a little at a time: none of them blocks the loop for long."""
     Asked.times = 0
     subject = Holders()
     metrics = ServerMetrics({})
@@ -135,7 +135,7 @@ def test_who_goes_is_chosen_once_for_many() -> None:
 
 
 def test_a_usual_request_is_not_counted() -> None:
-    """So it is never in question, whatever others hold."""
+    """So it is never evicted, however much the others use."""
     subject = Holders()
     many = [subject.new(str(n), EvictionOrder.UNAUTHENTICATED) for n in range(100)]
     for holder in many:
@@ -159,7 +159,7 @@ def test_what_is_counted_is_what_is_held() -> None:
 
 
 def test_nobody_goes_for_answers_that_are_being_written() -> None:
-    """They count, and it would free nothing of them; they have a bound of their own, and connections have the rest."""
+    """They count, but eviction would not free them; they have a separate limit, and connections have the rest."""
     subject, answer = Holders(), object()
     subject.answer_memory.take(1_000 * KB)
     assert subject.metrics.held_bytes == 1_000 * KB
@@ -183,7 +183,7 @@ def test_they_have_a_quarter_of_what_is_set() -> None:
 
 
 def half_sent(size: int) -> bytes:
-    """The first bytes of a request that has many more."""
+    """The first bytes of a much longer request."""
     whole = with_length(frame("JoinGroup", 3, **JOIN | {"protocols": [{"name": "range", "metadata": bytes(2 * size)}]}))
     return whole[:size]
 
@@ -197,7 +197,7 @@ async def holds(subject: Running, size: int) -> None:
 
 
 async def test_half_sent_requests_give_way_and_small_ones_are_always_read() -> None:
-    """The join that ends a rebalance may be among those that come when the memory is full."""
+    """The join that ends a rebalance may be among those that arrive when the memory is full."""
     async with running(queued_max_request_bytes=1_000 * KB) as subject:
         first, second, third = [await subject.connect() for _ in range(3)]
         first.writer.write(half_sent(300 * KB))
@@ -219,7 +219,7 @@ async def test_half_sent_requests_give_way_and_small_ones_are_always_read() -> N
 
 
 async def test_a_request_that_waits_for_us_stays_until_it_is_answered() -> None:
-    """And those that are half sent, or whose client does not read, go before it."""
+    """Half-sent ones, and those whose client does not read, are evicted first."""
     async with running(queued_max_request_bytes=1_000 * KB) as subject:
         parked, half = [await subject.connect() for _ in range(2)]
         whole = join_of(700 * KB)
@@ -267,7 +267,9 @@ async def test_nothing_stays_counted_when_everybody_has_gone() -> None:
 
 
 async def test_long_answers_for_many_clients_stay_within_a_small_limit() -> None:
-    """A quarter of it and one answer more, though together they are three times as much; each client has its own."""
+    """At most a quarter of it and one response more, though together they take three times as much; each client gets
+    its own.
+    """
     member = DescribedMember(
         member_id=MemberId("m"), group_instance_id=None, client_id="", client_host="", metadata=bytes(140),
         assignment=b"",
@@ -302,7 +304,7 @@ async def test_what_is_held_is_a_metric() -> None:
 
 
 async def test_the_rest_of_a_request_that_trickles_in_does_not_keep_a_connection() -> None:
-    """It has connections.max.idle.ms from its beginning."""
+    """The whole request has connections.max.idle.ms from its first byte."""
     async with running(connections_max_idle_ms=10_000) as subject:
         trickling, talking = await subject.connect(), await subject.connect()
         join = with_length(frame("JoinGroup", 3, **JOIN))

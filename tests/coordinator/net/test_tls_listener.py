@@ -1,4 +1,4 @@
-"""TLS handshakes of clients: they count as connections, end in time, and lose no byte; on both event loops."""
+"""TLS handshakes of clients: they count as connections, have a time limit, and lose no byte; on both event loops."""
 
 import asyncio
 import errno
@@ -30,7 +30,7 @@ WITHIN_S = 20
 
 
 class Echo(asyncio.Protocol):
-    """A connection that gives back what it receives."""
+    """A connection that echoes what it receives."""
 
     seen_ms = 0
     is_parked = False
@@ -66,7 +66,7 @@ class Echo(asyncio.Protocol):
 
 
 class Serving:
-    """A listener for TLS. `trusting`: the context of a client that trusts it."""
+    """A TLS listener. `trusting`: the context of a client that trusts it."""
 
     def __init__(self, authority: Authority, limits: dict[str, Any]) -> None:
         issued = authority.issue("server")
@@ -92,11 +92,11 @@ class Serving:
         return self.made[-1]
 
     async def connect_plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A client that has not begun its handshake."""
+        """A client that has not started its handshake."""
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def echoed(self, sent: bytes = b"ping") -> bytes:
-        """The bytes that a TLS client gets back for those it sends. Raises OSError."""
+        """Send these bytes as a TLS client and return the echo. Raises OSError."""
         async with asyncio.timeout(WITHIN_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trusting)
             writer.write(sent)
@@ -114,7 +114,7 @@ class Serving:
     async def echoed_with_finished(self, sent: bytes, *, ends: bool = False) -> bytes:
         """As `echoed`, with the bytes in one write with the last message of the handshake.
 
-        `ends`: so is the end of what it sends, and it reads no answer.
+        `ends`: the end of stream is sent with them, and no response is read.
         """
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self.trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
@@ -157,7 +157,7 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 @asynccontextmanager
 async def serving(authority: Authority, *, turns: Turns | None = None, **limits: Any) -> AsyncIterator[Serving]:
-    """`turns`: those of handshakes."""
+    """`turns`: the turns for handshakes."""
     subject = Serving(authority, limits)
     if turns is not None:
         subject.listening._handshake_turns = turns
@@ -178,7 +178,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
 
 
 def test_handshakes_that_have_not_ended_count_as_connections(authority: Authority, run: Any) -> None:
-    """So a limit is met, and the log says who has them; a place that is given back can be had."""
+    """So a limit applies to them, and the log says which address has most; a freed place can be used."""
 
     async def story() -> None:
         async with serving(authority, connections_max=2) as subject:
@@ -198,7 +198,7 @@ def test_handshakes_that_have_not_ended_count_as_connections(authority: Authorit
 
 
 def test_handshakes_count_for_their_address(authority: Authority, run: Any) -> None:
-    """Once, before they end and after."""
+    """Once, both before and after they complete."""
 
     async def story() -> None:
         async with serving(authority, max_connections_per_ip=2) as subject:
@@ -219,7 +219,7 @@ def test_handshakes_count_for_their_address(authority: Authority, run: Any) -> N
 def test_a_handshake_that_takes_too_long_is_ended(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client is cut off, its place is free, and a line says whose it was."""
+    """The client is disconnected, its place is freed, and a log line names it."""
     monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.1)
 
     async def story() -> None:
@@ -237,7 +237,7 @@ def test_a_handshake_that_takes_too_long_is_ended(
 
 
 def test_who_hangs_up_within_the_handshake_is_forgotten_without_a_line(authority: Authority, run: Any) -> None:
-    """As the check of a load balancer does."""
+    """Like the health check of a load balancer."""
 
     async def story() -> None:
         async with serving(authority) as subject:
@@ -252,7 +252,7 @@ def test_who_hangs_up_within_the_handshake_is_forgotten_without_a_line(authority
 
 
 def test_who_does_not_speak_tls_is_named(authority: Authority, run: Any) -> None:
-    """With its address, and the place is given back."""
+    """The log has its address, and its place is freed."""
 
     async def story() -> None:
         async with serving(authority) as subject:
@@ -268,7 +268,7 @@ def test_who_does_not_speak_tls_is_named(authority: Authority, run: Any) -> None
 
 
 def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: Authority, run: Any) -> None:
-    """Before the connection is made, in the same segment as TLS's last message, and much behind it."""
+    """They arrive before the connection exists, in the segment of the last TLS message, with much more after it."""
 
     async def story() -> None:
         async with serving(authority) as subject:
@@ -280,7 +280,7 @@ def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: A
 
 
 def test_what_comes_with_the_end_of_the_handshake_and_of_the_client_is_not_lost(authority: Authority, run: Any) -> None:
-    """As from one that wants no answer."""
+    """As from a client that needs no response."""
 
     async def story() -> None:
         async with serving(authority) as subject:
@@ -293,7 +293,7 @@ def test_what_comes_with_the_end_of_the_handshake_and_of_the_client_is_not_lost(
 
 
 class HeldTurns(Turns):
-    """Nobody has a turn while it is held."""
+    """No turns run while `held`."""
 
     is_held = True
 
@@ -305,7 +305,7 @@ class HeldTurns(Turns):
 
 
 def test_handshakes_that_begin_at_once_share_a_slice_of_each_turn(authority: Authority, run: Any) -> None:
-    """However many have sent what is to be worked on: each step of TLS's is a fifth of a slice here."""
+    """However many have sent data: each step of a handshake takes a fifth of a slice here."""
     now_s, turn, steps = 0.0, 0, Counter[int]()
     clients = 40
 
@@ -325,7 +325,7 @@ def test_handshakes_that_begin_at_once_share_a_slice_of_each_turn(authority: Aut
         async with serving(authority, turns=Turns(lambda: now_s)) as subject:
             subject.server_context.sslobject_class = Tls
             writers = [(await subject.connect_plain())[1] for _ in range(clients)]
-            await until(lambda: steps.total() == clients)  # they know of the connection
+            await until(lambda: steps.total() == clients)  # the connection has been noticed
             steps.clear()
             count_turns()
             for writer in writers:
@@ -339,7 +339,7 @@ def test_handshakes_that_begin_at_once_share_a_slice_of_each_turn(authority: Aut
 def test_the_wait_for_a_turn_is_not_the_clients(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has sent its hello is not cut off meanwhile, as one that came with it and says nothing is."""
+    """A client that has sent its hello is not timed out meanwhile, unlike a silent one that connected with it."""
     monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.5)
 
     async def story() -> None:
@@ -362,7 +362,7 @@ def test_the_wait_for_a_turn_is_not_the_clients(
 def test_a_handshake_that_waits_for_turns_too_long_is_ended(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line says that it may be our doing."""
+    """The log line says that Muster's load may be the reason."""
     monkeypatch.setattr(tls_handshake, "HANDSHAKE_AND_TURNS_TIMEOUT_S", 0.1)
 
     async def story() -> None:
@@ -385,7 +385,7 @@ def test_a_handshake_that_waits_for_turns_too_long_is_ended(
 def test_a_hello_that_comes_byte_by_byte_gets_no_more_time(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client's time is for the whole handshake, and not for each of its bytes."""
+    """The time limit is for the whole handshake, not for each byte."""
     monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.5)
 
     async def story() -> None:
@@ -402,7 +402,7 @@ def test_a_hello_that_comes_byte_by_byte_gets_no_more_time(
 
 
 def test_who_floods_before_a_turn_is_read_no_further(authority: Authority, run: Any) -> None:
-    """Not by what one read of the loop's takes either, which is some hundred times a hello."""
+    """Reading stops even within the data of one read, which may be a hundred times a hello."""
 
     async def story() -> None:
         turns = HeldTurns()
@@ -438,7 +438,7 @@ def test_who_hangs_up_before_a_turn_waits_no_longer(authority: Authority, run: A
 
 
 def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for their time to end."""
+    """Shutdown does not wait for their time limit."""
     monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 3_600.0)
 
     async def story() -> None:
@@ -461,7 +461,9 @@ ALERTS = {"bad certificate": 42, "certificate unknown": 46}
 def test_a_client_that_refuses_our_certificate_is_told_with_what_it_may_lack(
     authority: Authority, run: Any, alert: int
 ) -> None:
-    """OpenSSL's words leave open whose certificate is meant; Java has one alert for trust and for the name."""
+    """OpenSSL's message does not say whose certificate is meant; Java has one alert for an untrusted certificate and a
+    wrong name.
+    """
 
     async def story() -> None:
         async with serving(authority) as subject:
@@ -479,7 +481,7 @@ def test_a_client_that_refuses_our_certificate_is_told_with_what_it_may_lack(
 
 
 class FullSocket(socket.socket):
-    """A listening socket of a process that has no file free until `is_full` is changed. `attempts`: to accept."""
+    """The listening socket of a process without free file descriptors while `is_full`. `attempts`: to accept."""
 
     is_full = True
     attempts = 0
@@ -493,7 +495,7 @@ class FullSocket(socket.socket):
 
 @asynccontextmanager
 async def serving_at_full_socket(authority: Authority) -> AsyncIterator[tuple[Serving, FullSocket]]:
-    """A listener whose first attempt to accept a client has failed."""
+    """A listener whose first accept has failed."""
     subject = Serving(authority, {})
     bound = FullSocket(fileno=socket.create_server(("127.0.0.1", 0)).detach())
     subject.port = bound.getsockname()[1]
@@ -508,7 +510,7 @@ async def serving_at_full_socket(authority: Authority) -> AsyncIterator[tuple[Se
 def test_after_an_accept_that_failed_there_is_a_pause(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The socket stays readable, and each turn of the loop would fail again, with a line."""
+    """The socket stays readable, so each turn of the loop would fail again, with a log line."""
     monkeypatch.setattr(listener, "RETRY_ACCEPT_S", 3_600.0)
 
     async def story() -> None:
@@ -553,7 +555,7 @@ def test_after_the_pause_clients_are_accepted_again(
 def test_a_listener_that_is_closed_during_the_pause_stays_closed(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is looked for at a socket that is no more."""
+    """A closed socket is not polled again."""
     monkeypatch.setattr(listener, "RETRY_ACCEPT_S", 0.05)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Clients that do not read what they are answered: for how long what they are owed is kept."""
+"""Clients that do not read their responses: how long the unsent data is kept."""
 
 import asyncio
 
@@ -6,11 +6,11 @@ from tests.coordinator.running_server import HEARTBEAT, Client, Running, running
 from tests.waiting import until
 
 ANSWERS = 40
-GROUPS = [f"g{n}" for n in range(40)]  # of 30 KB each, more than sockets take
+GROUPS = [f"g{n}" for n in range(40)]  # of 30 KB each, more than sockets buffer
 
 
 async def owed(subject: Running) -> Client:
-    """A client that has asked for much, of which it reads nothing."""
+    """A client with many pending responses that reads none of them."""
     before = stuck(subject)
     client = await subject.connect()
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -25,7 +25,7 @@ def stuck(subject: Running) -> int:
 
 
 async def test_who_does_not_read_its_answers_is_cut_off() -> None:
-    """A client that reads in time gets all of them, and others do not notice."""
+    """A client that reads in time gets all of them, and others are not affected."""
     async with running(unread_answers_max_ms=10_000) as subject:
         unread = await owed(subject)
         subject.now_ms += 5_000
@@ -51,7 +51,7 @@ async def test_who_does_not_read_its_answers_is_cut_off() -> None:
 
 
 async def test_who_was_told_to_go_and_does_not_read_is_cut_off() -> None:
-    """One that is idle is closed, which waits until it has read; not for ever."""
+    """Closing an idle connection waits for the client to read, but with a limit."""
     async with running(connections_max_idle_ms=10_000, unread_answers_max_ms=1_000_000) as subject:
         client = await owed(subject)
         subject.now_ms += 10_000

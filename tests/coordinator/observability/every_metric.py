@@ -1,6 +1,6 @@
-"""Every metric that a process may have, whatever its mode: for the metrics page, the rules and the dashboard.
+"""Every metric that a process may have, in any mode: for the metrics page, the rules and the dashboard.
 
-python -m tests.coordinator.observability.every_metric     writes the table of docs/metrics.md anew
+python -m tests.coordinator.observability.every_metric     rewrites the table of docs/metrics.md
 """
 
 import asyncio
@@ -47,7 +47,7 @@ LABELS: Final = {
     "muster_requests": "api, version",
     "muster_takeover_phase_seconds": "phase",
 }
-"""The labels of those that have no series until something has happened."""
+"""Labels of metrics that have no series until something has happened."""
 SUFFIX: Final = {"counter": "_total"}
 
 

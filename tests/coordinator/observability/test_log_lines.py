@@ -1,4 +1,4 @@
-"""Standard error that is not read, or closed: nothing waits for it, and losses are counted."""
+"""Standard error that is not read, or closed: nothing blocks on it, and lost lines are counted."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ LINE = b"x" * 999 + b"\n"
 
 
 class Pipe:
-    """A pipe that is full from the start; its reader stalls."""
+    """A pipe that is full from the start, with a stalled reader."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -60,7 +60,9 @@ def pipe() -> Iterator[Pipe]:
 
 
 def test_who_writes_a_line_does_not_wait_for_its_reader(pipe: Pipe) -> None:
-    """A line that finds the queue full is counted, and reported once there is room; others are written in order."""
+    """Lines that find the queue full are counted, and the count is reported once there is room; others are written in
+    order.
+    """
     lines = LogLines(pipe.writing, queued_bytes_max=10 * len(LINE))
     for _ in range(25):
         lines.write(LINE)
@@ -86,14 +88,14 @@ def test_a_reader_that_has_gone_is_no_error(pipe: Pipe) -> None:
 
 
 def stalled(pipe: Pipe) -> None:
-    """The reader is there, and stalls."""
+    """A reader that stalls."""
 
 
 @pytest.mark.parametrize("trouble", [stalled, Pipe.reader_goes])
 async def test_a_process_whose_log_nobody_reads_serves_and_ends(
     tmp_path: Path, pipe: Pipe, trouble: Callable[[Pipe], None]
 ) -> None:
-    """From its first line on: it is ready, answers, and stops with exit code 0 when it is asked to."""
+    """From its first line on: it gets ready, responds, and stops on SIGTERM with exit code 0."""
     (port,) = lasting_ports(1)
     trouble(pipe)
     command = [*COMMAND, "--listen", f"{HOST}:{port}", "--log", f"sqlite:///{tmp_path / 'muster.db'}"]
@@ -109,7 +111,7 @@ async def test_a_process_whose_log_nobody_reads_serves_and_ends(
 
 
 async def served(port: int, process: asyncio.subprocess.Process) -> None:
-    """Return when the process listens, and has read its event log."""
+    """Return when the process listens, and has loaded its event log."""
     while process.returncode is None:
         try:
             connection = await Connection.open(f"{HOST}:{port}")
@@ -124,7 +126,7 @@ async def served(port: int, process: asyncio.subprocess.Process) -> None:
 
 
 def test_a_crash_loses_no_line() -> None:
-    """Lines before it, its traceback as one of them, and the exit code are there."""
+    """Earlier lines, the traceback as one line, and the exit code are there."""
     program = (
         "from muster.coordinator.observability.log_lines import write_lines_beside\n"
         "from muster.coordinator.observability.logs import configure_logs\n"

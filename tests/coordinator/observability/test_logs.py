@@ -1,4 +1,4 @@
-"""Lines of the log that clients cause: few of each kind, and none uncounted."""
+"""Log lines that clients cause: few of each kind, and dropped ones are counted."""
 
 import json
 import subprocess
@@ -11,12 +11,12 @@ import structlog
 from muster.coordinator.observability.logs import OF_CLIENTS, Few
 
 ROOT = Path(__file__).parents[3]
-COORDINATOR = ROOT / "src" / "muster" / "coordinator"  # the folders at the top are not in an sdist
+COORDINATOR = ROOT / "src" / "muster" / "coordinator"  # an sdist does not have the top-level folders
 FLOOD = 339
 
 
 class Log:
-    """The lines that are left of those written at certain times."""
+    """The log lines that are kept of those written at certain times."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -41,7 +41,7 @@ def test_a_flood_of_one_kind_is_few_lines_and_the_next_has_the_others() -> None:
 
 
 def test_another_kind_is_told_of_meanwhile() -> None:
-    """Another fault is another kind; and what no client can cause is never left out."""
+    """Another error is another kind; lines that clients cannot cause are never dropped."""
     log = Log()
     log.written(FLOOD, event="a request failed", fault="failed-request")
     assert len(log.written(1, event="a request failed", fault="unknown-api")) == 1
@@ -50,7 +50,7 @@ def test_another_kind_is_told_of_meanwhile() -> None:
 
 
 def test_a_client_that_makes_its_mistake_again_and_again_is_one_line_a_minute() -> None:
-    """For each address, and each kind of mistake; the next line has how many there were."""
+    """For each address and kind of mistake; the next line has the count of dropped ones."""
     log = Log()
     closed = {"event": "connection closed", "fault": "other-protocol", "peer": "/10.0.0.7"}
     assert log.written(FLOOD, **closed) == [closed]
@@ -116,7 +116,7 @@ def test_what_libraries_say_is_in_the_form_of_the_log() -> None:
 
 
 def test_a_library_may_speak_at_any_level_and_badly_and_goes_on() -> None:
-    """A level of its own is the next lower one; what cannot be said is told as `logging` does."""
+    """Unknown levels become the next lower one; lines that cannot be formatted are reported as `logging` does."""
     lines = said_by_libraries("json")
     said = [json.loads(line) for line in lines if '"said"' in line and line.startswith("{")]
     assert [(line["library"], line["level"]) for line in said] == [("level 35", "warning"), ("level 70", "critical")]
@@ -163,7 +163,7 @@ def said_uncaught(form: str) -> list[str]:
 
 
 def test_what_python_itself_says_is_json_too() -> None:
-    """Uncaught errors of the main thread and of others, those of destructors, warnings, and why the process ends."""
+    """Uncaught errors of any thread, errors in destructors, warnings, and the reason why the process exits."""
     lines = [json.loads(line) for line in said_uncaught("json")]
     told = [line.get("exception", "").splitlines()[-1:] for line in lines if "exception" in line]
     assert told == [["KeyError: 'of a thread'"], ["KeyError: 'of an object that goes'"], ["KeyError: 'of all'"]]

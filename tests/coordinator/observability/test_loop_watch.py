@@ -1,4 +1,4 @@
-"""The watchdog of the event loop: what counts as a stall, /healthz meanwhile, and the log lines."""
+"""The watchdog of the event loop: what counts as a stall, /healthz during it, and the log lines."""
 
 import asyncio
 import inspect
@@ -26,17 +26,17 @@ from tests.waiting import until
 WITHIN_S = 60
 
 
-# ---- what counts ---------------------------------------------------------------------------------
+# ---- detection -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_noted() -> None:
-    """Tests before these may have had two loops at once, which a process never has."""
+    """Earlier tests may have had two loops at once, which a process never has."""
     CURRENT_WORK.note = None
 
 
 class Life:
-    """A process on a clock: it is there and works or waits, or it is stopped. The thread looks in between."""
+    """A process on a simulated clock that works, waits, or is stopped. The watchdog thread checks in between."""
 
     def __init__(self) -> None:
         self.now_s = self.used_s = 0.0
@@ -47,12 +47,12 @@ class Life:
         return Instant(self.now_s, self.used_s)
 
     def passes(self, seconds: float, *, used: float = 0.0) -> None:
-        """Time passes, with nobody looking."""
+        """Time passes without a check."""
         self.now_s += seconds
         self.used_s += used
 
     def looks(self, seconds: float, *, used: float = 0.0) -> None:
-        """Time passes, and the thread looks as often as it wants to."""
+        """Time passes, with the thread's regular checks."""
         rounds = round(seconds / LOOK_S)
         for _ in range(rounds):
             self.passes(LOOK_S, used=used / rounds)
@@ -65,7 +65,7 @@ class Life:
         return self.turns.tick(self.instant())
 
     def lives(self, seconds: float) -> list[float]:
-        """The loop turns as it should. Returns how late each tick was."""
+        """The loop runs normally. Returns how late each tick was."""
         late = []
         for _ in range(round(seconds / TICK_S)):
             self.passes(TICK_S, used=TICK_S / 10)
@@ -82,7 +82,7 @@ def test_a_loop_that_turns_is_not_late() -> None:
 
 @pytest.mark.parametrize("used", [0.0, 7.0], ids=["waits", "works"])
 def test_a_held_loop_counts_from_its_last_turn(used: float) -> None:
-    """Whether what holds it uses the processor, or waits for a disk."""
+    """Whether the callback uses the processor or waits for a disk."""
     life = Life()
     life.lives(1)
     life.looks(7, used=used)
@@ -94,11 +94,11 @@ def test_a_held_loop_counts_from_its_last_turn(used: float) -> None:
 
 
 def test_a_stopped_process_is_not_a_held_loop() -> None:
-    """SIGSTOP, a suspended machine: neither the loop nor the thread was there, and no processor was used."""
+    """SIGSTOP or a suspended machine: neither the loop nor the thread ran, and no processor time was used."""
     life = Life()
     life.lives(1)
     life.passes(60)
-    life.look()  # the thread is there first
+    life.look()  # the thread runs first
     assert life.turns.held_s <= 2 * LOOK_S + TICK_S
     assert life.gone_s[-1] == pytest.approx(60 - 2 * LOOK_S)
     assert life.tick() <= 4 * LOOK_S
@@ -114,7 +114,7 @@ def test_nor_is_it_when_the_loop_is_there_first() -> None:
 
 
 def test_a_call_that_lets_no_thread_run_holds_the_loop() -> None:
-    """The thread could not look either; but the processor was used."""
+    """The thread could not check either, but processor time was used."""
     life = Life()
     life.lives(1)
     life.passes(8, used=7.9)
@@ -133,7 +133,7 @@ def test_a_held_loop_of_a_process_that_is_stopped_meanwhile_counts_without_that(
     assert 4 <= life.turns.held_s <= 4 + 2 * LOOK_S
 
 
-# ---- what is noted -------------------------------------------------------------------------------
+# ---- the noted work ------------------------------------------------------------------------------
 
 
 async def test_steps_are_noted_while_they_run_and_not_while_they_wait() -> None:
@@ -188,11 +188,11 @@ async def test_steps_that_are_cancelled_or_fail_leave_no_note() -> None:
     assert CURRENT_WORK.note is None
 
 
-# ---- a loop that is really held ------------------------------------------------------------------
+# ---- a loop that is really blocked ---------------------------------------------------------------
 
 
 class Prober:
-    """Asks the side door as an orchestrator would, from outside of the loop."""
+    """Probes the metrics port as an orchestrator would, from outside the loop."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -207,7 +207,7 @@ class Prober:
             connection.close()
 
     def until(self, path: str, status: int) -> str:
-        """Ask until the answer has this status; returns its text."""
+        """Probe until the response has this status; return its text."""
         given_up_s = time.monotonic() + WITHIN_S
         while (answer := self.get(path))[0] != status:
             assert time.monotonic() < given_up_s, f"{path} did not become {status}: {answer}"
@@ -217,7 +217,7 @@ class Prober:
 
 @contextmanager
 def watched(registry: CollectorRegistry) -> Iterator[Prober]:
-    """The loop that runs is watched, with times that suit a test."""
+    """The running loop is watched, with limits that suit a test."""
     watch = LoopWatch(logged_after_s=0.5, unwell_after_s=1.0)
     registry.register(watch)
     watch.start()
@@ -230,7 +230,7 @@ def watched(registry: CollectorRegistry) -> Iterator[Prober]:
 
 
 def spins(released: threading.Event) -> Callable[[AnyRequest], Outcome | None]:
-    """A DescribeGroups keeps the loop until it is released."""
+    """A DescribeGroups blocks the loop until it is released."""
 
     def outcome_of(command: AnyRequest) -> Outcome | None:
         if isinstance(command, DescribeGroup):
@@ -285,7 +285,7 @@ async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -
 
 
 async def test_what_nobody_noted_is_not_guessed() -> None:
-    """The task that runs is told by its name, and where it is."""
+    """The running task is named, with its position in the code."""
     released = threading.Event()
     with watched(CollectorRegistry()) as prober, structlog.testing.capture_logs() as told:
 
@@ -307,7 +307,7 @@ async def test_what_nobody_noted_is_not_guessed() -> None:
 
 
 async def test_a_loop_at_rest_that_has_no_processor_is_not_said_to_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not tick, and is in nobody's call."""
+    """It does not tick, and no callback runs."""
     monkeypatch.setattr(loop_watch, "TICK_S", WITHIN_S)
     holds = REGISTRY.get_sample_value("muster_loop_holds_total")
     registry = CollectorRegistry()

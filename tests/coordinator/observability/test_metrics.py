@@ -1,4 +1,4 @@
-"""The page of metrics, what no metric has, and figures that are made when they are asked for."""
+"""The metrics page, limits on labels, and metrics that are computed on scrape."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def test_every_metric_of_ours_says_what_it_is_and_none_has_the_time_of_its_makin
 
 
 def test_heartbeats_beside_the_fast_path_are_counted() -> None:
-    """In all versions, and no other request."""
+    """In all versions, and no other requests."""
     metrics, registry = ServerMetrics(APIS), CollectorRegistry()
     registry.register(metrics)
     for api_key, version in ((12, 4), (12, 3), (11, 9)):
@@ -74,7 +74,7 @@ def test_a_failed_append_has_a_kind(error: Exception, kind: str) -> None:
 
 
 def test_a_failed_append_and_the_lost_partition_are_counted() -> None:
-    """Each under what was wrong."""
+    """Each with its reason."""
 
     def counted() -> Sequence[float]:
         return [
@@ -99,7 +99,7 @@ def test_a_failed_append_and_the_lost_partition_are_counted() -> None:
 
 
 def test_takeovers_are_counted_with_their_phases() -> None:
-    """Each phase once, and all of them together."""
+    """Each phase once, and their total."""
 
     def counted() -> list[float]:
         phases = ("claim", "read", "offsets", "ready", "resume")
@@ -117,7 +117,7 @@ def test_takeovers_are_counted_with_their_phases() -> None:
 
 
 def test_requests_that_wait_are_counted_with_the_age_of_the_oldest() -> None:
-    """Joins in the join phase; nobody when it is over."""
+    """Joins in the join phase; none after it."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=2)).start()
@@ -157,7 +157,7 @@ def test_groups_that_have_labels_have_their_members_and_generation() -> None:
 
 
 def test_not_more_groups_than_a_thousand_have_labels() -> None:
-    """Those that came first keep theirs."""
+    """The first thousand keep theirs."""
     named = NamedGroups()
     named.match(["*"])
     assert all(f"group-{number}" in named for number in range(NAMED_GROUPS_MAX))
@@ -166,7 +166,7 @@ def test_not_more_groups_than_a_thousand_have_labels() -> None:
 
 
 def test_the_latency_of_the_relay_is_counted_by_api() -> None:
-    """In the bucket that it fits in; an API that is not named is another one."""
+    """In the right bucket; an API that is not named counts as "other"."""
     metrics, registry = RelayMetrics(), CollectorRegistry()
     registry.register(metrics)
     for api_key, took_ms in ((0, 0), (0, 3), (0, 60_000), (42, 7)):

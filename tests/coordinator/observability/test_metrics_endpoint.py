@@ -1,4 +1,4 @@
-"""The metrics port, and clients that keep its threads busy."""
+"""The metrics port, and clients that occupy its threads."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ def status(port: int) -> int:
 
 
 def test_half_sent_requests_keep_few_threads_and_nobody_out() -> None:
-    """Though none of them is at its limit of time."""
+    """Even before any of them reaches its time limit."""
     before = threading.active_count()
     with endpoint() as port, ExitStack() as connections:
         for _ in range(3):
@@ -62,7 +62,9 @@ def test_half_sent_requests_keep_few_threads_and_nobody_out() -> None:
 def test_who_waits_for_a_file_to_be_free_is_answered_then_and_costs_little_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The thread that accepts would try again without end, and leave little of the interpreter to the event loop."""
+    """The accepting thread would otherwise retry without a pause, and leave little of the interpreter to the event
+    loop.
+    """
     tries: list[str] = []
     accept = socket.socket.accept
 
@@ -81,7 +83,7 @@ def test_who_waits_for_a_file_to_be_free_is_answered_then_and_costs_little_befor
 
 
 def test_a_request_that_trickles_in_is_ended(capfd: pytest.CaptureFixture[str]) -> None:
-    """However often a byte comes, and without a traceback for it."""
+    """However often a byte arrives, and without a traceback."""
     given_up_s = time.monotonic() + WITHIN_S
     with endpoint(request_s=0.2) as port, half_sent(port) as connection, suppress(ConnectionError):
         while time.monotonic() < given_up_s:
@@ -92,7 +94,7 @@ def test_a_request_that_trickles_in_is_ended(capfd: pytest.CaptureFixture[str]) 
 
 
 def test_who_comes_when_all_places_are_taken_has_that_of_whoever_came_first() -> None:
-    """All others stay, and are answered when they have asked."""
+    """The newest connection replaces the oldest; the others stay, and get their response."""
     with endpoint() as port, ExitStack() as connections:
         first, *others = [connections.enter_context(half_sent(port)) for _ in range(CONNECTIONS_MAX)]
         assert status(port) == 200
@@ -103,7 +105,7 @@ def test_who_comes_when_all_places_are_taken_has_that_of_whoever_came_first() ->
 
 
 def test_a_request_that_meets_a_bug_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the peer. That a client goes is no news."""
+    """With the peer's address. A client that disconnects is not logged."""
 
     def failing(_: WSGIRequestHandler) -> None:
         raise errors.pop()

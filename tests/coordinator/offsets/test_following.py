@@ -1,7 +1,7 @@
-"""A takeover from what was followed has the result of reading the whole offsets topic, whatever happened meanwhile.
+"""A takeover from a standby gives the same offsets as reading the whole topic, whatever happened before.
 
-Owners change, commit and delete; other producers write; records are unreadable, and are repaired; the log is compacted,
-and truncated; a reading is interrupted, and a takeover fails.
+Owners change, commit and delete; other producers write; records become unreadable, and are repaired; the log is
+compacted and truncated; a reading is interrupted, and a takeover fails.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tests.coordinator.offsets.test_offset_stores import commit
 
 LOCATION = "memory"
 PIECE = 3
-"""Records in a chunk, so that a reading can break off anywhere."""
+"""Records in a chunk; a reading can fail between any two."""
 GROUPS = [GroupId(f"group-{number}") for number in range(3)]
 TOPICS = [("t", 0), ("t", 1), ("u", 0)]
 STEPS_MAX = 25
@@ -34,7 +34,7 @@ KEPT_MS = 1_000_000
 
 
 class Stumbling(MemoryEventLog):
-    """Reads in small chunks, and fails when its dice say so. `starts`: the first offset of each reading."""
+    """Reads in small chunks, and fails at random. `starts`: the first offset of each reading."""
 
     def __init__(self, storage: MemoryStorage, wall_ms: "Ticks", dice: random.Random) -> None:
         super().__init__(storage, wall_ms=wall_ms)
@@ -66,7 +66,7 @@ class Stumbling(MemoryEventLog):
 
 
 class Ticks:
-    """A clock by which no two records have one time."""
+    """A clock that gives each record a different time."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -77,7 +77,7 @@ class Ticks:
 
 
 class Topic:
-    """One partition of the offsets topic, what happens to it, and who follows it."""
+    """One partition of the offsets topic, its history, and its standby."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
@@ -89,9 +89,11 @@ class Topic:
         self.standby: Standby[OffsetsReading] | None = None
         self.suspended_ms = 0
         self.was_cut = False
-        """Since it was read last: then nothing is compacted away, or it could not be noticed."""
+        """Since the last reading; until the next one nothing is compacted, or the truncation might go unnoticed."""
         self.compacted_to = 0
-        """Nothing before this offset is cut off: what was superseded by it is gone, and a follower would know more."""
+        """The log is not truncated before this offset: superseded records are gone, so a follower would know more than
+        the log.
+        """
 
     @property
     def records(self) -> list[StoredRecord]:
@@ -142,7 +144,7 @@ class Topic:
         self.records.append(StoredRecord(0, at, self.clock(), key, value, is_foreign))
 
     async def is_compacted(self) -> None:
-        """Up to somewhere, of some keys; deletions of late stay, strangers' records and the last one too."""
+        """Up to a random offset, for some keys; recent tombstones, foreign records and the last record stay."""
         if self.was_cut:
             return
         up_to = self.dice.randint(0, len(self.records))
@@ -160,7 +162,7 @@ class Topic:
         ]
 
     async def is_cut(self) -> None:
-        """It is, by a leader that had not all of it; whoever owned it is gone."""
+        """Truncate the log, by a leader that lacks the end; the owner is gone."""
         may_go = sum(record.offset >= self.compacted_to for record in self.records)
         if may_go and self.dice.random() < 0.3:
             del self.records[-self.dice.randint(1, may_go) :]
@@ -170,7 +172,7 @@ class Topic:
                 await self.new_owner()
 
     async def follows(self) -> None:
-        """As the standbys do: on to some end, unless it fails, or has to be thrown away."""
+        """Read on to the current end, as a standby does, unless that fails or the standby is discarded."""
         end = self.storage.end_offset(0)
         if self.standby is None:
             self.standby = Standby(
@@ -192,7 +194,7 @@ class Topic:
         self.log.fails_share = 0
 
     async def is_taken_over(self) -> None:
-        """It goes on from what was read before, and the same offsets are there as by a reading of all."""
+        """Take over from what was read before, and compare the offsets with those of a full reading."""
         begun = None if self.standby is None else self.standby.loading.last
         broken = False
         for fails_share in (*self.dice.choices([0, 0.2, 0.6], k=2), 0.0):
@@ -242,7 +244,7 @@ class Topic:
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(min_value=0, max_value=2**32), steps=st.integers(min_value=1, max_value=STEPS_MAX))
 def test_a_takeover_by_what_was_read_before_says_what_a_whole_reading_says(seed: int, steps: int) -> None:
-    """Over any history, wherever the reading stands."""
+    """For any history, wherever the standby is."""
 
     async def run() -> None:
         topic = Topic(random.Random(seed))
@@ -257,7 +259,7 @@ def test_a_takeover_by_what_was_read_before_says_what_a_whole_reading_says(seed:
 
 
 async def followed(records: int) -> Topic:
-    """So many commits, all of them read by who follows."""
+    """This many commits, all of them read by the standby."""
     topic = Topic(random.Random(0))
     await topic.follower.open()
     await topic.new_owner()
@@ -269,7 +271,7 @@ async def followed(records: int) -> Topic:
 
 
 async def test_a_claim_reads_on_up_to_its_own_fence_record() -> None:
-    """The last record that was read before is the first one, to know the log again."""
+    """It starts with the last record read before, to check that the log is the same."""
     topic = await followed(20)
     standby = topic.standby
     assert standby is not None
@@ -283,11 +285,11 @@ async def test_a_claim_reads_on_up_to_its_own_fence_record() -> None:
 
 @pytest.mark.parametrize("by", ["the clock of leases", "the times of the log"])
 async def test_a_standby_that_was_not_read_for_long_is_not_used(by: str) -> None:
-    """A deletion, and its tombstone, may have been compacted away meanwhile. The wall clock may have been set."""
+    """A deletion and its tombstone may have been compacted meanwhile. The wall clock may have been set."""
     topic = await followed(3)
     standby = topic.standby
     assert standby is not None
-    gone = topic.records.pop(1)  # compaction has taken the tombstone with it
+    gone = topic.records.pop(1)  # compaction has removed the tombstone too
     if by == "the times of the log":
         standby.is_of_wall_clock = True
         topic.clock.now_ms += KEPT_MS
@@ -299,7 +301,7 @@ async def test_a_standby_that_was_not_read_for_long_is_not_used(by: str) -> None
 
 
 async def test_where_nothing_was_committed_for_long_a_claim_reads_on() -> None:
-    """A process that has asked for the end all the time has missed nothing."""
+    """A process that kept asking for the end offset has missed nothing."""
     topic = await followed(3)
     standby = topic.standby
     assert standby is not None
@@ -311,7 +313,7 @@ async def test_where_nothing_was_committed_for_long_a_claim_reads_on() -> None:
 
 @pytest.mark.parametrize("has_standby", [True, False])
 async def test_a_reading_that_ends_before_the_fence_record_is_none(*, has_standby: bool) -> None:
-    """A commit may stand behind that end, and be overlooked; the standby would go on behind it."""
+    """There may be a commit after that end, which the standby would never see."""
     topic = await followed(3)
     assert topic.owner is not None
     await topic.owner.write([OffsetsChange(group_id=GROUPS[0], committed=(commit("t", 0, 99),))])
@@ -326,7 +328,7 @@ async def test_a_reading_that_ends_before_the_fence_record_is_none(*, has_standb
 
 
 async def test_a_partition_that_is_given_up_leaves_no_offsets_behind() -> None:
-    """Those of other partitions stay; and a write that comes late is refused."""
+    """Those of other partitions stay; a late write is refused."""
     storage = MemoryStorage(2)
     store = TopicOffsetStore(lambda: MemoryEventLog(storage))
     assert isinstance(store, FollowedOffsets)
@@ -342,12 +344,12 @@ async def test_a_partition_that_is_given_up_leaves_no_offsets_behind() -> None:
     assert not store.committed(groups[0])
     with pytest.raises(LogUnavailable, match="no longer owned here"):
         await store.write([changes[0]])
-    await store.give_up(1)  # there is nothing left of it
+    await store.give_up(1)  # nothing of it is left
     assert set(await store.claim(1)) == {groups[0]}
 
 
 def test_an_unreadable_record_counts_at_once_behind_a_first_reading() -> None:
-    """In a first one it counts at its end, if no other of its key has come."""
+    """In a first reading it counts at the end, unless a later record has its key."""
     broken, repaired = StoredRecord(0, 0, 0, b"no key", b"x"), StoredRecord(0, 1, 0, b"no key", None)
     reading = OffsetsReading(LOCATION, ForeignRecords())
     reading.read([broken])

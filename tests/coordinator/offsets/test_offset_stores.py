@@ -51,13 +51,13 @@ def kept(offset: int, *, metadata: str = "", expire_ms: int | None = None) -> St
 
 
 async def claimed(store: OffsetStore) -> None:
-    """As the owner of the only partition has it."""
+    """Claim the only partition."""
     await store.open()
     await store.claim(PARTITION)
 
 
 class OffsetStoreContract:
-    """`reopen` ends the store that is open, if one is, and opens another on the same storage."""
+    """`reopen` closes the open store, if any, and opens another one on the same storage."""
 
     survives_restarts = True
 
@@ -66,7 +66,7 @@ class OffsetStoreContract:
     def reopen(self) -> Callable[[], OffsetStore]: ...
 
     async def test_what_was_committed_is_there(self, reopen: Callable[[], OffsetStore]) -> None:
-        """Each partition has its last commit, whole."""
+        """Each partition has its last commit, complete."""
         store = reopen()
         await claimed(store)
         await store.write(
@@ -82,7 +82,7 @@ class OffsetStoreContract:
         await store.close()
 
     async def test_many_offsets_hold_nobody_up(self, reopen: Callable[[], OffsetStore]) -> None:
-        """They are of all groups of a partition, which may have waited for one write."""
+        """They are from all groups of a partition, which may have waited for one write."""
         store = reopen()
         await claimed(store)
         changes = [OffsetsChange(group_id=GroupId(f"g{n}"), committed=(commit("t", 0, n),)) for n in range(COMMITS)]
@@ -95,7 +95,7 @@ class OffsetStoreContract:
         await store.close()
 
     async def test_a_restart_finds_everything_as_it_was(self, reopen: Callable[[], OffsetStore]) -> None:
-        """Commits, and deletions as well."""
+        """Commits as well as deletions."""
         store = reopen()
         await claimed(store)
         several = (*(commit("t", p, p) for p in range(50)), commit("u", 0, 9, expire_ms=17))
@@ -150,7 +150,7 @@ class TestMemoryOffsetStore(OffsetStoreContract):
 
 
 class _WithItsFile(SqliteOffsetStore):
-    """The file is the event log's in the process; here the store is alone."""
+    """In the process the file is the event log's; here the store has it alone."""
 
     def __init__(self, path: Path) -> None:
         self._log = SqliteEventLog(path)
@@ -171,7 +171,7 @@ class TestSqliteOffsetStore(OffsetStoreContract):
 
 
 class CountedAppends(MemoryEventLog):
-    """`appended`: how many transitions each append had."""
+    """`appended`: the number of transitions of each append."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage)
@@ -194,7 +194,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         return lambda: TopicOffsetStore(lambda: MemoryEventLog(storage))
 
     async def test_the_store_of_an_older_process_can_write_no_more(self, storage: MemoryStorage) -> None:
-        """An offset of a deposed owner never lands on top of the new one's."""
+        """A deposed owner's offset never lands after the new owner's."""
         older, newer = [TopicOffsetStore(lambda: MemoryEventLog(storage)) for _ in range(2)]
         await claimed(older)
         await claimed(newer)
@@ -205,7 +205,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await newer.write([change])
 
     async def test_a_deletion_is_a_tombstone(self, storage: MemoryStorage) -> None:
-        """So that compaction forgets the offset, and nothing but the offset."""
+        """Compaction then removes that offset, and only it."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
@@ -226,7 +226,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
     async def test_what_a_stranger_wrote_is_skipped_and_what_it_overwrote_written_again(
         self, storage: MemoryStorage
     ) -> None:
-        """Its tombstone takes no offset away; behind it stands ours again, which compaction keeps."""
+        """A foreign tombstone deletes no offset; ours is rewritten after it, so compaction keeps it."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("t", 1, 2)))])
@@ -248,7 +248,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
 
     async def test_a_partition_that_is_claimed_again_is_watched_once(self, storage: MemoryStorage) -> None:
-        """The reader of strangers of the former claim does not go on for ever."""
+        """The former claim's reader of foreign records ends."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         end = storage.end_offset(PARTITION)
@@ -264,7 +264,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await store.close()
 
     async def test_keys_of_strangers_hold_nobody_up_at_a_takeover(self, storage: MemoryStorage) -> None:
-        """However many: those of nobody's offsets are not kept, and what they overwrote is written again in parts."""
+        """However many: keys that are not ours are not kept, and overwritten offsets are rewritten in batches."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         several = tuple(commit("t", p, p) for p in range(OVERWRITTEN))
@@ -284,7 +284,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
 
     @pytest.mark.parametrize("by", ["the next write", "a renewal"])
     async def test_what_a_stranger_overwrites_meanwhile_is_written_again(self, storage: MemoryStorage, by: str) -> None:
-        """Whoever appends next is told of the gap, and the part between is read."""
+        """The next append shows the gap in the offsets, and the records in between are read."""
         log = MemoryEventLog(storage)
         store = TopicOffsetStore(lambda: log)
         await claimed(store)
@@ -307,7 +307,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert again.committed(ORDERS) == {("t", 0): kept(4), ("t", 1): kept(2)}
 
     async def test_a_renewal_behind_which_another_owner_wrote_is_none(self, storage: MemoryStorage) -> None:
-        """The other one's commits were never read here: the partition has to be read again."""
+        """The other owner's commits were never read here, so the partition has to be loaded again."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
@@ -318,7 +318,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
             await store.renew(PARTITION, lambda step: step())
 
     async def test_a_partition_is_written_again_after_it_was_claimed_again(self, storage: MemoryStorage) -> None:
-        """An append whose outcome is unknown ends its writer, not the store; what was stored is read back."""
+        """An append with an unknown outcome ends its writer, not the store; the stored records are read back."""
         log = MemoryEventLog(storage)
         store = TopicOffsetStore(lambda: log)
         await claimed(store)
@@ -331,10 +331,10 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert store.committed(ORDERS) == {("t", 0): kept(2)}
 
     async def test_while_it_is_claimed_again_what_was_known_is_told(self, storage: MemoryStorage) -> None:
-        """A claim is renewed while clients are served: an offset that seems to be gone makes a consumer start anew."""
+        """Clients are served while a claim is renewed: an offset that seems missing makes a consumer start over."""
 
         class Watched(MemoryEventLog):
-            """Looks at the offsets whenever some of them were read."""
+            """Checks the offsets after each chunk that was read."""
 
             async def read(
                 self, partition: int, *, start: int = 0, end: int | None = None
@@ -354,7 +354,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert store.committed(ORDERS) == seen[0]
 
     async def test_a_commit_that_is_too_large_is_refused_alone(self, storage: MemoryStorage) -> None:
-        """Its neighbours in the same write are well."""
+        """The others in the same write are stored."""
         store = TopicOffsetStore(lambda: MemoryEventLog(storage, batch_bytes_max=1_000))
         await claimed(store)
         large = OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1, metadata="m" * 2_000),))

@@ -26,7 +26,7 @@ async def test_the_offsets_of_a_log_in_memory_are_in_memory() -> None:
 @pytest.mark.parametrize("partitions", [1, 3])
 @story
 async def test_the_offsets_of_a_topic_are_in_one_beside_it(partitions: int) -> None:
-    """With as many partitions, and without a history."""
+    """With as many partitions, compacted, and without a history."""
     cluster = FakeCluster()
     url = f"kafka://{','.join(cluster.bootstrap)}/events"
     event_log = open_log(url, partitions=partitions, replication=1)

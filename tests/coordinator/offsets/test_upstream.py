@@ -1,4 +1,4 @@
-"""Offsets that are kept upstream: nothing of them is here, whatever is done to groups."""
+"""Offsets that are stored upstream: nothing of them is stored here, whatever happens to groups."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ OFFSET = OffsetToCommit(
 
 
 def test_changes_are_taken_and_come_to_nothing() -> None:
-    """An answer for each, so that what waits for it goes on."""
+    """Each gets a result, so that the waiting requests continue."""
     store: OffsetStore = UpstreamOffsetStore()
     changes = [
         OffsetsChange(group_id=GROUP, committed=(OFFSET,)),
@@ -38,7 +38,7 @@ def test_changes_are_taken_and_come_to_nothing() -> None:
 
 
 def test_groups_live_and_go_without_any_offset_here() -> None:
-    """A takeover finds no offsets whose groups are gone, and a deletion has none to take along."""
+    """A takeover finds no offsets without a group, and a deletion has none to delete."""
 
     async def story() -> None:
         storage = MemoryStorage()

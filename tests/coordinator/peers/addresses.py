@@ -1,4 +1,4 @@
-"""An address at which a process seems to be: connections stay open, and all break when it ends."""
+"""An address that looks like a process: connections stay open, and all break when it ends."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,17 +20,17 @@ class ProcessAddress:
         return len(self._open)
 
     async def listen(self) -> None:
-        """At the same port as before."""
+        """Listen on the same port as before."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def hang_up(self) -> None:
-        """Close the connections, and accept new ones."""
+        """Close the connections, and keep accepting new ones."""
         for writer in self._open:
             writer.close()
 
     def end(self) -> None:
-        """As the machine does for a process that was killed."""
+        """End, as the machine does for a killed process."""
         if self._server is not None:
             self._server.close()
         self.hang_up()

@@ -1,4 +1,4 @@
-"""A coordinator for ownership groups: a Muster of its own, which answers them as a broker does."""
+"""A coordinator for ownership groups: a separate Muster, in the role of the broker."""
 
 from collections.abc import Iterator
 

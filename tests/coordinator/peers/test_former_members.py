@@ -1,4 +1,4 @@
-"""Why a former owner no longer owns a partition: from what processes have seen and decided, never guessed."""
+"""Why a former owner lost a partition: from what processes saw and decided, never guessed."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,9 @@ def end(cause: str) -> OwnershipEnd:
 
 
 def test_who_was_seen_to_be_gone_and_was_removed() -> None:
-    """With who removed it, and when what was seen: by ourselves, or told with the decision, however often."""
+    """With the process that removed it, the time and the evidence: seen by ourselves, or reported with a decision, any
+    number of times.
+    """
     ended = OwnershipEnd(cause=OwnershipEndCause.GONE, removed_by=C, link_lost_ms=40, refused_ms=44)
     by_others = told(sharing(BOTH, {0: 1}), sharing({9: OURS}, {0: 9}, seen(C, removed=True)))
     assert by_others.end_of(0, A, OURS) == ended
@@ -58,7 +60,7 @@ def test_who_was_seen_to_be_gone_and_was_removed() -> None:
 
 
 def test_who_has_removed_it_is_told_though_another_one_saw_it_first() -> None:
-    """A decision had told of that one's sight before the removal was answered."""
+    """A decision had reported the other process's evidence before the removal was answered."""
     early = msgspec.structs.replace(seen(C), refused_ms=42)
     former = told(sharing(BOTH, {0: 1}))
     former.note_end(seen(OWN))
@@ -71,7 +73,7 @@ def test_who_has_removed_it_is_told_though_another_one_saw_it_first() -> None:
 
 
 def test_who_is_no_member_any_more() -> None:
-    """Nobody has seen its end; a process of its name that came since is another member."""
+    """No process saw its end; a later process with the same name is another member."""
     before = sharing(BOTH, {0: 1})
     assert told(before, sharing({9: OURS}, {0: 9})).end_of(0, A, OURS) == end("no-member")
     again = {1: member(1, A, "m-new"), 9: OURS}
@@ -83,7 +85,7 @@ def test_who_is_no_member_any_more() -> None:
 
 
 def test_who_is_still_a_member() -> None:
-    """Also if somebody took it for gone, and it was not removed."""
+    """Even if a process reported it gone, but it was not removed."""
     former = told(sharing(BOTH, {0: 1}), sharing(BOTH, {}), sharing(BOTH, {0: 9}, seen(C)))
     assert former.end_of(0, A, OURS) == end("still-a-member")
     not_listed = msgspec.structs.replace(sharing({9: OURS}, {0: 9}), not_understood=("m-a:1",))
@@ -91,7 +93,7 @@ def test_who_is_still_a_member() -> None:
 
 
 def test_whose_node_id_another_process_has() -> None:
-    """This one, which was started in its place: it is told the decision from before first; or another one."""
+    """This process, started in its place: its first message is the decision from before; or a third one."""
     mine = member(1, OWN)
     at_first = told(sharing({1: member(1, A)}, {0: 1}))
     assert at_first.end_of(0, A, mine) == end("replaced")
@@ -108,7 +110,7 @@ def test_whose_node_id_another_process_has() -> None:
     [(1, A, "another partition"), (0, B, "another owner, by the log"), (0, OWN, "this process itself")],
 )
 def test_what_is_not_known_is_not_told(number: int, process: str, says: str) -> None:
-    """The log and the decisions have to agree on who it was."""
+    """The log and the decisions have to agree on the process."""
     former = told(sharing(BOTH, {0: 1, 2: 9}), sharing({9: OURS}, {0: 9, 2: 9}))
     assert former.end_of(0, A, OURS) is not None
     assert former.end_of(number, process, OURS) is None, says
@@ -123,7 +125,7 @@ def test_nothing_is_known_of_a_version_that_does_not_tell_its_name() -> None:
 
 
 def test_an_end_is_told_until_a_decision_tells_of_it() -> None:
-    """So is the one who has removed it."""
+    """So is the process that has removed it."""
     former = told(sharing(BOTH, {0: 1}))
     assert list(former.unreported) == []
     former.note_end(seen(OWN))

@@ -1,4 +1,4 @@
-"""Signs that another process is gone, and signs that are none."""
+"""Evidence that another process is gone, and observations that are none."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ from tests.coordinator.peers.addresses import ProcessAddress, listening
 from tests.waiting import until
 
 ATTEMPTS: Final = 5
-"""After so many more of them, what is no evidence has not become one."""
+"""Attempts after which weak evidence still proves nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ async def watching(*peers: Peer) -> AsyncIterator[Watched]:
 
 
 def has_accepted(address: ProcessAddress, count: int) -> bool:
-    """Whether it was so many connections until now, the last of which stands."""
+    """True after this many accepted connections, the last of which is open."""
     return (address.accepted, address.connections) == (count, 1)
 
 
@@ -81,9 +81,9 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_connection_that_broke_to_an_address_that_refuses(
     refused: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is gone; that is told once, however often its address refuses afterwards.
+    """The process is gone; that is reported once, however often its address refuses afterwards.
 
-    That is the one where it was, not another one of its name.
+    The process at that address is meant, not another one with its name.
     """
     monkeypatch.setattr(peer_watch, "REPORT_AGAIN_AFTER_S", 0)
     async with listening() as address, watching(peer_at(address.port, host="localhost")) as watched:
@@ -97,9 +97,9 @@ async def test_a_connection_that_broke_to_an_address_that_refuses(
 
 
 async def test_a_connection_that_a_dying_process_accepts_and_resets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its machine closes the connections of a killed process before its address: who connects between is reset.
+    """The kernel closes a killed process's connections before its address: a client that connects in between is reset.
 
-    Then nobody tells any more to whom the connection was.
+    Then it is not known which process the connection was to.
     """
     loop = asyncio.get_running_loop()
     connect = loop.sock_connect
@@ -128,7 +128,7 @@ def _has_peer(connecting: socket.socket) -> bool:
 
 
 async def test_an_address_that_refuses_from_the_beginning_proves_nothing(refused: list[str]) -> None:
-    """It may be one that is for clients alone."""
+    """It may only be meant for clients."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with watching(peer_at(port)) as watched:
@@ -137,7 +137,7 @@ async def test_an_address_that_refuses_from_the_beginning_proves_nothing(refused
 
 
 async def test_a_process_that_hangs_up_is_not_gone() -> None:
-    """Connections that were idle are closed, and full processes close new ones; both are tried again."""
+    """Idle connections are closed, and full processes close new ones; both are tried again."""
     async with listening() as address, watching(peer_at(address.port)) as watched:
         for n in range(1, ATTEMPTS):
             await until(partial(has_accepted, address, n))
@@ -151,7 +151,7 @@ async def test_a_process_that_hangs_up_is_not_gone() -> None:
 
 
 async def test_no_answer_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network that was cut after a connection stood, a name that is no more: sessions decide."""
+    """A network that failed after a connection was made, or a name that no longer resolves: only sessions decide."""
     attempts = 0
 
     async def cut(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -172,7 +172,7 @@ async def test_no_answer_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_a_process_is_gone_once_in_a_while(refused: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash loop, or an address that refuses now and then, does not empty its share again and again."""
+    """A crash loop, or an address that refuses now and then, does not lose its share again and again."""
     async with listening() as address, watching(peer_at(address.port)) as watched:
         for _ in range(3):
             await until(lambda: address.connections == 1)
@@ -188,7 +188,7 @@ async def test_a_process_is_gone_once_in_a_while(refused: list[str], monkeypatch
 
 
 async def test_only_who_shares_is_watched(refused: list[str]) -> None:
-    """A process that is started again is another one: it is told by the id that it has now."""
+    """A restarted process is another one: it is identified by its current member id."""
     async with listening() as address, watching(peer_at(address.port)) as watched:
         await until(lambda: address.connections == 1)
         watched.watch.watch([peer_at(address.port, member_id="m-2")])
@@ -200,7 +200,7 @@ async def test_only_who_shares_is_watched(refused: list[str]) -> None:
 
 
 async def test_an_address_that_is_none_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may advertise anything."""
+    """Another process may advertise any address."""
     connect, tried = asyncio.open_connection, list[int]()
 
     async def noted(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

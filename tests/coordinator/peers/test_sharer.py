@@ -1,4 +1,4 @@
-"""Processes share partitions through a group: joining, leaving, dying, and those that must not take part."""
+"""Processes share partitions through a group: joining, leaving, crashing, and members that must not take part."""
 
 import asyncio
 import itertools
@@ -36,7 +36,7 @@ OWNERS: Final = "owners"
 
 
 class Log:
-    """The claims on a log's partitions: of each, the newest counts."""
+    """The claims on a log's partitions: for each, the newest counts."""
 
     def __init__(self) -> None:
         self._epochs = itertools.count(1)
@@ -48,7 +48,7 @@ class Log:
 
 
 class Process:
-    """A process, as far as it shares partitions: what it owns, and what its clients are told."""
+    """A process as far as it shares partitions: those it owns, and where its clients are sent."""
 
     def __init__(
         self,
@@ -106,29 +106,29 @@ class Process:
             self.owned[number] = self.log.claim(number)
 
     async def release(self, numbers: frozenset[int]) -> None:
-        await asyncio.sleep(0.01)  # its last word is being written
+        await asyncio.sleep(0.01)  # its last record is being written
         for number in numbers & self.owned.keys():
             del self.owned[number]
 
     @property
     def owns(self) -> frozenset[int]:
-        """The partitions that it owns, and nobody has claimed since."""
+        """The partitions that it owns and no other process has claimed since."""
         return frozenset(number for number, epoch in self.owned.items() if self.log.newest[number] == epoch)
 
     def why_not_ready(self) -> str | None:
         return self.sharer.not_ready
 
     def end_of(self, number: int, process: str = "host-1:1") -> OwnershipEnd | None:
-        """Why that one owns the partition no more."""
+        """Why this process lost the partition."""
         return self.sharer.end_of(number, process)
 
     def told(self, *others: "Process") -> bool:
-        """Whether its clients are sent to the owner of each partition."""
+        """True if its clients are sent to the owner of each partition."""
         nodes = {number: each.cluster.node for each in (self, *others) for number in each.owns}
         return self.cluster.owners == [nodes.get(number) for number in range(PARTITIONS)]
 
     async def stop(self) -> None:
-        """In good order."""
+        """Stop cleanly."""
         await _ended(self.serving)
         await self.sharer.leave()
         await _ended(self.member)
@@ -149,7 +149,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 
 async def shared(*processes: Process) -> None:
-    """Wait until all partitions are owned, each has its share, and the clients of all know."""
+    """Wait until all partitions are owned, each has its share, and all clients are sent to the owners."""
 
     def so() -> bool:
         shares = [each.owns for each in processes]
@@ -167,7 +167,7 @@ def bootstrap(coordinator: MusterProcess) -> str:
 
 
 async def test_processes_come_and_go(bootstrap: str) -> None:
-    """A second one gets half, which the first has let go before; who stops cleanly hands over at once."""
+    """A second one gets half, after the first has released it; a process that stops cleanly hands over at once."""
     log = Log()
     first = Process(log, bootstrap, 1)
     assert first.why_not_ready() == "the processes of the event log are sharing its partitions"
@@ -183,7 +183,7 @@ async def test_processes_come_and_go(bootstrap: str) -> None:
     assert first.cluster.coordinator_of(group) == second.cluster.node
     stopping = asyncio.create_task(first.stop())
     await shared(second)
-    await until(lambda: first.cluster.owners == [second.cluster.node] * PARTITIONS)  # its clients are sent on
+    await until(lambda: first.cluster.owners == [second.cluster.node] * PARTITIONS)  # its clients are redirected
     assert first.cluster.nodes == [second.cluster.node]
     assert not any(first.cluster.leads(number) for number in range(PARTITIONS))
     assert not stopping.done()
@@ -193,7 +193,7 @@ async def test_processes_come_and_go(bootstrap: str) -> None:
 
 
 async def test_the_partitions_of_a_dead_one_are_taken_over(bootstrap: str) -> None:
-    """When its session is over; what the living one has stays as it is."""
+    """When its session has expired; the other one keeps its own."""
     log = Log()
     first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
     await shared(first, second)
@@ -218,7 +218,7 @@ def removals(logged: list[EventDict]) -> list[tuple[int, str]]:
 
 
 async def test_a_process_whose_address_refuses_connections_is_removed(bootstrap: str) -> None:
-    """The others had one to it; nobody waits for its session to end."""
+    """The others had a connection to it, and do not wait for its session to expire."""
     log = Log()
     async with listening() as address:
         with capture_logs() as logged:
@@ -234,7 +234,7 @@ async def test_a_process_whose_address_refuses_connections_is_removed(bootstrap:
 
 
 async def test_all_are_told_who_was_seen_to_be_gone_and_who_removed_it(bootstrap: str) -> None:
-    """Whoever takes its partitions over knows it, though one alone has seen it."""
+    """The process that takes over its partitions knows, even if another one saw it."""
     log = Log()
     async with listening() as address:
         first = Process(log, bootstrap, 1, host="127.0.0.1", port=address.port)
@@ -264,7 +264,7 @@ async def test_all_are_told_who_was_seen_to_be_gone_and_who_removed_it(bootstrap
 
 
 async def test_who_was_taken_for_gone_gets_its_share_again(bootstrap: str) -> None:
-    """Its address refused connections for a moment, while it went on."""
+    """Its address refused connections for a short time while it was running."""
     log = Log()
     async with listening() as address:
         with capture_logs() as logged:
@@ -282,7 +282,7 @@ async def test_who_was_taken_for_gone_gets_its_share_again(bootstrap: str) -> No
 
 
 async def test_who_was_started_again_is_not_removed(bootstrap: str) -> None:
-    """It has another member id, of which the others learn."""
+    """It has another member id, and the others are informed."""
     log = Log()
     first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
     await shared(first, second)
@@ -305,7 +305,7 @@ async def test_who_was_started_again_is_not_removed(bootstrap: str) -> None:
 
 
 async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: str) -> None:
-    """At another address, of which the others learn."""
+    """At another address, and the others are informed."""
     log = Log()
     first, second = Process(log, bootstrap, 1), Process(log, bootstrap, 2)
     await shared(first, second)
@@ -324,7 +324,7 @@ async def test_who_comes_back_within_its_session_owns_what_it_owned(bootstrap: s
 
 
 async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: str) -> None:
-    """Also when it comes first; it watches nobody, and nothing moves when it goes."""
+    """Even if it is the first; it watches no process, and no partition moves when it leaves."""
     log = Log()
     frontend = Process(log, bootstrap, 9, is_frontend=True)
     await until(lambda: frontend.why_not_ready() is None)
@@ -345,7 +345,7 @@ async def test_who_only_forwards_knows_the_owners_and_owns_nothing(bootstrap: st
 
 
 async def test_who_expects_a_rebalance_takes_part_at_once() -> None:
-    """Its next heartbeat would be in a minute and a half, and the others would be waiting for it."""
+    """Its next heartbeat would be in a minute and a half, and the others would wait for it."""
     log = Log()
     with running_muster(log="memory:", config=TEST_CONFIG) as coordinator:
         frontend = Process(log, coordinator.bootstrap, 9, is_frontend=True, session_timeout_ms=1_800_000)
@@ -358,11 +358,11 @@ async def test_who_expects_a_rebalance_takes_part_at_once() -> None:
 
 
 async def test_who_was_deposed_asks_again(bootstrap: str) -> None:
-    """And gets the partition again, since nobody in the group has it."""
+    """It gets the partition again, since no group member has it."""
     log = Log()
     only = Process(log, bootstrap, 1)
     await shared(only)
-    log.claim(2)  # by who does not share
+    log.claim(2)  # by a process that does not share
     del only.owned[2]
     only.sharer.deposed(2)
     await shared(only)
@@ -370,7 +370,7 @@ async def test_who_was_deposed_asks_again(bootstrap: str) -> None:
 
 
 async def test_who_is_alone_stops_at_once(bootstrap: str) -> None:
-    """There is nobody to whom clients could be sent."""
+    """There is no process that clients could be sent to."""
     only = Process(Log(), bootstrap, 1)
     await shared(only)
     began_s = asyncio.get_running_loop().time()
@@ -379,7 +379,7 @@ async def test_who_is_alone_stops_at_once(bootstrap: str) -> None:
 
 
 async def test_while_the_coordinator_is_away_nothing_changes(coordinator: MusterProcess) -> None:
-    """It is said why, and everybody shares again when it is back: of a group that nobody remembers."""
+    """The log has the reason, and sharing resumes when it is back, even if it has forgotten the group."""
     log = Log()
     first, second = Process(log, coordinator.bootstrap, 1), Process(log, coordinator.bootstrap, 2)
     await shared(first, second)
@@ -398,7 +398,9 @@ async def test_while_the_coordinator_is_away_nothing_changes(coordinator: Muster
 async def test_who_may_not_read_the_group_serves_on_and_says_what_is_missing(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An ACL that was removed, and is given back: nothing changes meanwhile. However often, that is two lines."""
+    """An ACL was removed, and is restored: nothing changes in between. However often that happens, there are two log
+    lines.
+    """
     log = Log()
     only = Process(log, bootstrap, 1)
     await shared(only)
@@ -436,7 +438,7 @@ async def test_a_second_process_of_one_node_id_ends_the_first(bootstrap: str) ->
 
 
 async def test_who_is_not_of_this_log_is_kept_out(bootstrap: str) -> None:
-    """A process of another log, and a client that has joined the group first."""
+    """A process of another log, and a client that joined the group first."""
     log = Log()
     first = Process(log, bootstrap, 1)
     await shared(first)
@@ -452,7 +454,7 @@ OF_ANOTHER_LEVEL: Final = b'{"level":2}'
 
 
 class Stranger:
-    """A member of the ownership group that is no process of this version, of which only a test knows what it does."""
+    """A member of the ownership group that is no process of this version, controlled by a test."""
 
     def __init__(self, connection: Connection, metadata: bytes, instance: str | None, protocol: str) -> None:
         self._connection = connection
@@ -467,7 +469,7 @@ class Stranger:
         return cls(await Connection.open(bootstrap), metadata, instance, protocol)
 
     async def join(self) -> Fields:
-        """Join until it is in; returns the answer."""
+        """Join until admitted; return the response."""
         while True:
             answer = await self._connection.ask(
                 "JoinGroup",
@@ -484,7 +486,7 @@ class Stranger:
                 return answer
 
     async def sync(self, joined: Fields, decided: bytes = b"") -> bytes:
-        """Return its assignment, as who leads has decided; a leader decides this for all."""
+        """Return the assignment decided by the leader; as leader decide this for all."""
         is_leader = joined["leader"] == self.member_id
         assignments = [{"member_id": each["member_id"], "assignment": decided} for each in joined["members"]]
         answer = await self._connection.ask(
@@ -502,7 +504,7 @@ class Stranger:
         return assigned
 
     async def take_part(self, decided: bytes = OF_ANOTHER_LEVEL) -> None:
-        """Be a member for ever; as leader it decides this."""
+        """Be a member for ever; as leader decide this."""
         while True:
             joined = await self.join()
             await self.sync(joined, decided)
@@ -530,7 +532,7 @@ class Stranger:
 async def test_a_member_that_is_not_understood_gets_nothing(
     bootstrap: str, metadata: bytes, instance: str | None
 ) -> None:
-    """A stranger, a process of a newer version, one that says it is another node: all others go on, and share."""
+    """A foreign client, a newer version, or a process that claims another node id: the others continue to share."""
     log = Log()
     first = Process(log, bootstrap, 1)
     await shared(first)
@@ -555,7 +557,7 @@ async def test_a_member_that_is_not_understood_gets_nothing(
 
 
 async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) -> None:
-    """It cannot be told what is its own."""
+    """It cannot know which partitions are its own."""
     newer = await Stranger.at(bootstrap, OF_ANOTHER_LEVEL)
     await newer.join()
     leading = asyncio.create_task(newer.take_part())
@@ -569,7 +571,7 @@ async def test_who_starts_among_processes_of_another_level_ends(bootstrap: str) 
 
 @pytest.mark.parametrize("is_frontend", [False, True])
 async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(bootstrap: str, is_frontend: bool) -> None:
-    """Its clients' groups are others, of the same names: it would own theirs, and they those of its clients."""
+    """Groups of the same names are different groups there: it would own theirs, and they its own."""
     log = Log()
     first = Process(log, bootstrap, 1, upstream="one")
     await shared(first)
@@ -593,7 +595,7 @@ async def test_who_starts_in_front_of_another_cluster_than_the_others_ends(boots
 
 
 async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
-    """It leads the group: that is said, and who waits for it shares when it has gone."""
+    """If it leads the group that is logged, and waiting processes get their share when it has left."""
     stranger = await Stranger.at(bootstrap, b"")
     await stranger.join()
     leading = asyncio.create_task(stranger.take_part(b""))
@@ -617,7 +619,7 @@ async def test_what_a_stranger_decides_changes_nothing(bootstrap: str) -> None:
 async def test_who_has_taken_part_serves_on_while_others_have_the_group(
     coordinator: MusterProcess, monkeypatch: pytest.MonkeyPatch, protocol: str, trouble: str
 ) -> None:
-    """It was out of it for a moment, as after a pause that is longer than its session."""
+    """It was out of the group for a moment, as after a pause longer than its session."""
     only = Process(Log(), coordinator.bootstrap, 1)
     await shared(only)
     owned = dict(only.owned)
@@ -643,7 +645,7 @@ async def test_who_has_taken_part_serves_on_while_others_have_the_group(
 
 
 async def test_a_session_that_the_brokers_do_not_allow_is_named(bootstrap: str) -> None:
-    """With the setting to change."""
+    """With the config to change."""
     only = Process(Log(), bootstrap, 1, session_timeout_ms=20_000)
     with pytest.raises(LogMismatch, match="change --owner-session-timeout-ms"):
         await only.member

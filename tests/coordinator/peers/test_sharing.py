@@ -33,7 +33,9 @@ def candidate(node_id: int, **owned: int) -> Candidate:
 
 
 def test_who_only_forwards_owns_nothing_and_is_no_node() -> None:
-    """It has a seat all the same, so that it is told who owns what; what it still has moves, in two steps as ever."""
+    """It is a member all the same, so that it learns the owners; partitions that it still has move in two steps as
+    usual.
+    """
     frontend = msgspec.structs.replace(candidate(1, p0=7), is_frontend=True)
     shared = share(4, [frontend, candidate(2)])
     assert shared == Sharing(nodes=[node(2)], owners={1: 2, 2: 2, 3: 2})
@@ -45,7 +47,7 @@ def test_who_only_forwards_owns_nothing_and_is_no_node() -> None:
     [("one", "two", True), ("one", "one", False), ("", "two", False), ("one", "", False)],
 )
 def test_who_is_in_front_of_another_cluster_is_refused(theirs: str, ours: str, is_refused: bool) -> None:
-    """Versions that did not tell it are not: they are replaced one after another."""
+    """Versions that did not send the cluster's id are accepted: they are upgraded one by one."""
     for message in (
         msgspec.structs.replace(candidate(1), upstream=theirs),
         Sharing(nodes=(), owners={}, upstream=theirs),
@@ -59,7 +61,7 @@ def test_who_is_in_front_of_another_cluster_is_refused(theirs: str, ours: str, i
 
 
 class Processes:
-    """Processes that do as they are told, and what each owns: the newest claim counts, as in the log."""
+    """Processes that follow each decision, and the partitions that each owns: the newest claim counts."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -70,7 +72,7 @@ class Processes:
         return [Candidate(node=node(each), owned=dict(owned)) for each, owned in self.owned.items()]
 
     def follow(self, sharing: Sharing) -> int:
-        """All do what it says; returns how many partitions were let go."""
+        """Apply the decision at all; return how many partitions were released."""
         let_go = 0
         for node_id, owned in self.owned.items():
             for number in owned.keys() - sharing.owned_by(node_id):
@@ -84,7 +86,7 @@ class Processes:
         return let_go
 
     def settle(self) -> int:
-        """Share until nothing moves any more; returns how many partitions changed hands."""
+        """Share until nothing moves any more; return how many partitions changed their owner."""
         moved = 0
         for _ in range(3):
             moved += self.follow(share(self.partitions, self.candidates()))
@@ -94,7 +96,7 @@ class Processes:
 
 @given(st.integers(1, 24), st.lists(NODES, min_size=1, max_size=5))
 def test_all_are_owned_evenly_and_no_more_move_than_must(partitions: int, crews: list[set[int]]) -> None:
-    """Whoever comes and goes; a partition has never two owners."""
+    """Whichever processes join or leave; a partition never has two owners."""
     processes = Processes(partitions)
     for crew in crews:
         before = {each: len(processes.owned.get(each, ())) for each in crew}
@@ -117,7 +119,7 @@ def test_a_partition_that_moves_is_nobodys_until_its_owner_has_let_go() -> None:
 
 
 def test_of_two_claims_the_newer_one_counts() -> None:
-    """A process that was stopped for long tells what is no more."""
+    """A process that was stopped for long reports outdated claims."""
     assert share(2, [candidate(1, p0=5, p1=5), candidate(2, p0=6, p1=7)]).owners == {0: 2}
     assert share(2, [candidate(1, p0=9, p1=5), candidate(2, p0=6, p1=7)]).owners == {0: 1, 1: 2}
     assert share(1, [candidate(1, p0=1, p7=1)]).owners == {0: 1}  # no such partition
@@ -137,7 +139,7 @@ def test_messages_are_read_as_they_were_written() -> None:
 
 
 def test_the_names_in_messages_are_those_that_former_versions_read() -> None:
-    """Processes of several versions share one group while they are upgraded, so a field's name on the wire is fixed."""
+    """Several versions share one group during an upgrade, so a field's name on the wire is fixed."""
     fields = {encoded.encode_name for encoded in msgspec.structs.fields(Candidate)}
     assert fields == {"level", "node", "owned", "leaves", "is_edge", "joins", "process", "gone", "upstream"}
     fields = {encoded.encode_name for encoded in msgspec.structs.fields(Sharing)}
@@ -145,14 +147,14 @@ def test_the_names_in_messages_are_those_that_former_versions_read() -> None:
 
 
 def test_messages_of_a_version_that_tells_less_are_read() -> None:
-    """It told neither its name nor of ends; and it reads past what it does not know."""
+    """It sends neither its name nor ends, and it ignores unknown fields."""
     told = b'{"level":1,"node":{"node_id":1,"host":"h","port":9093},"owned":{"0":3},"leaves":false,"joins":1}'
     assert candidate_of(told, "muster-log-1") == msgspec.structs.replace(candidate(1, p0=3), joins=1)
     assert candidate_of(told[:-1] + b',"later":[1]}', "muster-log-1") == candidate_of(told, "muster-log-1")
 
 
 def test_of_what_members_saw_of_an_end_the_best_is_told() -> None:
-    """The one who has removed it, else the one who saw it first."""
+    """The report of the process that removed it, otherwise of the first that saw it."""
 
     def seen(by: str, refused_ms: int, *, removed: bool = False) -> ObservedEnd:
         return ObservedEnd(member_id="m-9", by=by, link_lost_ms=0, refused_ms=refused_ms, removed=removed)
@@ -191,6 +193,6 @@ def test_what_is_not_understood_is_refused(metadata: bytes, says: str) -> None:
 
 @pytest.mark.parametrize("group_instance_id", [None, "", "muster-log-11", "muster-log-2"])
 def test_who_says_it_is_another_node_than_it_is_is_refused(group_instance_id: str | None) -> None:
-    """Two members that are one node could not be told apart."""
+    """Two members with one node id could not be told apart."""
     with pytest.raises(NotUnderstood, match="it claims to be node 1"):
         candidate_of(encode(candidate(1)), group_instance_id)

@@ -1,1 +1,1 @@
-"""Several processes of one host."""
+"""Several processes on one host."""

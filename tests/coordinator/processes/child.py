@@ -1,7 +1,7 @@
-"""A process for tests of its supervisor: it answers each connection with its process id, and ends as ordered.
+"""A child process for tests of its supervisor: it answers each connection with its process id, and exits on demand.
 
-child.py FOLDER     `ports`: where it listens, once the file is there; `exit`: the code with which it ends at once, or
-                    when it is asked to
+child.py FOLDER     `ports`: where to listen, once the file exists; `exit`: the code to exit with, at once or on a
+signal
 """
 
 import asyncio

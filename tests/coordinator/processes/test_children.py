@@ -19,7 +19,7 @@ def refused(**flags: Any) -> str:
 
 
 def test_each_is_started_as_the_first_was_and_with_a_role_of_its_own() -> None:
-    """The last of an option counts, as it may have been given before."""
+    """The last value of a repeated option counts, as it may have been given before."""
     settings = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
     owner, first, second = children(settings, GIVEN, secret=SECRET)
     of_each = ("--peer-secret-file", str(SECRET), "--metrics", "127.0.0.1:0")
@@ -38,7 +38,7 @@ def test_each_is_started_as_the_first_was_and_with_a_role_of_its_own() -> None:
 
 
 def test_the_owner_is_reached_by_other_hosts_where_it_was_told(tmp_path: Path) -> None:
-    """The frontends are reached by nobody else."""
+    """The frontends are not reachable from other hosts."""
     secret = tmp_path / "secret"
     secret.write_text("0123456789abcdef")
     flags = {"share_partitions": True, "node_id": 7, "peer_listen": "10.0.0.7:9500", "peer_secret_file": secret}

@@ -25,7 +25,7 @@ def of_host(host: str, port: int) -> Settings:
 
 @asynccontextmanager
 async def holding(settings: Settings) -> AsyncIterator[asyncio.Task[bool]]:
-    """A supervisor that waits for its addresses, and then holds them."""
+    """A supervisor that waits for its addresses, and then reserves them."""
     with ExitStack() as stack:
         task = asyncio.create_task(hold_addresses(settings, asyncio.Event(), stack))
         try:
@@ -57,7 +57,7 @@ async def test_an_address_is_the_edges_alone_before_any_of_them_listens(host: st
 
 
 async def test_an_address_that_stays_taken_is_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is waited for, as those who have it may be stopping; an owner's as well."""
+    """The supervisor waits for it, as its user may be stopping; also for the owner's address."""
     monkeypatch.setattr(held_addresses, "FREE_WITHIN_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -75,7 +75,7 @@ async def test_a_host_that_is_none_is_told() -> None:
 
 
 async def test_connections_that_were_just_closed_are_in_nobodys_way() -> None:
-    """Those of a Muster that listened there alone, a moment ago."""
+    """TIME_WAIT connections of a Muster that listened there a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as alone:
         at = alone.getsockname()
         with socket.create_connection(at) as client:

@@ -1,4 +1,4 @@
-"""A process that is restarted when it ends, and the clients that connect meanwhile."""
+"""A process that is restarted when it ends, and the clients that connect in between."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ def _children_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def kept(folder: Path, *ports: int) -> AsyncIterator[RunningProcess]:
-    """A process that is kept running; it serves at these ports, or does not yet serve."""
+    """A supervised process; it serves on these ports, or does not serve yet."""
     if ports:
         serve_at(folder, *ports)
     process = RunningProcess(Child(name="edge-1", arguments=(str(folder),)))
@@ -82,7 +82,7 @@ async def refuses(port: int) -> bool:
 
 
 async def test_who_connects_while_it_is_dead_is_served_by_its_successor(tmp_path: Path) -> None:
-    """At each of its ports; the successor may take as long as it likes."""
+    """On each of its ports, however long the successor takes."""
     ports = lasting_ports(2)
     async with kept(tmp_path, *ports) as process:
         first = pid_of(process)
@@ -98,7 +98,7 @@ async def test_who_connects_while_it_is_dead_is_served_by_its_successor(tmp_path
 
 
 async def test_who_waits_for_long_is_sent_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the successor serves, the address refuses clients then."""
+    """The address refuses clients until the successor serves."""
     monkeypatch.setattr(socket_store, "QUEUE_WAITS_S", 1.0)
     (port,) = lasting_ports(1)
     async with kept(tmp_path, port) as process:
@@ -114,7 +114,7 @@ async def test_who_waits_for_long_is_sent_to_others(tmp_path: Path, monkeypatch:
 
 
 async def test_nobody_is_connected_before_it_has_ever_served(tmp_path: Path) -> None:
-    """Clients would wait for a cluster that is away, and do not try other addresses."""
+    """Clients would wait for a cluster that is unreachable instead of trying other addresses."""
     (port,) = lasting_ports(1)
     async with kept(tmp_path) as process:
         await until(lambda: process.starts == 1)
@@ -122,7 +122,7 @@ async def test_nobody_is_connected_before_it_has_ever_served(tmp_path: Path) -> 
 
 
 async def test_a_port_that_its_successor_does_not_want_is_closed(tmp_path: Path) -> None:
-    """That of a broker that is no more. A new one's is kept as the others."""
+    """The port of a broker that was removed. A new broker's port is kept like the others."""
     stays, goes, comes = lasting_ports(3)
     async with kept(tmp_path, stays, goes) as process:
         serve_at(tmp_path, stays, comes)
@@ -133,9 +133,9 @@ async def test_a_port_that_its_successor_does_not_want_is_closed(tmp_path: Path)
 
 
 def test_its_sockets_are_no_other_processs(tmp_path: Path) -> None:
-    """A process that is started later would keep them open, and clients would wait there for nobody.
+    """A process started later would keep them open, and clients would wait there in vain.
 
-    The loop is that of the command: asyncio's own closes in a new process whatever is not meant for it.
+    The loop is that of the command: asyncio's own closes all other files in a new process.
     """
     folders, ports = (tmp_path / "first", tmp_path / "second"), lasting_ports(2)
 
@@ -154,7 +154,7 @@ def test_its_sockets_are_no_other_processs(tmp_path: Path) -> None:
 
 
 async def test_who_ends_again_soon_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sockets are closed, and it is started again after a pause; the log says how it ended."""
+    """Its sockets are closed, and it is restarted after a pause; the log says how it ended."""
     monkeypatch.setattr(running, "RESTART_PAUSE_S", 3_600)
     monkeypatch.setattr(running, "RESTART_PAUSE_MAX_S", 3_600)
     (port,) = lasting_ports(1)
@@ -178,7 +178,9 @@ def test_pauses_grow_up_to_half_a_minute() -> None:
 
 
 async def test_what_it_was_given_cannot_be_used(tmp_path: Path) -> None:
-    """It ends for good if it has never served; later that is one more end, as of a file that is gone for a moment."""
+    """The supervisor stops if it has never served; later it counts as one more exit, as when a file is missing for a
+    moment.
+    """
     (tmp_path / "exit").write_text("2")
     process = RunningProcess(Child(name="edge-1", arguments=(str(tmp_path),)))
     await process.keep()
@@ -193,7 +195,7 @@ async def test_what_it_was_given_cannot_be_used(tmp_path: Path) -> None:
 
 
 async def test_what_it_cannot_use_any_more_while_it_serves_ends_it_for_good(tmp_path: Path) -> None:
-    """As its node id, which another host has: started again, it would end the other, and so on."""
+    """For example its node id, which another host has: restarted, each would end the other."""
     (port,) = lasting_ports(1)
     async with kept(tmp_path, port) as process:
         (tmp_path / "exit").write_text("2")
@@ -203,7 +205,7 @@ async def test_what_it_cannot_use_any_more_while_it_serves_ends_it_for_good(tmp_
 
 
 async def test_one_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when no process is free for a moment: the others go on, and a line says why."""
+    """As when the process limit is reached for a moment: the others continue, and a log line has the reason."""
     start, fails = asyncio.create_subprocess_exec, [BlockingIOError(11, "Resource temporarily unavailable")]
 
     async def failing(*command: str, **how: object) -> asyncio.subprocess.Process:
@@ -222,7 +224,7 @@ async def test_one_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeyp
 
 
 async def test_it_ends_by_a_signal_without_a_name(tmp_path: Path) -> None:
-    """And is started again as after any other."""
+    """It is restarted like any other."""
     (port,) = lasting_ports(1)
     with capture_logs() as logged:
         async with kept(tmp_path, port) as process:
@@ -263,7 +265,7 @@ async def test_it_is_stopped_while_it_is_being_started(tmp_path: Path, monkeypat
 
 
 def test_it_ends_when_its_supervisor_was_killed(tmp_path: Path) -> None:
-    """Also before it serves."""
+    """Even before it serves."""
     ours, theirs = socket.socketpair()
     environment = {**os.environ, VARIABLE: str(theirs.fileno())}
     command = (sys.executable, str(CHILD), str(tmp_path))

@@ -1,4 +1,4 @@
-"""The secret of the processes of one host: each reads it when needed, and nothing of it is left behind."""
+"""The secret of the processes of one host: each reads it when needed, and nothing of it remains."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ print(*{peer_secret("--peer-secret-file", Path(sys.argv[1])).decode() for _ in r
 
 
 def test_a_secret_that_is_made_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process that inherits it reads it again and again; others cannot, also when all are killed."""
+    """Each process that inherits it can read it any number of times; others cannot, even after all were killed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     settings = load_settings({"upstream": "kafka:9092", "processes": 2}, [], None)
     with secret_of_all(settings) as (file, inherited):

@@ -1,4 +1,4 @@
-"""The status of several processes of one host as one: no process's trouble is hidden behind the owner's."""
+"""The combined status of several processes of one host: problems of any process are shown, not only the owner's."""
 
 from pathlib import Path
 from typing import Final
@@ -33,7 +33,7 @@ SILENT: Final = (503, "it does not answer: timed out")
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, answers: dict[str, ProcessStatus | None]) -> ProcessStatus:
-    """The status of all, where each process answers so; None: it hangs."""
+    """The combined status if the processes return these; None: the process hangs."""
 
     def ask(process: RunningProcess, path: str) -> tuple[int, str]:
         assert path == "/status"
@@ -64,14 +64,14 @@ def test_an_edge_that_reaches_no_owner_is_seen_behind_an_owner_that_is_well(
 
 
 def test_an_owner_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so are the addresses that are known without it."""
+    """So are the addresses that are known without it."""
     told = asked(monkeypatch, {"owner": None, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
     assert told.not_ready == told.not_well == "owner: it does not answer: timed out"
     assert (told.node_id, told.upstream, told.ownership.log_partitions) == (SETTINGS.node_id, "kafka:9092", 0)
 
 
 def test_a_process_that_is_being_started_is_not_ready_and_not_unwell() -> None:
-    """Whoever restarts all when they are not well would never let a slow machine come to serve."""
+    """Otherwise an orchestrator that restarts unhealthy processes would never let a slow machine finish starting."""
     running = [RunningProcess(each) for each in children(SETTINGS, (), secret=Path("/secret"))]
     told = msgspec.json.decode(supervisor.status_of_all(SETTINGS, running), type=ProcessStatus)
     started = "owner: it is being started; edge-1: it is being started; edge-2: it is being started"

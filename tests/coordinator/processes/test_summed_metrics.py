@@ -7,7 +7,7 @@ from muster.coordinator.processes.summed_metrics import ChildMetrics, SummedMetr
 
 
 def told_by(requests: int, waits_s: float, connections: int, late_s: float) -> str:
-    """The text of one process."""
+    """The metrics text of one process."""
     registry = CollectorRegistry()
     counter = Counter("requests", "Requests.", ["api"], registry=registry)
     counter.labels("Heartbeat").inc(requests)
@@ -56,7 +56,7 @@ def gauges(**values: float) -> str:
 
 
 def test_alerts_on_gauges_are_right_of_several_processes() -> None:
-    """No partition is missing, as all know how many there are; files are short where one has hardly any left."""
+    """No partition is missing, as all report the total; files are short if one process has hardly any left."""
     told = samples(
         [
             gauges(
@@ -73,7 +73,7 @@ def test_alerts_on_gauges_are_right_of_several_processes() -> None:
 
 
 def test_all_are_not_ready_while_one_of_them_says_nothing() -> None:
-    """It hangs, or is being started: the others' word is not its own. So it is when none has said anything yet."""
+    """It hangs, or is starting: the others cannot speak for it. The same before any has reported."""
     told = [ChildMetrics("owner", 1, gauges(muster_ready=1)), ChildMetrics("edge-1", 1, gauges(muster_ready=1))]
     for answering, is_ready in ((told, 1), (told[:1], 0), ([], 0)):
         summed = SummedMetrics(lambda these=answering: these, ["owner", "edge-1"])  # type: ignore[misc]
@@ -81,7 +81,7 @@ def test_all_are_not_ready_while_one_of_them_says_nothing() -> None:
 
 
 def test_no_gauge_of_muster_is_summed_that_must_not_be() -> None:
-    """A standby's partitions are counted as ready by the same process that counts them."""
+    """A standby's partitions are counted as ready by the process that counts them."""
     text = gauges(muster_standby_partitions=4, muster_standby_partitions_ready=3)
     told = samples([text, text])
     assert (told["muster_standby_partitions", ""], told["muster_standby_partitions_ready", ""]) == (8, 6)
@@ -98,7 +98,7 @@ def test_of_none_nothing_is_told() -> None:
 
 
 def test_what_a_process_has_counted_stays_when_it_ends() -> None:
-    """A sum never falls, while its successor is being started and after; connections and ages are of the living."""
+    """A sum never falls, while its successor starts or later; connections and ages only count live processes."""
     told: list[ChildMetrics] = []
     summed = SummedMetrics(lambda: told)
     other = ChildMetrics("other", 1, told_by(100, 0.5, 20, 0.1))

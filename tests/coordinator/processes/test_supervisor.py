@@ -1,4 +1,4 @@
-"""All processes of one host together: in which order they stop."""
+"""All processes of one host together: the order in which they stop."""
 
 import asyncio
 import os
@@ -14,11 +14,11 @@ from muster.coordinator.settings.loading import load_settings
 
 
 async def test_the_edges_stop_before_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So its groups go to another host while nobody asks it any more."""
+    """Its groups then move to another host without pending requests."""
     stopped, kept = list[str](), list[str]()
 
     class Process:
-        """One that runs until it is stopped, which takes a while."""
+        """A process that runs until it is stopped, which takes a while."""
 
         is_unusable, pid = False, None
 

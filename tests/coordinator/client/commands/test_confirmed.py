@@ -30,7 +30,7 @@ class Stream(io.StringIO):
 def test_it_is_done_only_where_somebody_could_be_asked_and_said_so(
     monkeypatch: pytest.MonkeyPatch, *, stdin: bool, stdout: bool, yes: bool, is_done: bool
 ) -> None:
-    """Both must be terminals, or `--yes` was given: who sends the answer to a file does not see the question."""
+    """Stdin and stdout must both be terminals, or `--yes` given: with redirected output the question is not seen."""
     monkeypatch.setattr("sys.stdin", Stream(is_terminal=stdin))
     monkeypatch.setattr("sys.stdout", Stream(is_terminal=stdout))
     monkeypatch.setattr(typer, "confirm", lambda _: True)

@@ -1,4 +1,4 @@
-"""An owner's record whose key cannot be read stops its partition, and how that is served again."""
+"""Repair of a partition that is stopped by one of our records with an unreadable key."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ BAD_KEY = b"no key of ours"
 
 
 def damage(storage: MemoryStorage) -> int:
-    """The group's last value once more, as if its key had been torn; returns the offset."""
+    """Append the group's last value again under a torn key; return the offset."""
     records = storage.records[0]
     value = next(record.value for record in reversed(records) if record.value is not None)
     offset = storage.end_offset(0)
@@ -47,7 +47,7 @@ async def served(storage: MemoryStorage) -> tuple[SimulatedProcess, dict[str, Jo
 
 
 def test_a_buried_record_is_passed_over() -> None:
-    """All else of the partition is as it was."""
+    """The rest of the partition is unchanged."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -75,7 +75,7 @@ def test_a_buried_record_is_passed_over() -> None:
 
 
 def test_an_owner_that_has_renewed_its_claim_may_be_serving() -> None:
-    """Its last word is that it was elected, once more."""
+    """Its last record is CoordinatorElected, for the second time."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -93,7 +93,7 @@ def test_an_owner_that_has_renewed_its_claim_may_be_serving() -> None:
 
 @pytest.mark.parametrize("entity", ["coordinator", "ready", "stopped"])
 def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
-    """No group's state is in it. Who may be serving the partition is not known where that cannot be read."""
+    """It holds no group state. If it is unreadable, the current owner is reported as unknown."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -104,7 +104,7 @@ def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
         (found,) = await survey(first.log)
         assert found.owner == UNKNOWN_OWNER
         stopped = await SimulatedProcess(storage).start()
-        is_replaced = entity == "coordinator"  # by the next owner's own
+        is_replaced = entity == "coordinator"  # replaced by the next owner's record
         assert stopped.runtime.ready is is_replaced
         await stopped.runtime.stop()
 
@@ -123,7 +123,7 @@ def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
 
 
 def test_a_committed_offset_that_cannot_be_read_is_passed_over() -> None:
-    """It alone is lost."""
+    """Only that offset is lost."""
 
     async def story() -> None:
         storage, kept = MemoryStorage(partitions=1), MemoryStorage(partitions=1)
@@ -174,7 +174,7 @@ def test_where_nothing_can_be_repaired_it_is_said_what_helps() -> None:
 
 
 def test_who_may_be_serving_the_partition_is_named() -> None:
-    """An owner that was ready and has not stopped may; one that has stopped, or never got ready, does not."""
+    """Only an owner that was ready and has not stopped may be serving."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -195,7 +195,7 @@ def test_who_may_be_serving_the_partition_is_named() -> None:
 
 
 def test_an_owner_that_has_paused_may_be_serving_the_partition() -> None:
-    """It says so when its machine stalled, and goes on."""
+    """It records the pause when its machine stalls, and continues to serve."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -217,7 +217,7 @@ def _last_event(storage: MemoryStorage) -> type:
 
 
 def test_a_log_of_a_newer_version_is_not_looked_into() -> None:
-    """Its keys may be well there."""
+    """Its keys may be valid in that version."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -235,7 +235,7 @@ def test_a_log_of_a_newer_version_is_not_looked_into() -> None:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A log with a group, and a record behind its last one whose key cannot be read; its owner has stopped."""
+    """A log whose owner has stopped, with a group followed by a record with an unreadable key."""
     return asyncio.run(_written(tmp_path / "muster.db"))
 
 
@@ -256,7 +256,7 @@ def run(url: str, *arguments: str) -> Result:
 
 
 def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
-    """Where, why, and what the value tells; then there is nothing left to be done."""
+    """The dry run shows where, why and what the value says; after the repair there is nothing left to do."""
     partition = written.script(GROUP).partition
     said = run(url)
     assert said.exit_code == 0, said.output
@@ -274,14 +274,14 @@ def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
 
 
 def test_a_log_that_another_process_has_in_memory_cannot_be_repaired() -> None:
-    """It has no other end."""
+    """A memory log ends with the process that has it."""
     result = run("memory:", "--yes")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "memory: is inside the muster serve process" in result.stderr
 
 
 async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) -> None:
-    """Whoever has it is named, as everywhere."""
+    """The error names the process that has it open."""
     log = SqliteEventLog(tmp_path / "muster.db")
     await log.open()
     result = await asyncio.to_thread(run, url, "--yes")
@@ -292,7 +292,7 @@ async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) ->
 
 
 def test_a_committed_offset_is_buried_in_the_topic_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one beside the topic of events, in which nothing is broken."""
+    """The offsets topic beside the event topic, which is not damaged."""
     events, offsets = MemoryStorage(partitions=1), MemoryStorage(partitions=1)
     offsets.records[0].append(StoredRecord(0, 0, 0, BAD_KEY, b"no offset"))
     of_url = {"kafka://broker/events": events, "kafka://broker/events_offsets": offsets}
@@ -305,7 +305,7 @@ def test_a_committed_offset_is_buried_in_the_topic_of_offsets(monkeypatch: pytes
 
 @pytest.mark.broker
 def test_a_topic_is_repaired_when_its_owner_has_ended(kafka_broker: Broker) -> None:
-    """Where there is no lock: who was ready and has not stopped is named, and nothing is claimed."""
+    """A topic has no lock: an owner that was ready and has not stopped is named, and nothing is claimed."""
     url = f"kafka://{kafka_broker.bootstrap}/events-{uuid4().hex[:8]}"
     asyncio.run(_serve_and_crash(url))
 

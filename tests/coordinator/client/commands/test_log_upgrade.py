@@ -28,7 +28,7 @@ WIDE = {"COLUMNS": "200", "TERM": "dumb"}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file of level 3, whose owner has stopped."""
+    """A level 3 file whose owner has stopped."""
     copy = tmp_path / "muster.db"
     shutil.copy(FOLDER / "level3.db", copy)
     return copy
@@ -52,7 +52,7 @@ async def projected(path: Path) -> list[Projector]:
 
 
 def test_it_is_said_first_and_done_when_told_to(path: Path) -> None:
-    """The change is told, and that there is no way back; what was there is read from its beginning."""
+    """The dry run shows the change and that it cannot be undone; afterwards the old records are still readable."""
     url = f"sqlite:///{path}"
     before = asyncio.run(projected(path))
     said = run(url)
@@ -76,7 +76,7 @@ def test_it_is_said_first_and_done_when_told_to(path: Path) -> None:
 
 
 async def test_a_file_that_is_in_use_is_not_touched(path: Path) -> None:
-    """Whoever has it is named."""
+    """The error names the process that has it open."""
     log = SqliteEventLog(path)
     await log.open()
     result = await asyncio.to_thread(run, f"sqlite:///{path}", "--yes")
@@ -87,7 +87,7 @@ async def test_a_file_that_is_in_use_is_not_touched(path: Path) -> None:
 
 
 def test_who_may_be_serving_is_told() -> None:
-    """One that was ready and has not stopped, and one that is only on its way to that."""
+    """An owner that was ready and has not stopped, and one that was elected and is not yet ready."""
 
     async def story() -> None:
         storage = MemoryStorage(2, format_level=3)
@@ -106,7 +106,7 @@ def test_who_may_be_serving_is_told() -> None:
 
 @pytest.mark.parametrize("level", [3, 4])
 def test_the_next_owner_writes_at_the_new_level(level: int) -> None:
-    """Beginning with its fence record."""
+    """Starting with its fence record."""
 
     async def story() -> None:
         storage = MemoryStorage(1, format_level=level)
@@ -128,7 +128,9 @@ def test_the_next_owner_writes_at_the_new_level(level: int) -> None:
 
 @pytest.mark.broker
 async def test_a_topic_is_upgraded_by_the_marks_of_its_records(kafka_broker: Broker) -> None:
-    """Whoever had it open before is refused when it claims a partition; another opening finds the level."""
+    """A process that opened the topic before the upgrade is refused when it claims a partition; reopening shows the
+    level.
+    """
     url = f"kafka://{kafka_broker.bootstrap}/events-{uuid4().hex[:8]}"
     before = open_log(url, partitions=2, replication=1, new_format_level=3)
     await before.open()
@@ -151,7 +153,7 @@ async def test_a_topic_is_upgraded_by_the_marks_of_its_records(kafka_broker: Bro
 
 
 async def elect(path: Path) -> None:
-    """An owner that was elected, and is heard of no more."""
+    """Write the records of an owner that was elected and then disappears."""
     log = SqliteEventLog(path)
     await log.open()
     writer = await log.claim(0)
@@ -163,7 +165,7 @@ async def elect(path: Path) -> None:
 
 
 def test_a_log_whose_owner_may_be_serving_is_upgraded_only_if_it_has_ended(path: Path) -> None:
-    """It would be deposed; the one who asks has to say that it crashed."""
+    """The upgrade would depose it, so the user has to confirm that it crashed."""
     asyncio.run(elect(path))
     refused = run(f"sqlite:///{path}", "--yes")
     assert refused.exit_code == 1

@@ -25,7 +25,7 @@ NEVER_THERE = "it-never-was"
 
 @pytest.fixture(scope="module")
 def muster() -> Iterator[MusterProcess]:
-    """A coordinator of this module's own."""
+    """A coordinator for this module."""
     with running_muster(log="memory:", topics=["orders:4"]) as running:
         yield running
 
@@ -43,13 +43,13 @@ class Group:
         return run(command, self.group_id, *arguments, "--bootstrap", self.bootstrap)
 
     def told(self, command: str, *arguments: str, code: int = 0) -> Any:
-        """The same with JSON."""
+        """The same, parsed from `--json`."""
         result = self.run(command, *arguments, "--format", "json")
         assert result.exit_code == code, result.output
         return msgspec.json.decode(result.stdout)
 
     def standings(self) -> dict[str, str]:
-        """The standing of each instance, or member id."""
+        """The standing by instance id or member id."""
         members = self.told("list")["members"]
         return {each["group_instance_id"] or each["member_id"]: each["standing"] for each in members}
 
@@ -77,7 +77,7 @@ def group(muster: MusterProcess) -> Group:
 
 
 def test_members_are_listed_for_eyes(muster: MusterProcess) -> None:
-    """The table has their ids, hosts, standing, the rest of their session, and since when."""
+    """The table has ids, hosts, standing, time left of the session, and the time of joining."""
     group = Group(muster, "web-1", None)
     assert group.run("add", "web-9").exit_code == 0
     result = group.run("list")
@@ -97,7 +97,7 @@ def test_members_are_listed_for_eyes(muster: MusterProcess) -> None:
 
 
 def test_a_member_has_two_lines_on_a_narrow_terminal(muster: MusterProcess) -> None:
-    """Nothing is cut into pieces: also a member id of a usual length stands in one line."""
+    """No id is split: a member id of the usual length fits on one line."""
     group = Group(muster, "web-1", None)
     asked = ["list", group.group_id, "--bootstrap", muster.bootstrap]
     head, rule, *rows, _ = (
@@ -131,7 +131,7 @@ def test_instances_are_added_and_withdrawn(group: Group) -> None:
 
 
 def test_a_refused_batch_has_a_line_for_each_instance(group: Group) -> None:
-    """And nothing is changed."""
+    """Nothing is changed."""
     result = group.run("add", "web-3", "web-1", "no good", "--timeout", "10m")
     assert (result.exit_code, result.stdout) == (1, "")
     alone, member, bad = result.stderr.splitlines()
@@ -164,7 +164,7 @@ def test_members_retire_and_are_kept(group: Group) -> None:
 
 
 def test_members_are_removed_each_for_itself(muster: MusterProcess) -> None:
-    """They are named by instance id, or by member id; an unknown one does not keep the others."""
+    """Instance id or member id; an unknown member does not block the others."""
     group = Group(muster, "web-1", "web-2", None)
     result = group.run("remove", "web-1", "web-7", group.member_ids[2], "--reason", "disk full")
     assert result.exit_code == 1
@@ -181,7 +181,7 @@ def test_members_are_removed_each_for_itself(muster: MusterProcess) -> None:
 
 
 def test_a_rebalance_is_asked_for(muster: MusterProcess) -> None:
-    """Dynamic members want --force; while it rebalances it is refused."""
+    """With dynamic members it needs --force; during a rebalance it is refused."""
     group = Group(muster, "web-1", None)
     assert_fails(group.run("rebalance"), 1, group.group_id, "INVALID_REQUEST", group.member_ids[1])
     done = group.run("rebalance", "--force")
@@ -190,7 +190,7 @@ def test_a_rebalance_is_asked_for(muster: MusterProcess) -> None:
 
 
 def test_settings_are_shown_changed_and_deleted(group: Group) -> None:
-    """All or none; a duration as people write it, or in ms."""
+    """All or none; durations as text or in ms."""
     result = group.run("config", "target.group.size=6", "members.expansion.delay.ms=30s")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -210,13 +210,13 @@ def test_settings_are_shown_changed_and_deleted(group: Group) -> None:
 
 
 def test_the_configs_of_a_group_that_nobody_joined_say_so(muster: MusterProcess) -> None:
-    """A typo looks like a group with the defaults otherwise."""
+    """Otherwise a typo looks like a group with the defaults."""
     printed = run("config", "orrders", "--bootstrap", muster.bootstrap).stdout
     assert printed.splitlines()[-1].startswith("Group orrders is not created yet: ")
 
 
 def test_learners_are_promoted(group: Group) -> None:
-    """There are none yet, so all of them is nobody; who is a member, and no learner, is no stranger."""
+    """With no learners "all" promotes none; a member that is not a learner is not reported as unknown."""
     assert_fails(group.run("promote", "web-1"), 1, "'web-1' is not a learner: it is an active member")
     assert_fails(group.run("promote", "web-11"), 1, "has no member 'web-11'; did you mean web-1 or web-2?")
     assert group.run("promote", "--all").stdout == f"{group.group_id}: its learners are promoted\n"
@@ -242,7 +242,7 @@ def test_a_group_of_a_similar_name_is_named(group: Group, arguments: list[str]) 
 
 
 def test_a_group_of_a_similar_name_is_named_when_there_is_nothing_to_repair(group: Group) -> None:
-    """As by the commands of `muster members`."""
+    """As with the other commands of `muster members`."""
     arguments = ["groups", "repair", f"{group.group_id}s", "--bootstrap", group.bootstrap]
     result = CliRunner().invoke(command.app, arguments, env=WIDE)
     assert result.exit_code == 1
@@ -291,7 +291,7 @@ def test_each_command_teaches_by_an_example(command: str) -> None:
 
 
 def test_colours_are_for_terminals(group: Group) -> None:
-    """And not for pipes; run as a process of its own."""
+    """Not for pipes; run as a separate process."""
     command = [sys.executable, "-m", "muster", "members", "list", group.group_id, "--bootstrap", group.bootstrap]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"}
     piped = subprocess.run(command, capture_output=True, timeout=60, env=environment, check=True)

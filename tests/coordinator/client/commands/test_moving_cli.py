@@ -1,4 +1,4 @@
-"""`muster adopt` and `muster release` where there is no cluster upstream, and what they print of a move."""
+"""`muster adopt` and `muster release` without an upstream cluster, and what they print about a move."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from tests.muster_process import running_muster
 
 @pytest.mark.parametrize("verb", ["adopt", "release"])
 def test_a_muster_that_stands_alone_moves_no_group(verb: str) -> None:
-    """It says so in one line, and the group is as it was."""
+    """It prints one line, and the group is unchanged."""
     with running_muster(log="memory:", topics=["orders:4"]) as muster:
         form_group(muster.bootstrap, "orders", "web-1")
         done = CliRunner().invoke(command.app, [verb, "orders", "--bootstrap", muster.bootstrap], env={"TERM": "dumb"})
@@ -32,13 +32,13 @@ def test_a_muster_that_stands_alone_moves_no_group(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["adopt", "release"])
 def test_each_command_teaches_by_an_example(verb: str) -> None:
-    """In its help."""
+    """In its help text."""
     printed = CliRunner().invoke(command.app, [verb, "--help"], env={"COLUMNS": "160", "TERM": "dumb"}).stdout
     assert f"muster {verb} orders --dry-run" in printed
 
 
 def test_a_group_that_moves_is_not_listed_as_one_without_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are in neither group; the line says who has rejoined, and who is waited for."""
+    """The members are in neither group; the line says which have rejoined and which are awaited."""
     text = "moving to upstream: of its 2 members 1 has left; waits for web-1 at 10.0.0.1 to rejoin"
     moving = GroupCoordinator(coordinator=MOVING, text=text)
     monkeypatch.setattr(members_cli, "ask", lambda *_: (moving, ()))
@@ -61,7 +61,7 @@ def listed(name: str) -> ListedMember:
 
 
 class Sidecar(GroupAdmin):
-    """With one group, whose members are here; its move is done as soon as it is asked for."""
+    """A sidecar with one group, whose members are here; each requested move completes at once."""
 
     members = msgspec.json.encode((listed("web-1"), listed("web-2"))).decode()
     moved: GroupMove | None = None
@@ -85,7 +85,7 @@ class Sidecar(GroupAdmin):
 
 
 def test_a_move_is_printed_with_what_the_members_see_and_what_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dry run ends with the first; JSON is for programs, and nothing is printed beside it."""
+    """A dry run stops after the first part; with JSON nothing else is printed."""
     monkeypatch.setattr("muster.coordinator.client.group_admin.GroupAdmin", Sidecar)
 
     def printed(*options: str) -> list[str]:

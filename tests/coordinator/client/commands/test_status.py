@@ -99,13 +99,13 @@ def told(*statuses: ProcessStatus | Unanswered) -> list[tuple[str, str]]:
 
 
 def test_all_is_well() -> None:
-    """One process of a log that has all of it, and two that share one."""
+    """One process that owns the whole log, and two that share one."""
     assert told(process()) == []
     assert told(process(ownership=ownership_of(0)), process(2, ownership=ownership_of(1))) == []
 
 
 def test_a_partition_that_nobody_serves_is_a_problem() -> None:
-    """Among those that answer; the process that does not is named too."""
+    """None of the responding processes serves it; the process that does not respond is named too."""
     ((severity, what),) = told(process(ownership=ownership_of(0, log_partitions=4)))
     assert (severity, what) == ("problem", "partitions 1 to 3: served by none of those that answer; their groups wait")
     gone = Unanswered(reason="nothing listens there", way_out="start it")
@@ -127,7 +127,7 @@ def test_a_partition_with_two_owners_is_a_problem_that_names_both() -> None:
 
 
 def test_processes_of_two_logs_are_looked_at_apart() -> None:
-    """Each has a partition 0 of its own."""
+    """Each log has its own partition 0."""
     other = msgspec.structs.replace(ownership_of(0, 1), log_identity="log-2")
     assert told(process(), process(ownership=other)) == []
 
@@ -193,7 +193,7 @@ def test_what_a_process_says_of_itself_is_told(changed: dict[str, object], sever
 
 
 def test_a_quarantined_group_is_told_with_the_command_that_repairs_it() -> None:
-    """And how many there are beyond those that have names."""
+    """With the number of quarantined groups that are not listed by name."""
     way_out = "muster groups repair orders"
     group = QuarantinedStatus(group_id="orders", partition=0, reason="offset 4: torn", way_out=way_out)
     ownership = msgspec.structs.replace(ownership_of(0, 1), quarantined=[group], quarantined_count=3)
@@ -216,7 +216,7 @@ def shown(*statuses: ProcessStatus | Unanswered, width: int = 80) -> str:
 
 
 def test_the_tables_fit_80_columns_and_what_is_wrong_comes_first() -> None:
-    """Everything that there may be, in one."""
+    """One table with everything that can occur."""
     standbys = [StandbyStatus(partition=1, lag_records=12, lag_ms=300)]
     waiting = [WaitingPartition(partition=1, reason="it is being taken over")]
     busy = msgspec.structs.replace(ownership_of(0), standbys=standbys, waiting=waiting)
@@ -243,7 +243,7 @@ def test_the_tables_fit_80_columns_and_what_is_wrong_comes_first() -> None:
 
 @contextmanager
 def answering(status: bytes) -> Iterator[str]:
-    """A process that says this of itself, and its address."""
+    """A process that returns this status, and its address."""
     endpoint = MetricsEndpoint(
         "127.0.0.1", 0, CollectorRegistry(), not_ready=lambda: None, not_well=lambda: None, status=lambda: status
     )
@@ -258,7 +258,7 @@ def said_by(*arguments: str) -> Result:
 
 
 def test_a_process_is_asked_and_its_status_is_shown_and_well() -> None:
-    """As JSON it is what the process said, and what was found."""
+    """JSON has the process's own status and the findings."""
     with answering(msgspec.json.encode(process())) as address:
         done = said_by(address)
         assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "All is well.")
@@ -280,7 +280,7 @@ def test_something_that_is_wrong_is_exit_code_1() -> None:
 
 
 def test_a_process_that_does_not_answer_is_exit_code_2_with_what_to_do() -> None:
-    """Beside one that does, which is shown."""
+    """The process that does respond is shown too."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with answering(msgspec.json.encode(process())) as address:
@@ -307,7 +307,7 @@ def test_an_answer_that_is_not_understood_says_so(answer: bytes, reason: str) ->
 
 
 def test_something_else_that_speaks_http_and_something_that_hangs_are_told_apart() -> None:
-    """Neither keeps the command for long."""
+    """Neither blocks the command for long."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         hung = ask(address, 0.2)
@@ -336,7 +336,7 @@ def test_an_address_that_is_none_is_wrong_use() -> None:
 
 @pytest.mark.clients
 def test_a_process_that_runs_says_what_it_serves(tmp_path: Path) -> None:
-    """Its partitions, its groups and members, and that all is well."""
+    """Its partitions, groups and members, and that there are no problems."""
     metrics = ["--metrics", f"{HOST}:0"]
     with running_muster(log=sqlite_log(tmp_path), topics=["orders:4"], options=metrics) as muster:
         consumer = Confluent(muster.bootstrap, "orders", "orders").start()
@@ -364,7 +364,7 @@ def test_the_page_names_every_column_and_exit_code() -> None:
 
 
 def test_what_is_wrong_with_the_event_topic_is_a_problem() -> None:
-    """With the sentence of the process, which has the command."""
+    """In the process's own words, which include the command to run."""
     answer = process(log_flaws=["topic t has cleanup.policy=delete: run `x`"])
     (found,) = (each for each in findings([Asked(address="a:1", answer=answer)]) if "cleanup.policy" in each.what)
     assert (found.severity, found.process) == (Severity.PROBLEM, "a:1")

@@ -46,7 +46,7 @@ def test_a_member_has_one_line_where_there_is_room_for_it_and_else_two(width: in
 
 
 def test_a_member_id_is_in_one_piece_at_80_columns() -> None:
-    """The standing gives way, not what is copied from the table; a longer one gives way as well."""
+    """The standing column shrinks, not the id that users copy; a longer id shrinks as well."""
     shown, printed = console(80)
     member_id = MemberId("web-0-4a9c0b98-9f79-4536-acc3-66383fe28a6a")
     far = msgspec.structs.replace(MEMBER, client_host="/192.168.100.100")
@@ -60,7 +60,7 @@ def test_a_member_id_is_in_one_piece_at_80_columns() -> None:
 
 @pytest.mark.parametrize(("is_upstream", "where"), [(False, ""), (True, " at this Muster")])
 def test_a_group_that_was_released_is_not_said_to_have_no_members(is_upstream: bool, where: str) -> None:
-    """They are upstream, where they are not listed."""
+    """They are upstream, and not listed here."""
     shown, printed = console(NARROW)
     print_members("orders", [], shown, is_upstream=is_upstream)
     assert printed.getvalue() == f"Group orders has no members{where}, and none is expected.\n"
@@ -89,7 +89,7 @@ def test_settings_are_explained_where_there_is_room(width: int, does: list[str])
 
 
 def test_musters_own_configs_come_first_and_a_brokers_documentation_has_no_markup() -> None:
-    """Behind a sidecar the broker's configs are described, too: sorted by name, and documented in HTML."""
+    """A sidecar describes the broker's configs too: sorted by name, with documentation in HTML."""
     html = "The assignor.<p>The <code>range</code> one &amp; <a href='#x'>more</a>:</p><ul><li>a</li><li>b &lt; c</ul>"
     names = ("consumer.session.timeout.ms", *reversed([*GROUP_CONFIGS]), "share.auto.offset.reset")
     configs = [ConfigEntry(name=name, value="1", is_set=False, documentation=html) for name in names]
@@ -102,7 +102,7 @@ def test_musters_own_configs_come_first_and_a_brokers_documentation_has_no_marku
 
 
 def test_a_documentation_that_is_no_html_stays_as_it_is() -> None:
-    """A comparison is no tag."""
+    """A comparison sign is not a tag."""
     entry = ConfigEntry(name="target.group.size", value="1", is_set=True, documentation="From 0 < n <= 9 on.")
     shown, printed = console(200)
     print_configs([entry], shown)

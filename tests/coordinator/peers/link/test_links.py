@@ -50,7 +50,7 @@ def _fails(error: Exception) -> None:
 
 
 class Process:
-    """One process: what it accepts, and what it was told."""
+    """One process: the connections that it accepts, and the messages that it received."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ async def test_a_process_that_is_lost_is_reached_again() -> None:
         frontend.links.follow([owner.node])
         await until(lambda: frontend.links.is_reached(owner.node))
         owner.frontends[0].close("for a test")
-        await until(lambda: frontend.changes == [2, 2, 2])  # reached, lost, reached
+        await until(lambda: frontend.changes == [2, 2, 2])  # connected, lost, connected
         assert frontend.links.is_reached(owner.node)
         frontend.links.send(owner.node, Relay(7))
         await until(lambda: owner.asked == [Relay(7)])
@@ -167,7 +167,9 @@ async def test_a_process_that_is_lost_is_reached_again() -> None:
 
 
 async def test_a_process_that_comes_and_goes_is_two_lines_a_minute() -> None:
-    """That it is not reached, and that it is again; once it has stood for a minute its end is another line at once."""
+    """One when it becomes unreachable and one when it is back; after a connection of a minute its next end is logged at
+    once.
+    """
     frontend, owner = Process(1), Process(2)
     async with processes(frontend, owner):
         frontend.links.follow([owner.node])
@@ -203,7 +205,7 @@ async def test_a_process_that_is_not_followed_any_more_is_left() -> None:
     ids=["secret", "log"],
 )
 async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str) -> None:
-    """Both ends say why."""
+    """Both ends log the reason."""
     frontend, owner = Process(1, **claimed), Process(2)
     with capture_logs() as log_lines:
         async with processes(frontend, owner):
@@ -218,7 +220,7 @@ async def test_who_is_no_peer_is_not_let_in(claimed: dict[str, Any], reason: str
 
 
 async def test_who_accepts_without_the_secret_is_asked_nothing() -> None:
-    """It says only that whoever connects is welcome, and has another nonce of it each time."""
+    """It has only offered a challenge, with a new nonce each time."""
     frontend, nonces = Process(1), list[bytes]()
 
     async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -242,7 +244,7 @@ async def test_who_accepts_without_the_secret_is_asked_nothing() -> None:
 
 
 async def test_a_new_secret_holds_for_new_connections() -> None:
-    """It is read anew for each, so it can be changed while processes run; those that stand stay."""
+    """It is read again for each connection, so it can be changed while processes run; existing connections stay."""
     frontend, owner = Process(1), Process(2)
     async with processes(frontend, owner):
         frontend.links.follow([owner.node])
@@ -265,7 +267,7 @@ async def test_nobody_is_let_in_before_the_log_is_open() -> None:
 
 
 async def test_who_sends_anything_else_is_hung_up_on() -> None:
-    """A request without a proof, what is no message, and what is too long for one."""
+    """A request without a proof, bytes that are no message, and a message that is too long."""
     owner = Process(2)
     too_long = LENGTH.pack(UNPROVEN_BYTES_MAX + 1)
     async with processes(owner):
@@ -280,7 +282,7 @@ async def test_who_sends_anything_else_is_hung_up_on() -> None:
 
 
 async def test_those_without_a_proof_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest makes room, so a stranger keeps no process out."""
+    """The oldest is closed for a new one, so unauthenticated clients keep no process out."""
     monkeypatch.setattr(listener_module, "UNPROVEN_MAX", 3)
     frontend, owner = Process(1), Process(2)
     async with processes(frontend, owner):
@@ -289,7 +291,7 @@ async def test_those_without_a_proof_are_few(monkeypatch: pytest.MonkeyPatch) ->
             reader, writer = await asyncio.open_connection("127.0.0.1", owner.node.port)
             challenges.add(await message_from(reader))
             opened.append((reader, writer))
-        assert len(challenges) == 4  # a proof for one of them is none for another
+        assert len(challenges) == 4  # a proof for one of them does not fit another
         async with asyncio.timeout(20):
             assert await opened[0][0].read() == b""
         frontend.links.follow([owner.node])
@@ -302,7 +304,7 @@ async def test_those_without_a_proof_are_few(monkeypatch: pytest.MonkeyPatch) ->
 def test_those_that_do_not_finish_tls_are_few(
     loop_factory: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oldest makes room, as each takes a file, long before its time is over; a process is let in all the same."""
+    """Each uses a file descriptor, so the oldest is closed, long before its time-out; a process still gets in."""
     monkeypatch.setattr(listener_module, "UNPROVEN_MAX", 3)
     authority = Authority(tmp_path)
     issued = authority.issue("muster")
@@ -346,12 +348,12 @@ async def test_a_message_that_is_too_long_ends_the_connection() -> None:
         assert owner.asked == []
 
 
-# ---- what hangs, and what is lost without a sign ---------------------------------------------------------------------
+# ---- hangs, and connections lost without a sign ----------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def proven_frontend(process: Process, node_id: int = 1) -> AsyncIterator[tuple[Any, Any]]:
-    """A connection of another process, by hand."""
+    """Another process's connection, made by hand."""
     async with stranger(process) as (reader, writer):
         challenge = await message_from(reader)
         assert isinstance(challenge, Challenge)
@@ -362,7 +364,7 @@ async def proven_frontend(process: Process, node_id: int = 1) -> AsyncIterator[t
 
 
 async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that answers is, however little there is to say; that it lives is asked for, and answered, without an end."""
+    """A process that answers stays reachable, however little there is to say: pings continue indefinitely."""
     monkeypatch.setattr(connection_module, "TICK_S", 0.01)
     monkeypatch.setattr(connection_module, "HUNG_TICKS", 20)
     frontend, answered, hangs = Process(1), 0, asyncio.Event()
@@ -395,7 +397,7 @@ async def test_a_process_that_hangs_is_not_reached_any_more(monkeypatch: pytest.
 
 
 async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing breaks the connection then: its clients would be kept for ever."""
+    """Without a break of the connection its clients would be kept for ever."""
     monkeypatch.setattr(connection_module, "TICK_S", 0.01)
     monkeypatch.setattr(connection_module, "SILENT_TICKS_MAX", 3)
     owner = Process(2)
@@ -407,7 +409,7 @@ async def test_a_process_whose_machine_is_gone_is_forgotten(monkeypatch: pytest.
 
 
 async def test_a_process_that_connects_again_has_one_connection() -> None:
-    """The one before is over, and with it its clients, before a request of the next one is taken."""
+    """The former connection ends, with its clients, before a request on the new one is accepted."""
     owner = Process(2)
     async with processes(owner), proven_frontend(owner) as (former, _), proven_frontend(owner) as (_, writer):
         await until(lambda: len(owner.frontends) == 2)
@@ -422,7 +424,7 @@ async def test_a_process_that_connects_again_has_one_connection() -> None:
 
 
 async def test_a_message_that_cannot_be_handled_ends_its_connection_alone() -> None:
-    """Also in the midst of many; the process is reached again."""
+    """Even among many others; the process is then reconnected."""
     frontend, owner = Process(1), Process(2)
 
     def handle(message: AnyMessage) -> None:
@@ -443,7 +445,7 @@ async def test_a_message_that_cannot_be_handled_ends_its_connection_alone() -> N
 
 
 async def test_a_long_message_holds_up_no_others() -> None:
-    """It goes in parts, those behind it go first, and it comes whole. So do several."""
+    """It is sent in parts, with later messages in between, and arrives complete. So do several."""
     frontend, owner = Process(1, message_bytes_max=30_000_000), Process(2, message_bytes_max=30_000_000)
     async with processes(frontend, owner):
         frontend.links.follow([owner.node])
@@ -459,14 +461,14 @@ async def test_a_long_message_holds_up_no_others() -> None:
 
 
 async def test_what_is_sent_before_the_end_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long messages, too."""
+    """Including long messages."""
     monkeypatch.setattr(connection_module, "TICK_S", 3_600)
     frontend, owner = Process(1, message_bytes_max=30_000_000), Process(2)
     async with processes(frontend, owner):
         frontend.links.follow([owner.node])
         await until(lambda: frontend.links.is_reached(owner.node))
         frontend.links.send(owner.node, Relay(1))
-        await until(lambda: owner.asked)  # nothing is unread at the end, or TCP would drop what is sent
+        await until(lambda: owner.asked)  # nothing is unread at the end, or TCP would discard what is sent
         owner.frontends[0].send(Answered(1, bytes(20_000_000)))
         owner.frontends[0].close("for a test")
         await until(lambda: frontend.told)
@@ -474,7 +476,7 @@ async def test_what_is_sent_before_the_end_comes_whole(monkeypatch: pytest.Monke
 
 
 async def test_messages_have_one_slice_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much is sent meanwhile: else a burst would be handled in ever more slices at once."""
+    """However much is sent: otherwise a burst would be handled in ever more slices at once."""
     monkeypatch.setattr(connection_module, "SLICE_S", 0)
     frontend, owner, turn = Process(1), Process(2), 0
     handled_in: list[int] = []
@@ -496,7 +498,7 @@ async def test_messages_have_one_slice_in_each_turn(monkeypatch: pytest.MonkeyPa
 
 
 async def test_nothing_is_handled_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what has come already: a process that has connected again would have clients on a dead connection."""
+    """Including received messages: the process may have reconnected, and its clients would be on a dead connection."""
     monkeypatch.setattr(connection_module, "MESSAGES_AT_ONCE", 1)
     owner = Process(2)
     async with processes(owner), proven_frontend(owner) as (_, writer):
@@ -510,7 +512,7 @@ async def test_nothing_is_handled_after_the_end(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An owner keeps no more answers than UNSENT_BYTES_MAX and those of one turn, and goes on when they are read."""
+    """An owner keeps at most UNSENT_BYTES_MAX plus one turn's responses, and continues when they are read."""
     monkeypatch.setattr(connection_module, "UNSENT_BYTES_MAX", 1_000_000)
     frontend, owner = Process(1), Process(2)
     async with processes(frontend, owner), proven_frontend(owner, node_id=3) as (reader, writer):
@@ -525,7 +527,7 @@ async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.Monk
         writer.write(framed(Relay(1)) * requests)
         await until(lambda: connection.is_full)
         taken = len(owner.asked)
-        frontend.links.follow([owner.node])  # has the loop turn some times
+        frontend.links.follow([owner.node])  # lets the loop turn several times
         assert taken < requests
         for _ in range(requests):
             message = await message_from(reader)
@@ -535,7 +537,7 @@ async def test_requests_wait_while_answers_are_not_read(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("where", [1, 2])
 async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -> None:
-    """Its file was emptied while it was changed, at either end."""
+    """Its file was empty while it was being changed, at either end."""
     frontend, owner = Process(1), Process(2)
     troubled = frontend if where == 1 else owner
     troubled.secret_trouble = BadPeerSecret("a secret of 0 bytes")
@@ -554,7 +556,7 @@ async def test_a_secret_that_cannot_be_used_is_told_and_read_again(where: int) -
 
 @pytest.mark.parametrize(("host", "port"), [("a..b", 1), ("127.0.0.1", 70_000)])
 async def test_an_address_that_is_none_ends_nobody(host: str, port: int) -> None:
-    """Another process may advertise anything."""
+    """Another process may advertise any address."""
     frontend = Process(1)
     async with processes(frontend):
         with capture_logs() as log_lines:

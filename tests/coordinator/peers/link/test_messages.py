@@ -1,4 +1,4 @@
-"""The bytes of messages between processes."""
+"""The encoding of messages between processes."""
 
 from typing import get_args
 
@@ -67,7 +67,7 @@ KINDS = (
 
 
 def any_message() -> st.SearchStrategy[AnyMessage]:
-    """Any of them, with any values."""
+    """Any message, with any values."""
     numbers = st.integers(-(2**31), 2**31 - 1)
     fields = {
         int: numbers,
@@ -98,7 +98,7 @@ def test_a_message_is_read_as_it_was_written(message: AnyMessage) -> None:
 
 
 def test_each_message_has_a_number_of_its_own() -> None:
-    """As they are told apart by it, also by later versions."""
+    """The number identifies it, also for later versions."""
     assert set(KINDS) == set(get_args(AnyMessage))
     tags = {kind.__name__: kind.__struct_config__.tag for kind in KINDS}
     assert tags == {
@@ -129,7 +129,7 @@ def test_each_message_has_a_number_of_its_own() -> None:
 
 
 NESTED = b"\x93\x15\x01" + b"\x91" * 4_000 + b"\x01"
-"""A Relay with another field, of lists in lists."""
+"""A Relay with an additional field of nested lists."""
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,6 @@ def test_what_is_no_message_is_refused(encoded: bytes) -> None:
 
 
 def test_an_answer_of_a_process_that_does_not_say_whose_word_it_is() -> None:
-    """Versions before had no such field; theirs skip it."""
+    """Earlier versions have no such field; their readers skip it."""
     tag, *_ = msgspec.msgpack.decode(encode(Answered(7, b"payload")))
     assert decode(msgspec.msgpack.encode([tag, 7, b"payload"])) == Answered(7, b"payload", is_brokers=False)

@@ -1,4 +1,4 @@
-"""Both ends of a link prove that they have the secret, and give the reason for a refusal."""
+"""Both ends of a link prove that they have the secret, or give the reason for a refusal."""
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ def test_who_has_the_secret_is_welcome() -> None:
 
 
 def test_who_has_another_secret_learns_nothing_else() -> None:
-    """Neither of the log nor of node ids."""
+    """Neither the log's id nor node ids."""
     claim = msgspec.structs.replace(CLAIM, log="another", wanted_node_id=9)
     refusal = refused(proof_of(OTHER_SECRET, claim, CHALLENGE, NONCE))
     assert refusal is not None
@@ -50,13 +50,13 @@ def test_nothing_of_a_proof_can_be_changed_on_the_way(changed: dict[str, object]
 
 
 def test_a_proof_is_good_for_one_challenge() -> None:
-    """A listener cannot use it again."""
+    """A listener cannot reuse it."""
     proof = proof_of(SECRET, CLAIM, Challenge(LEVEL, b"b" * 32), NONCE)
     assert refused(proof) is not None
 
 
 def test_another_level_is_told() -> None:
-    """It is told to who has the secret alone, and its level is not part of what was proven."""
+    """Only a process that has the secret learns it; the level is not part of the proof."""
     proof = msgspec.structs.replace(proof_of(SECRET, CLAIM, CHALLENGE, NONCE), level=LEVEL + 1)
     assert refused(proof) == f"messages of level {LEVEL + 1}; this version of Muster knows level {LEVEL}"
 
@@ -69,6 +69,6 @@ def test_who_accepts_proves_itself_too() -> None:
 
 
 def test_a_proof_is_no_welcome() -> None:
-    """A listener without the secret cannot send back what it was sent."""
+    """A listener without the secret cannot replay what it received."""
     proof = proof_of(SECRET, CLAIM, CHALLENGE, NONCE)
     assert proof.mac != welcome(SECRET, proof, CHALLENGE).mac
