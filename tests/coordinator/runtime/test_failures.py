@@ -1,4 +1,4 @@
-"""Failures inside one process harm as few groups as possible, and never go by unnoticed; in virtual time."""
+"""Failures inside one process affect as few groups as possible, and are always reported; in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -24,7 +24,7 @@ RENEWAL_MS = 3_000
 
 
 class FailingOffsets(MemoryOffsetStore):
-    """Fails the next write, or the next that deletes a group's offsets, as told to. None is made before `goes_on`."""
+    """Fails the next write, or the next that deletes a group's offsets, as set. No write is made before `goes_on`."""
 
     fails_with: Exception | None = None
     fails_deletion_with: Exception | None = None
@@ -49,7 +49,7 @@ class FailingOffsets(MemoryOffsetStore):
 
 
 def test_nobody_is_served_before_its_own_fence_record_was_read() -> None:
-    """A reading that ends before it, as at a leader that is behind, has not all that was acknowledged (L6)."""
+    """A reading that ends before it, as at a lagging leader, may lack acknowledged events (L6)."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -76,7 +76,7 @@ def test_nobody_is_served_before_its_own_fence_record_was_read() -> None:
 
 
 def test_a_group_made_anew_inherits_no_offsets() -> None:
-    """Deleted and committed to in one go, with a crash after the events and before the offsets of the former group."""
+    """Deleted and committed to at once, with a crash between the events and deleting the former group's offsets."""
 
     async def story() -> None:
         offsets = FailingOffsets()
@@ -104,7 +104,7 @@ def test_a_group_made_anew_inherits_no_offsets() -> None:
 
 
 def test_an_owner_that_slept_while_it_renewed_reads_what_others_wrote() -> None:
-    """Between its last append and its new claim another one served: nothing of that is lost or denied."""
+    """Another owner served between its last append and its new claim: none of its events is lost or denied."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -113,7 +113,7 @@ def test_an_owner_that_slept_while_it_renewed_reads_what_others_wrote() -> None:
         claim = first.log.claim
 
         async def claim_after_a_sleep(number: int) -> MemoryLogWriter:
-            """While this one sleeps, another one takes over, serves, and is gone."""
+            """While this process sleeps, another one takes over, serves, and stops."""
             first.log.claim = claim  # type: ignore[method-assign]
             second = await SimulatedProcess(storage).start()
             assert (await second.leave(told["a"].member_id)).members[0].error is ErrorCode.none
@@ -130,7 +130,7 @@ def test_an_owner_that_slept_while_it_renewed_reads_what_others_wrote() -> None:
 
 
 def test_offsets_of_a_deletion_that_was_cut_short_are_gone_after_the_retake() -> None:
-    """A group made anew under the name inherits nothing."""
+    """A group created again under the same id inherits nothing."""
 
     async def story() -> None:
         offsets = FailingOffsets()
@@ -149,7 +149,7 @@ def test_offsets_of_a_deletion_that_was_cut_short_are_gone_after_the_retake() ->
 
 
 def test_a_commit_that_can_never_be_stored_is_refused_alone() -> None:
-    """Its group and the others of the partition are served on."""
+    """Its group and the others of the partition are still served."""
 
     async def story() -> None:
         offsets = FailingOffsets()
@@ -167,7 +167,7 @@ def test_a_commit_that_can_never_be_stored_is_refused_alone() -> None:
 
 
 def test_offsets_that_are_refused_when_their_events_are_stored_have_the_partition_read_again() -> None:
-    """Else the group would be here what it is not in the log."""
+    """Otherwise memory and log would differ."""
 
     async def story() -> None:
         offsets = FailingOffsets()
@@ -184,7 +184,7 @@ def test_offsets_that_are_refused_when_their_events_are_stored_have_the_partitio
 
 
 def test_a_bug_in_what_writes_ends_the_process_in_words() -> None:
-    """Rather than leaving a partition that serves nobody and says nothing."""
+    """Rather than leaving a partition unserved in silence."""
 
     async def story() -> None:
         offsets = FailingOffsets()
@@ -197,7 +197,7 @@ def test_a_bug_in_what_writes_ends_the_process_in_words() -> None:
 
 
 def test_an_answer_that_fails_harms_nobody_else() -> None:
-    """A bug between an outcome and its bytes is that client's alone."""
+    """A bug when a response is encoded only affects that client."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -215,7 +215,7 @@ def test_an_answer_that_fails_harms_nobody_else() -> None:
 
 
 def test_a_ticket_ends_with_what_it_was_given_for() -> None:
-    """While a change of the group is under way, and when the partition is given up."""
+    """While a change of the group is pending, and when the partition is released."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -230,7 +230,7 @@ def test_a_ticket_ends_with_what_it_was_given_for() -> None:
         release.set()
         await leaving
         ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["b"]))
-        assert ticket is None  # it is to rejoin
+        assert ticket is None  # it has to rejoin
         other = await process.join("x", group_id=GroupId("other"))
         ticket = process.runtime.heartbeat_ticket(
             Heartbeat(
@@ -249,7 +249,7 @@ def test_a_ticket_ends_with_what_it_was_given_for() -> None:
 
 
 def test_what_is_under_way_is_stored_before_coordinator_stopped() -> None:
-    """A stop cleanly leaves no event behind: neither what is being appended, nor what waits for that."""
+    """Neither the pending append nor what waits for it is lost."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -273,7 +273,7 @@ def test_what_is_under_way_is_stored_before_coordinator_stopped() -> None:
 
 
 def test_a_log_that_hangs_does_not_hold_up_the_end() -> None:
-    """After a while it goes without CoordinatorStopped, which is as safe as a crash."""
+    """After a while the process ends without CoordinatorStopped, which is as safe as a crash."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -286,7 +286,7 @@ def test_a_log_that_hangs_does_not_hold_up_the_end() -> None:
 
 
 def test_a_log_that_fails_while_it_stops() -> None:
-    """Every partition is closed, and everybody answered."""
+    """Every partition is closed, and all pending requests are answered."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -302,7 +302,7 @@ def test_a_log_that_fails_while_it_stops() -> None:
 
 
 def test_a_right_that_is_lost_and_had_before_is_waited_for() -> None:
-    """Somebody sets the ACLs anew; at the start it ends the process, in words."""
+    """An operator restores the ACLs; at the start it ends the process with an error."""
 
     async def story() -> None:
         offsets = FailingOffsets()
@@ -333,7 +333,7 @@ def test_a_right_that_is_lost_and_had_before_is_waited_for() -> None:
 
 
 def test_a_bug_while_a_partition_is_taken_over_again_ends_the_process() -> None:
-    """A partition that nobody serves, and nobody tries to, would go by unnoticed."""
+    """Otherwise a partition that is neither served nor retried would go unnoticed."""
 
     async def story() -> None:
         offsets = FailingOffsets()
@@ -354,7 +354,7 @@ def test_a_bug_while_a_partition_is_taken_over_again_ends_the_process() -> None:
 
 @pytest.mark.parametrize("is_appending", [True, False])
 def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*, is_appending: bool) -> None:
-    """Or from now on, if nothing was being written."""
+    """Or from now on, if no append was pending."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -373,7 +373,7 @@ def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*,
 
 
 def test_who_goes_without_coordinator_stopped_says_so() -> None:
-    """In one line: which partitions and why, or how many were still waiting when there was no more time."""
+    """In one line: the partitions and the reason, or the number of pending requests at the time-out."""
 
     async def lines_of_stopping(*, is_refused: bool) -> list[tuple[str, object, str | None]]:
         process = await SimulatedProcess(MemoryStorage(partitions=3)).start()
@@ -402,7 +402,7 @@ def test_who_goes_without_coordinator_stopped_says_so() -> None:
 
 
 def test_every_partition_is_taken_over_later_when_the_log_is_away_at_the_start() -> None:
-    """None waits for the first attempt of another, and those that could not be had are tried again."""
+    """None waits for the first attempt of another, and failed ones are retried."""
 
     async def story() -> None:
         process = SimulatedProcess(MemoryStorage(partitions=3))
@@ -426,7 +426,7 @@ def test_every_partition_is_taken_over_later_when_the_log_is_away_at_the_start()
 
 
 def test_a_bug_in_taking_a_partition_over_again_ends_the_process() -> None:
-    """It would be without the partition for ever, and nobody would be told."""
+    """Otherwise the process would lack the partition for ever, without a report."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()

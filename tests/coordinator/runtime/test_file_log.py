@@ -1,4 +1,4 @@
-"""A runtime on a log in a file, in real time: a disk that hangs or is full, a file that is damaged or moved."""
+"""A runtime on a file log, in real time: a disk that hangs or is full, a file that is damaged or moved."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ PAGE_BYTES = 4096
 
 
 class Served:
-    """Groups served from one file, and why that could not go on."""
+    """Groups served from one file, and the error that ended it."""
 
     def __init__(self, path: Path, *, impatient: bool = False) -> None:
         self.log = SqliteEventLog(path, partitions=1)
@@ -56,7 +56,7 @@ class Served:
         self.runtime = Runtime(owner, give_up=self.lost.append)
 
     def commit(self, group_id: str) -> "asyncio.Future[CommitOffsetsOutcome]":
-        """A simple consumer's first commit, which makes its group: an append to the log."""
+        """A simple consumer's first commit, which creates its group: an append to the log."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._requests += 1
         caller = Caller(
@@ -111,7 +111,7 @@ async def served(path: Path) -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def impatient(path: Path) -> AsyncIterator[Served]:
-    """Half a second without an answer is a disk that hangs."""
+    """Half a second without a response counts as a hanging disk."""
     async with serving(Served(path, impatient=True)) as served:
         yield served
 
@@ -126,7 +126,7 @@ async def serving(served: Served) -> AsyncIterator[Served]:
 
 
 async def test_a_disk_that_hangs_is_waited_for(impatient: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients are told that groups are loading, /readyz and the log why; when it answers again, all goes on."""
+    """Clients get COORDINATOR_LOAD_IN_PROGRESS, /readyz and the log have the reason; then service resumes."""
     monkeypatch.setattr(file_watch, "CHECK_INTERVAL_S", 0.02)
     await until(lambda: impatient.is_committed("before"))
     mended = threading.Event()
@@ -146,7 +146,7 @@ async def test_a_disk_that_hangs_is_waited_for(impatient: Served, monkeypatch: p
         await until(lambda: named(told, "the disk responds again"))
         watching.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
-    warning, *_ = named(told, "the disk does not respond, waiting for it")  # it may be as slow as that by itself, too
+    warning, *_ = named(told, "the disk does not respond, waiting for it")  # it may be that slow by itself, too
     assert warning["file"] == str(impatient.log.file.path)
     assert "has not answered for" in warning["reason"]
     await until(lambda: impatient.is_committed("after"))
@@ -158,7 +158,7 @@ def named(told: list[structlog.typing.EventDict], event: str) -> list[structlog.
 
 
 async def test_a_disk_that_is_full_is_waited_for(served: Served) -> None:
-    """Nothing that was acknowledged is lost, and when there is room again all goes on by itself."""
+    """Nothing acknowledged is lost, and service resumes by itself when there is space again."""
     assert (await served.commit("before")).error is ErrorCode.none
     await served.write("PRAGMA max_page_count = 1")
     number = 0
@@ -176,7 +176,7 @@ async def test_a_disk_that_is_full_is_waited_for(served: Served) -> None:
 
 
 async def test_a_damaged_file_ends_it_with_one_clear_error(served: Served, path: Path) -> None:
-    """It is not read again and again, as a log is that may come back."""
+    """It is not read again and again, unlike a log that may recover."""
     for number in range(200):
         assert (await served.commit(f"group-{number}")).error is ErrorCode.none
     damage_records(path)
@@ -195,7 +195,7 @@ async def test_a_damaged_file_ends_it_with_one_clear_error(served: Served, path:
 def damage_records(path: Path) -> None:
     """Overwrite a page in the middle of the partition's records."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that they stand in the file itself
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that they are in the file itself
         (key,) = connection.execute("SELECT key FROM records WHERE offset = 200").fetchone()
     content = bytearray(path.read_bytes())
     page = content.index(key) // PAGE_BYTES
@@ -204,7 +204,7 @@ def damage_records(path: Path) -> None:
 
 
 async def test_a_file_that_is_moved_away_is_given_up(served: Served, path: Path) -> None:
-    """Before long, also when nobody has anything to write; and what is said names the path and the way out."""
+    """Soon, even without a pending write; the error has the path and the way out."""
     watching = watch_file(served.log.file, lost=served.lost.append)
     move(path, path.with_name("elsewhere.db"))
 

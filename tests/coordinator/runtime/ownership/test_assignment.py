@@ -29,7 +29,7 @@ def _group_in(number: int) -> GroupId:
 
 
 async def _sharing(storage: MemoryStorage, *numbers: int) -> tuple[SimulatedProcess, list[int]]:
-    """A process that shares the log with others, and has these partitions; and those that others take from it."""
+    """A process that shares the log with others and has these partitions, which others take from it."""
     process, deposed = SimulatedProcess(storage), list[int]()
     process.runtime = Runtime(process.runtime._owner, give_up=process.lost.append, deposed=deposed.append)
     await process.log.open()
@@ -38,7 +38,7 @@ async def _sharing(storage: MemoryStorage, *numbers: int) -> tuple[SimulatedProc
 
 
 def test_each_process_serves_what_it_is_assigned() -> None:
-    """And answers NOT_COORDINATOR for everything else; both are ready."""
+    """It answers NOT_COORDINATOR for everything else; both processes are ready."""
 
     async def story() -> None:
         storage = MemoryStorage(PARTITIONS)
@@ -56,7 +56,7 @@ def test_each_process_serves_what_it_is_assigned() -> None:
 
 
 def test_a_partition_moves_without_the_end_of_anybody() -> None:
-    """Its groups go on at the new owner, and the old one serves its other one on."""
+    """Its groups continue at the new owner, and the old one still serves its other partition."""
 
     async def story() -> None:
         storage = MemoryStorage(PARTITIONS)
@@ -83,7 +83,7 @@ def test_a_partition_moves_without_the_end_of_anybody() -> None:
 
 
 def test_who_is_deposed_of_one_partition_serves_the_others() -> None:
-    """It is told which, does not claim it back by itself, and may be assigned it again."""
+    """The error names the partition; the process does not claim it back by itself, but may be assigned it again."""
 
     async def story() -> None:
         storage = MemoryStorage(PARTITIONS)
@@ -108,7 +108,7 @@ def test_who_is_deposed_of_one_partition_serves_the_others() -> None:
 
 
 def test_a_partition_that_waits_for_the_log_can_be_released() -> None:
-    """It is not tried any more, and what is left makes the process ready."""
+    """It is not retried any more, and with the remaining partitions the process is ready."""
 
     async def story() -> None:
         process, _ = await _sharing(MemoryStorage(PARTITIONS), 0)
@@ -162,7 +162,7 @@ def test_a_partition_that_another_process_took_while_the_log_was_away_is_waited_
 
 
 def test_a_partition_that_is_assigned_again_while_it_is_released_waits_for_its_end() -> None:
-    """It is claimed behind its CoordinatorStopped, not before."""
+    """It is claimed after its CoordinatorStopped, not before."""
 
     async def story() -> None:
         storage = MemoryStorage(PARTITIONS)
@@ -184,7 +184,7 @@ def test_a_partition_that_is_assigned_again_while_it_is_released_waits_for_its_e
 
 
 def test_a_release_does_not_wait_for_a_log_that_hangs_for_ever() -> None:
-    """It is cut short, and nothing is written later by what was released."""
+    """It is cut short, and the released partition writes nothing later."""
 
     async def story() -> None:
         process, _ = await _sharing(MemoryStorage(PARTITIONS), 0)
@@ -208,7 +208,7 @@ def test_a_release_does_not_wait_for_a_log_that_hangs_for_ever() -> None:
 
 
 def test_a_snapshot_of_a_partition_that_is_lost_meanwhile_fails_at_once() -> None:
-    """It waits for the present append, which is never answered."""
+    """It is waiting for the current append, which is never answered."""
 
     async def story() -> None:
         process, deposed = await _sharing(MemoryStorage(PARTITIONS), 0)
@@ -229,7 +229,7 @@ def test_a_snapshot_of_a_partition_that_is_lost_meanwhile_fails_at_once() -> Non
 
 
 def test_the_status_says_why_a_partition_is_not_served() -> None:
-    """Lost for good, it is not being taken over any more; the process is about to end."""
+    """The partition is lost for good, and the process is about to end."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(PARTITIONS)).start()
@@ -244,7 +244,7 @@ def test_the_status_says_why_a_partition_is_not_served() -> None:
 
 
 def test_an_assignment_that_fails_leaves_nothing_that_tries_again() -> None:
-    """The other takeovers of it are cancelled; all can be released."""
+    """Its other takeovers are cancelled; all partitions can be released."""
 
     async def story() -> None:
         process, _ = await _sharing(MemoryStorage(PARTITIONS))
@@ -272,7 +272,7 @@ def test_an_assignment_that_fails_leaves_nothing_that_tries_again() -> None:
 
 
 def test_an_assignment_that_fails_leaves_alone_what_was_already_retried() -> None:
-    """The log of the one was unavailable before that of the other turned out to be denied."""
+    """One partition's log was unavailable before the other's turned out to be denied."""
 
     async def story() -> None:
         process, _ = await _sharing(MemoryStorage(PARTITIONS))

@@ -1,4 +1,4 @@
-"""A log that forgets claims is claimed again in time, without disturbing any client."""
+"""Claims are renewed before the log forgets them, without disturbing clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ def epochs_elected(storage: MemoryStorage) -> list[int]:
 
 
 def test_claims_are_renewed_and_nobody_notices() -> None:
-    """Each partition gets the next epoch, in which all later events are written."""
+    """Each partition gets the next epoch, which all later events have."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -48,7 +48,7 @@ def test_claims_are_renewed_and_nobody_notices() -> None:
 
 
 def test_what_is_under_way_is_durable_before_the_claim_is_renewed() -> None:
-    """No unit is lost between the two writers, and none is written by the older one after the newer."""
+    """No unit is lost between the two writers, and the older one writes nothing after the newer."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -71,7 +71,7 @@ def test_what_is_under_way_is_durable_before_the_claim_is_renewed() -> None:
 
 
 def test_who_was_deposed_finds_out_when_it_renews() -> None:
-    """... and does not take the partition back: whoever came later has it."""
+    """... and does not take the partition back from its successor."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -86,7 +86,7 @@ def test_who_was_deposed_finds_out_when_it_renews() -> None:
 
 
 def test_a_process_that_stops_while_it_renews_loses_nothing_that_was_under_way() -> None:
-    """The renewal is left where it is; what others wait for becomes durable and is answered."""
+    """The renewal is abandoned; pending events become durable and are answered."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -108,7 +108,7 @@ def test_a_process_that_stops_while_it_renews_loses_nothing_that_was_under_way()
 
 
 def test_nothing_is_decided_on_what_was_before_somebody_else_served() -> None:
-    """A writer between the last append and the new claim is known before the new claim is used."""
+    """A writer between the last append and the new claim is found before the new claim is used."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -117,7 +117,7 @@ def test_nothing_is_decided_on_what_was_before_somebody_else_served() -> None:
         claim, read = first.log.claim, first.log.read
 
         async def claim_late(number: int) -> MemoryLogWriter:
-            """Meanwhile another one takes over, serves, and is gone."""
+            """Another process takes over, serves and stops in between."""
             first.log.claim = claim  # type: ignore[method-assign]
             second = await SimulatedProcess(storage).start()
             assert (await second.leave(told["a"].member_id)).members[0].error is ErrorCode.none

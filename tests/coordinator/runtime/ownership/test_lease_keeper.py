@@ -1,4 +1,4 @@
-"""An idle process proves that its partitions are its own, all together, and finds out when they are not."""
+"""An idle process proves ownership of all its partitions together, and notices when it has lost them."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ FOUND_OUT_S = 1.5 * LEASE_MS / 1000
 def note_repeats(
     process: SimulatedProcess, *, answered: Callable[[], bool] = lambda: True, late_s: float = 0.0
 ) -> list[list[int]]:
-    """The partitions of each repeat from now on; its answer comes late, or tells nothing."""
+    """Record the partitions of each repeated append; its response comes late, or proves nothing."""
     asked: list[list[int]] = []
     repeat = process.log.repeat
 
@@ -37,7 +37,7 @@ def note_repeats(
 
 @story
 async def test_a_hundred_idle_partitions_are_proven_together_each_half_lease() -> None:
-    """One timer and one question for all of them, and nothing is appended."""
+    """One timer and one request for all of them, and nothing is appended."""
     storage = MemoryStorage(partitions=100)
     process = await leased(storage, "a")
     asked, ends = note_repeats(process), [len(records) for records in storage.records]
@@ -50,7 +50,7 @@ async def test_a_hundred_idle_partitions_are_proven_together_each_half_lease() -
 
 @story
 async def test_a_repeated_append_proves_from_when_it_was_sent() -> None:
-    """However late its answer comes."""
+    """However late its response is."""
     process = await leased(MemoryStorage(1), "a")
     asked = note_repeats(process, late_s=0.4 * LEASE_MS / 1000)
     await until(lambda: bool(asked))
@@ -62,7 +62,7 @@ async def test_a_repeated_append_proves_from_when_it_was_sent() -> None:
 
 @story
 async def test_an_idle_process_finds_out_that_it_was_deposed() -> None:
-    """Within a lease, without an append, and it says by whom, as it does after an append that is refused."""
+    """Within a lease, without an append; it names the new owner, as after a refused append."""
     storage = MemoryStorage()
     first = await leased(storage, "a")
     await asyncio.sleep(3_600)
@@ -81,12 +81,12 @@ async def test_an_idle_process_finds_out_that_it_was_deposed() -> None:
 
 @story
 async def test_a_deposed_process_leaves_no_task_behind() -> None:
-    """Those of its partitions last until it stops, and end then."""
+    """Tasks of its partitions last until it stops, and end then."""
     storage = MemoryStorage()
     first, second = await leased(storage, "a"), await leased(storage, "b")
     await asyncio.sleep(FOUND_OUT_S)
     assert first.lost
-    gc.collect()  # what nobody held would be reported as destroyed
+    gc.collect()  # a task with no reference would be reported as destroyed
     await first.runtime.stop()
     await second.runtime.stop()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -94,7 +94,7 @@ async def test_a_deposed_process_leaves_no_task_behind() -> None:
 
 @story
 async def test_where_a_repeated_append_tells_nothing_something_is_appended() -> None:
-    """A log that does not answer is found out as by any append: it is waited for, and members are heard meanwhile."""
+    """Retries treat an unresponsive log as for any append, and members can heartbeat meanwhile."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
     joined = (await process.stable_group("x"))["x"]
@@ -113,7 +113,7 @@ async def test_where_a_repeated_append_tells_nothing_something_is_appended() -> 
 
 @story
 async def test_a_proof_that_is_too_large_for_the_log_is_the_partitions_loss() -> None:
-    """It cannot be owned without; the process tries again."""
+    """It cannot be owned without a proof; the process takes it over again."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
     await asyncio.sleep(REAL_PROOF_MS / 1000 - LEASE_MS / 1000)
@@ -126,7 +126,7 @@ async def test_a_proof_that_is_too_large_for_the_log_is_the_partitions_loss() ->
 
 @story
 async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_nobody() -> None:
-    """The append before it is refused, as it would be after another owner's claim."""
+    """The append before it is refused, as after another owner's claim."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a", claim_renewal_ms=5 * LEASE_MS)
     claim = process.log.claim
@@ -151,7 +151,7 @@ async def test_a_renewal_whose_newer_claim_is_in_the_log_already_deposes_nobody(
 
 @story
 async def test_a_partition_that_was_lost_and_taken_over_again_meanwhile_deposes_nobody() -> None:
-    """The append of the former ownership is refused then, by our own newer claim."""
+    """Our own newer claim makes the append of the former ownership fail."""
     storage = MemoryStorage()
     process = await leased(storage, "a")
     number = partition_for(process.group_id, len(storage.records))
@@ -170,7 +170,7 @@ async def test_a_partition_that_was_lost_and_taken_over_again_meanwhile_deposes_
 
 @story
 async def test_a_proof_that_is_under_way_is_not_begun_again() -> None:
-    """However long the log takes to answer: it may be asked of a broker that is slow already."""
+    """However long the log takes to answer: the broker may be slow already."""
     process = await leased(MemoryStorage(1), "a")
     asked = note_repeats(process, late_s=5 * LEASE_MS / 1000)
     await until(lambda: bool(asked))

@@ -1,4 +1,4 @@
-"""An outage of the event log in words: since when, why, and that it is over."""
+"""Log lines about an outage of the event log: since when, why, and its end."""
 
 from structlog.testing import capture_logs
 

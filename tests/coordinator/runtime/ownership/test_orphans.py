@@ -1,4 +1,4 @@
-"""Committed offsets without a group, at a takeover; the whole story is in tests/faults."""
+"""Committed offsets without a group, at a takeover; end-to-end tests are in tests/faults."""
 
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
@@ -27,7 +27,7 @@ HELD_S_MAX = 0.1
 
 
 async def test_many_groups_with_offsets_hold_nobody_up() -> None:
-    """They are gone through in slices, those of other partitions too."""
+    """They are processed in slices, including those of other partitions."""
     groups = [GroupId(f"team-{n}") for n in range(MANY)]
     projector = Projector()
     with longest_callback() as longest:
@@ -37,7 +37,7 @@ async def test_many_groups_with_offsets_hold_nobody_up() -> None:
 
 
 async def test_a_quarantined_group_is_no_orphan() -> None:
-    """Its offsets stay, also where nothing of it can be read: they are what a repair keeps."""
+    """Its offsets stay, even if nothing of it can be read: a repair keeps them."""
     torn, gone = GroupId("torn"), GroupId("gone")
     projector = Projector()
     projector.quarantined[torn] = Quarantined(group_id=torn, partition=0, offset=7, reason="no Avro")
@@ -45,7 +45,7 @@ async def test_a_quarantined_group_is_no_orphan() -> None:
 
 
 async def test_a_group_that_is_made_for_its_offsets_has_a_new_incarnation_whatever_the_clock_says() -> None:
-    """The clock is behind that of the owner that made the last group."""
+    """The clock is behind that of the owner that created the group before."""
     log = MemoryEventLog(MemoryStorage(partitions=1))
     await log.open()
     projector = Projector()
@@ -70,7 +70,7 @@ def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
 
 
 def test_a_group_that_the_event_log_does_not_know_is_made_for_its_offsets() -> None:
-    """So that it is listed, and expires; the log says that it was, and the next takeover finds it there."""
+    """So that it is listed, and expires; the log records it, and the next takeover finds it there."""
 
     async def story() -> None:
         of_offsets = MemoryStorage(partitions=1)

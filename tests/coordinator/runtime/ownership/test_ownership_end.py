@@ -24,7 +24,7 @@ GONE = OwnershipEnd(cause=OwnershipEndCause.GONE, removed_by="c:3", link_lost_ms
 
 
 def ends(storage: MemoryStorage, partition: int = 0) -> list[OwnershipEnd | None]:
-    """The end that each CoordinatorReady of the partition tells."""
+    """The ends recorded in each CoordinatorReady of the partition."""
     events = [decode(record.value) for record in storage.records[partition] if record.value is not None]
     return [event.owner_before_end for event in events if isinstance(event, CoordinatorReady)]
 
@@ -34,7 +34,7 @@ def end(cause: str) -> OwnershipEnd:
 
 
 def lived(storage: MemoryStorage, *, stops: bool = False, end_of: EndOf = end_unknown) -> None:
-    """A process served the log for a second, and ended."""
+    """Have a process serve the log for a second, and stop."""
 
     async def life() -> None:
         process = await SimulatedProcess(storage, end_of=end_of).start()
@@ -42,11 +42,11 @@ def lived(storage: MemoryStorage, *, stops: bool = False, end_of: EndOf = end_un
         if stops:
             await process.runtime.stop()
 
-    simulate(life())  # all else ends with the loop
+    simulate(life())  # everything else ends with the loop
 
 
 def test_who_stopped_in_good_order() -> None:
-    """The log says so, and nobody is asked; the first owner of all had none before it."""
+    """The log has the record, so no process is asked; the first owner has no predecessor."""
 
     def asked(number: int, owner_before: str) -> OwnershipEnd | None:
         pytest.fail(f"{number}, {owner_before}")
@@ -58,7 +58,7 @@ def test_who_stopped_in_good_order() -> None:
 
 
 def test_who_did_not_stop_is_asked_about() -> None:
-    """Nobody knows it of a process alone."""
+    """A lone process cannot know the reason."""
     asked = []
 
     def end_of(number: int, owner_before: str) -> OwnershipEnd | None:
@@ -74,7 +74,7 @@ def test_who_did_not_stop_is_asked_about() -> None:
 
 
 def test_who_takes_its_partition_back() -> None:
-    """It had lost the log; how often it tried since does not matter."""
+    """It had lost the log; the number of retries since does not matter."""
 
     async def story() -> None:
         storage = MemoryStorage(8)
@@ -90,7 +90,7 @@ def test_who_takes_its_partition_back() -> None:
 
 
 def test_who_gets_its_partition_back_from_one_that_was_never_ready() -> None:
-    """It was deposed, so it had not lost the log; and by now it may be another member: nobody is asked."""
+    """It was deposed, so it had not lost the log; by now it may be another member, so no process is asked."""
     leases, projector = OldLeases(), Projector()
     leases.served(0, 1)
     projector.served_by = "own:1"
@@ -104,7 +104,7 @@ def test_who_gets_its_partition_back_from_one_that_was_never_ready() -> None:
 
 
 def test_the_line_of_the_log_says_it_of_each_former_owner() -> None:
-    """Where it is known."""
+    """If it is known."""
     storage = MemoryStorage(2)
     with capture_logs() as logged:
         lived(storage)
@@ -115,7 +115,7 @@ def test_the_line_of_the_log_says_it_of_each_former_owner() -> None:
 
 
 def test_the_line_of_the_log_says_all_that_became_of_a_former_owner() -> None:
-    """It had let one partition go, say, and lost the other one."""
+    """It may have released one partition and lost another."""
     storage = MemoryStorage(2)
     lived(storage)
     with capture_logs() as logged:
@@ -126,7 +126,7 @@ def test_the_line_of_the_log_says_all_that_became_of_a_former_owner() -> None:
 
 @pytest.mark.parametrize("level", [3, 4])
 def test_a_log_of_an_older_level_is_gone_on_with_at_its_own(level: int) -> None:
-    """A process that knows no higher one reads all of it."""
+    """A process that knows no higher level can read all of it."""
     storage = MemoryStorage(1, format_level=level)
     lived(storage)
     lived(storage, end_of=lambda _number, _owner: GONE)

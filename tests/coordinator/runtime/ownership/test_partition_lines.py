@@ -24,7 +24,7 @@ def ready(partition: int, took_ms: int) -> CoordinatorReady:
 
 
 def test_partitions_that_were_read_together_took_as_long_as_the_slowest() -> None:
-    """Everything else is added up, and the next line begins from zero."""
+    """Everything else is added up, and the next line starts from zero."""
     lines = ReadyLog()
     with capture_logs() as logged:
         for partition, took_ms in ((1, 700), (0, 300)):

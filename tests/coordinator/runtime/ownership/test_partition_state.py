@@ -1,4 +1,4 @@
-"""The states of a partition, and the transitions that there are."""
+"""The states of a partition, and the existing transitions."""
 
 import asyncio
 import inspect
@@ -26,7 +26,7 @@ STATES: tuple[type[Any], ...] = typing.get_args(PartitionState)
 
 
 class Tasks:
-    """Tasks and an ownership, of which states know that they are there alone."""
+    """Tasks and an ownership, of which states only test the presence."""
 
     first: asyncio.Task[None] = typing.cast("asyncio.Task[None]", "the first attempt")
     again: asyncio.Task[None] = typing.cast("asyncio.Task[None]", "further attempts")
@@ -41,7 +41,7 @@ SERVING = Serving(ownership=T.ownership)
 
 
 def transitions() -> set[tuple[str, str, str]]:
-    """Each method of a state that leads to a state: from, by, to."""
+    """Each method that leads from a state to a state: from, by, to."""
     found = set[tuple[str, str, str]]()
     for state in STATES:
         for name, method in inspect.getmembers(state, inspect.isfunction):
@@ -52,7 +52,7 @@ def transitions() -> set[tuple[str, str, str]]:
 
 
 def described() -> set[tuple[str, str, str]]:
-    """The table at the top of the module."""
+    """The table in the module's opening."""
     found, before = set[tuple[str, str, str]](), ""
     names = "|".join(state.__name__ for state in STATES)
     for line in (partition_state.__doc__ or "").splitlines():

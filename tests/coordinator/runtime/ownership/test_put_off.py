@@ -1,4 +1,4 @@
-"""A new owner answers at once, and defers changes while the former owner may still answer from memory."""
+"""A new owner answers reads at once, and defers changes while the former owner may still answer from memory."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ ELECTED = CoordinatorElected(
 async def taken_over(
     *instances: str, session_timeout_ms: int = 10_000
 ) -> tuple[SimulatedProcess, SimulatedProcess, dict[str, JoinGroupOutcome]]:
-    """A stable group of static members, its owner, which still runs, and the one that has just taken over."""
+    """A stable group of static members, its owner, which still runs, and the new owner."""
     storage = MemoryStorage(1)
     first = await leased(storage, "a")
     joins = {instance: first.join(instance, session_timeout_ms=session_timeout_ms) for instance in instances}
@@ -34,7 +34,7 @@ async def taken_over(
 
 @story
 async def test_heartbeats_and_questions_are_answered_at_once() -> None:
-    """From the log, which the former owner cannot change any more; errors too."""
+    """From the log, which the former owner can no longer change; errors too."""
     first, second, told = await taken_over("x", "y")
     began_ms = second.clock.monotonic_ms()
     assert second.runtime.ready
@@ -51,7 +51,7 @@ async def test_heartbeats_and_questions_are_answered_at_once() -> None:
 
 @story
 async def test_what_changes_something_waits_until_the_old_lease_is_over() -> None:
-    """A static restart, a commit, a leave, a new group: each in its order, none refused, nobody heard meanwhile."""
+    """A static restart, a commit, a leave, a new group: in order, with no error, and no session refreshed meanwhile."""
     first, second, told = await taken_over("x", "y")
     began_ms = second.clock.monotonic_ms()
     restarted, commit, left = second.join("x"), second.commit(7, told["y"]), second.leave(told["y"].member_id)
@@ -63,7 +63,7 @@ async def test_what_changes_something_waits_until_the_old_lease_is_over() -> Non
     assert second.runtime.committed_offsets(second.group_id) == {}
     assert (await restarted).error is ErrorCode.none
     assert LEASE_MS - 100 < second.clock.monotonic_ms() - began_ms < LEASE_MS + 100
-    assert (await commit).error is ErrorCode.none  # before the leave that came behind it
+    assert (await commit).error is ErrorCode.none  # before the leave that came after it
     assert (await left).members[0].error is ErrorCode.none
     assert (await new).error is ErrorCode.none
     await first.runtime.stop()
@@ -72,7 +72,7 @@ async def test_what_changes_something_waits_until_the_old_lease_is_over() -> Non
 
 @story
 async def test_nobody_expires_before_and_sessions_run_from_then() -> None:
-    """A member may be heard by the former owner all that time, however short its session."""
+    """The former owner may answer a member's heartbeats all that time, however short its session."""
     first, second, told = await taken_over("x", session_timeout_ms=LEASE_MS // 2)
     await asyncio.sleep(1.4 * LEASE_MS / 1000)
     assert len((await second.describe()).members) == 1
@@ -85,7 +85,7 @@ async def test_nobody_expires_before_and_sessions_run_from_then() -> None:
 
 @story
 async def test_who_stops_before_does_not_say_so() -> None:
-    """Its successor would go by its CoordinatorStopped alone. What was put off is answered elsewhere."""
+    """A CoordinatorStopped would be all its successor goes by. Deferred requests get NOT_COORDINATOR."""
     first, second, told = await taken_over("x")
     began_ms, commit = second.clock.monotonic_ms(), second.commit(7, told["x"])
     await second.runtime.stop()
@@ -101,7 +101,7 @@ async def test_who_stops_before_does_not_say_so() -> None:
 
 @story
 async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -> None:
-    """It is the former owner itself then, and yet not the only one that may answer."""
+    """The former owner is then this process, but it is not the only one that may answer."""
     first, second, told = await taken_over("x")
     began_ms = second.clock.monotonic_ms()
     second.runtime._partitions.owned[0]._outbox._lost(LogUnavailable("for a moment"))
@@ -116,7 +116,7 @@ async def test_who_loses_the_partition_for_a_moment_still_waits_for_the_rest() -
 
 @story
 async def test_who_has_renewed_its_claim_is_still_the_only_one_that_answers() -> None:
-    """It loses the partition for a moment, and puts nothing off."""
+    """It loses the partition for a moment, and defers nothing."""
     process = await leased(MemoryStorage(1), "a", claim_renewal_ms=LEASE_MS)
     joined = (await process.stable_group("x"))["x"]
     await until(lambda: process.log.storage.fences[0] > 1)
@@ -130,12 +130,12 @@ async def test_who_has_renewed_its_claim_is_still_the_only_one_that_answers() ->
 
 
 def test_which_owners_before_may_still_answer() -> None:
-    """Whoever did not stop cleanly, unless it was this process all the time."""
+    """One that did not stop cleanly, unless it was this process all the time."""
     stopped = CoordinatorStopped(partition=0, owner_epoch=3, owner="a", stopped_ms=0, uptime_ms=0)
     assert left(None) == 0
     assert left(stopped) == 0
     assert left(ELECTED) == LEASE_MS
-    assert left(ELECTED, served=2) == LEASE_MS  # somebody was there between
+    assert left(ELECTED, served=2) == LEASE_MS  # another process owned it in between
     assert left(ELECTED, served=3) == 0
 
 

@@ -1,7 +1,7 @@
 """Two processes that share a log, in random orders of assignments, releases, outages, stalled appends and ends.
 
-No partition is served twice by one process, or by an outbox that has ended. Each request is answered exactly once.
-Nothing raises, and when all is well again, partitions are served and nothing is left running.
+No process serves a partition twice, or with an outbox that has ended. Each request is answered exactly once. Nothing
+raises, and after recovery partitions are served and no task is left.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ LEASE_MS = 2_000
 
 
 class FaultyLog(MemoryEventLog):
-    """A log that is away, or that answers nothing while it is stalled."""
+    """A log that is unavailable, or does not answer while it is stalled."""
 
     is_away = False
     stalled: asyncio.Event | None = None
@@ -79,7 +79,7 @@ class FaultyLog(MemoryEventLog):
 
 
 class Process(SimulatedProcess):
-    """A process that shares its log, and has its offsets in a topic. `served`: all that it has ever served."""
+    """A process that shares its log, with its offsets in a topic. `served`: every partition that it has ever served."""
 
     def __init__(self, events: MemoryStorage, offsets: MemoryStorage, *, has_lease: bool, stands_by: bool) -> None:
         super().__init__(events)
@@ -112,7 +112,7 @@ class Process(SimulatedProcess):
 
 
 class World:
-    """The processes, what runs, and the answers that clients wait for."""
+    """The processes, running tasks, and pending responses."""
 
     def __init__(self, *, has_lease: bool, stands_by: bool) -> None:
         events, offsets = MemoryStorage(PARTITIONS), MemoryStorage(PARTITIONS)
@@ -193,7 +193,7 @@ ENDS = ("cut", "deposed", "lost", "cancel", "stop")
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of one process; of the other fields it uses those that it needs."""
+    """A step of one process, which uses the fields that it needs."""
 
     does: str
     process: int

@@ -1,4 +1,6 @@
-"""An owner notes every five seconds that it lives, and its successor's CoordinatorReady quotes the last note."""
+"""An owner writes every five seconds that it is alive; its successor's CoordinatorReady quotes the last of these
+records.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -29,7 +31,7 @@ def readies(storage: MemoryStorage, partition: int = 0) -> list[tuple[str | None
 
 
 def test_a_takeover_quotes_the_last_sign_of_life() -> None:
-    """The process had crashed between two signs; they are by its own clock. Where there was no former owner is none."""
+    """The process crashed between two of them; times are by its own clock. A first owner has none to quote."""
     storage = MemoryStorage(2)
 
     async def life_and_crash() -> int:
@@ -50,7 +52,7 @@ def test_a_takeover_quotes_the_last_sign_of_life() -> None:
 
 
 def test_a_partition_that_is_taken_back_quotes_the_process_itself() -> None:
-    """One sign for all partitions, and no other reading of the log."""
+    """There is one record for all partitions, and no second reading of the log."""
 
     async def story() -> None:
         storage = MemoryStorage(8)
@@ -69,7 +71,7 @@ def test_a_partition_that_is_taken_back_quotes_the_process_itself() -> None:
 
 
 def test_the_sign_of_an_owner_that_was_there_before_is_read_anew() -> None:
-    """In a container each process has the same name as the one before it, and what was read then is of long ago."""
+    """In a container every process has the same name, and the record read earlier is old."""
 
     async def story() -> None:
         storage = MemoryStorage(2)
@@ -85,7 +87,7 @@ def test_the_sign_of_an_owner_that_was_there_before_is_read_anew() -> None:
 
 
 def test_none_is_left_before_a_partition_is_owned_and_after_the_end() -> None:
-    """The next owner is not told of a life that did not serve."""
+    """The next owner must not be shown times when the process did not serve."""
 
     async def story() -> None:
         storage = MemoryStorage(1)
@@ -103,7 +105,7 @@ def test_none_is_left_before_a_partition_is_owned_and_after_the_end() -> None:
 
 
 def test_a_log_of_level_3_has_none() -> None:
-    """Its records could not quote them."""
+    """Its CoordinatorReady could not quote them."""
 
     async def story() -> None:
         storage = MemoryStorage(1, format_level=3)
@@ -117,7 +119,7 @@ def test_a_log_of_level_3_has_none() -> None:
 
 @pytest.mark.parametrize("after_s", [0.0, 3_600.0])
 def test_one_that_cannot_be_left_is_said_once_and_counted(after_s: float) -> None:
-    """Refused, or never answered: groups are served all the same, and a start waits for a second in all."""
+    """Refused, or never answered: groups are served all the same, and a start waits for a second at most."""
 
     async def story() -> None:
         storage = MemoryStorage(8)
@@ -147,7 +149,7 @@ def failures() -> float:
 
 
 def test_signs_are_read_while_partitions_are_claimed() -> None:
-    """Once, and no takeover has to wait for it that is slower than that."""
+    """Once; no takeover waits for it unless the reading takes longer than the claim."""
 
     async def story() -> None:
         process = SimulatedProcess(MemoryStorage(2))

@@ -1,4 +1,4 @@
-"""Log lines of appends without an answer: their partitions, since when, and the log; in virtual time."""
+"""Log lines about unanswered appends: their partitions, since when, and the log; in virtual time."""
 
 import asyncio
 from itertools import count
@@ -37,12 +37,12 @@ def told_by(process: SimulatedProcess) -> str | None:
 
 
 async def slept(seconds: float) -> None:
-    """A moment longer, so that what is counted in whole seconds has passed."""
+    """Slightly longer, so that whole seconds have passed."""
     await asyncio.sleep(seconds + 0.1)
 
 
 def test_events_are_waited_for_and_then_the_offsets_behind_them() -> None:
-    """Each for its own time, and in its own log; and what failed counts no more when the next is written."""
+    """Each has its own start time and log; a failed append no longer counts when the next is written."""
 
     async def story() -> None:
         of_offsets = LogOfOffsets(MemoryStorage(PARTITIONS))
@@ -99,7 +99,7 @@ def test_the_renewal_of_a_claim_on_the_offsets_is_waited_for_in_their_log() -> N
 
 
 def test_of_partitions_that_wait_for_the_same_the_longest_wait_is_told() -> None:
-    """Whichever of them comes first."""
+    """In any order of the partitions."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(PARTITIONS)).start()
@@ -117,7 +117,7 @@ def test_of_partitions_that_wait_for_the_same_the_longest_wait_is_told() -> None
 
 @pytest.mark.parametrize("trouble", [None, "the disk does not respond"])
 def test_an_append_that_waits_is_a_line_unless_the_log_has_told_why(trouble: str | None) -> None:
-    """One, however long it waits, and nothing goes on telling after the end."""
+    """One, however long it waits, and none after the end."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(PARTITIONS)).start()

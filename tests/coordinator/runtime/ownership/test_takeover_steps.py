@@ -1,4 +1,4 @@
-"""The steps of a takeover, one by one: what each is given, and what it returns."""
+"""The steps of a takeover one by one: the input and result of each."""
 
 from muster.coordinator.runtime.ownership.hot_standbys import ReadBefore
 from muster.coordinator.runtime.ownership.takeover.claim_offsets import OffsetsClaim, claim_offsets
@@ -26,7 +26,7 @@ async def _seen(_owner: str) -> int | None:
 
 
 def test_each_step_needs_the_results_of_former_ones_alone() -> None:
-    """At the end the groups are served, and nothing was written but the two records of the takeover."""
+    """In the end the groups are served, and only the two records of the takeover were written."""
 
     async def story() -> None:
         storage = MemoryStorage(1)

@@ -19,7 +19,7 @@ def counted() -> dict[str, float]:
 
 
 def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
-    """The overlap before it is counted apart, and not told: a rolling deployment has it, too."""
+    """The overlap before it is counted separately, and not logged: rolling deployments have it, too."""
     h = Harness()
     first = h.static("a", host="/10.0.0.1")
     h.stable_group(first)
@@ -37,7 +37,7 @@ def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
 
 
 def test_a_fenced_process_alone_is_counted_and_not_told() -> None:
-    """As in a rolling deployment, where the old process is heard once more after the new one has joined."""
+    """As in a rolling deployment, where the old process sends one more request after the new one has joined."""
     h = Harness()
     first = h.static("a")
     h.stable_group(first)
@@ -51,7 +51,7 @@ def test_a_fenced_process_alone_is_counted_and_not_told() -> None:
 
 
 def test_duels_that_were_not_written_are_counted_with_the_next() -> None:
-    """The limit is on what is written, not on what is known."""
+    """The limit applies to what is written, not to the count."""
     h = Harness()
     first = h.static("a", session_timeout_ms=600_000)
     h.stable_group(first)
@@ -74,7 +74,7 @@ def test_duels_that_were_not_written_are_counted_with_the_next() -> None:
 
 
 def test_rebalances_are_counted_by_their_causes() -> None:
-    """Once for each that has begun."""
+    """Once for each rebalance that starts."""
 
     def rebalances(cause: Cause) -> float:
         return REGISTRY.get_sample_value("muster_rebalances_total", {"cause": cause.value}) or 0.0

@@ -31,7 +31,7 @@ async def leased(
     claim_renewal_ms: int | None = None,
     prepare: Callable[[SimulatedProcess], None] = lambda _: None,
 ) -> SimulatedProcess:
-    """A process with a lease, when it has claimed its partition; `prepare` is called before."""
+    """A process with a lease that has claimed its partition; `prepare` is called before."""
     process = SimulatedProcess(storage, claim_renewal_ms=claim_renewal_ms)
     boot_ms = boot_ms or process.clock.monotonic_ms
     owner = msgspec.structs.replace(process.runtime._owner, name=name, answer_lease_ms=LEASE_MS, boot_ms=boot_ms)
@@ -42,7 +42,7 @@ async def leased(
 
 
 def left_ms(process: SimulatedProcess) -> int:
-    """How long the process may answer without another proof."""
+    """The time for which the process may respond without another proof."""
     kept = process.runtime._partitions.owned[0].kept
     assert kept is not None
     return kept.lease.left_ms
@@ -65,7 +65,7 @@ def ticket_of(process: SimulatedProcess, joined: JoinGroupOutcome) -> HeartbeatT
 
 @story
 async def test_an_idle_owner_proves_itself_and_goes_on_answering() -> None:
-    """Its last append is sent again, which appends nothing, for as long as nothing else is to be appended."""
+    """Its last append is sent again, which appends nothing, while there is nothing else to append."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
     told = await process.stable_group("x")
@@ -80,7 +80,7 @@ async def test_an_idle_owner_proves_itself_and_goes_on_answering() -> None:
 
 @story
 async def test_now_and_then_something_is_really_appended() -> None:
-    """A leader that was deposed itself would repeat its answer from memory for ever."""
+    """A leader that was itself deposed would repeat its response from memory for ever."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
     end = storage.end_offset(0)
@@ -95,7 +95,7 @@ async def test_now_and_then_something_is_really_appended() -> None:
 
 @story
 async def test_who_was_deposed_stops_answering_when_its_lease_is_over() -> None:
-    """From memory too: the fast path, commits, lists."""
+    """Including responses from memory: the fast path, commits, lists."""
     storage = MemoryStorage(1)
     first = await leased(storage, "a")
     told = await first.stable_group("x")
@@ -112,7 +112,7 @@ async def test_who_was_deposed_stops_answering_when_its_lease_is_over() -> None:
 
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_without_a_proof_answers_wait_and_then_say_that_it_is_not_available(*, is_cut: bool) -> None:
-    """An answer waits for a proof, for a second; if one comes it leaves as it was."""
+    """A response waits up to a second for a proof; if one comes it is sent unchanged."""
 
     async def told() -> None:
         process = await leased(MemoryStorage(1), "a")
@@ -147,7 +147,7 @@ def test_without_a_proof_answers_wait_and_then_say_that_it_is_not_available(*, i
 
 @pytest.mark.parametrize("ends_in_time", [True, False])
 def test_a_heartbeat_behind_an_append_does_not_outlast_the_lease(*, ends_in_time: bool) -> None:
-    """A process that is cut off from its log appends for long; its members are to look for the next owner meanwhile."""
+    """A process that is cut off from its log retries for long; its members should look for the next owner meanwhile."""
 
     async def told() -> None:
         process = await leased(MemoryStorage(1), "a")
@@ -158,7 +158,7 @@ def test_a_heartbeat_behind_an_append_does_not_outlast_the_lease(*, ends_in_time
         await asyncio.sleep(0.01)
         heartbeat = process.heartbeat(joined)
         await asyncio.sleep(HELD_MS / 1000)
-        assert not heartbeat.done()  # the lease covers it yet
+        assert not heartbeat.done()  # the lease still covers it
         if ends_in_time:
             release.set()
             assert (await heartbeat).error is ErrorCode.rebalance_in_progress
@@ -174,7 +174,7 @@ def test_a_heartbeat_behind_an_append_does_not_outlast_the_lease(*, ends_in_time
 
 @story
 async def test_an_append_proves_from_when_it_was_sent() -> None:
-    """Another owner may have claimed the partition while its answer was on the way."""
+    """Another owner may have claimed the partition while the response was on its way."""
     process = await leased(MemoryStorage(1), "a")
     process.log.repeat = _nothing  # type: ignore[method-assign, assignment]
     release = process.log.hold_acknowledgements()
@@ -226,7 +226,7 @@ async def test_a_takeover_proves_from_when_its_last_record_was_sent() -> None:
 
 
 async def _nothing(_writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats:
-    """No broker answers in time: nothing is proven."""
+    """No broker answers in time, so nothing is proven."""
     await asyncio.sleep(timeout_ms / 1000)
     nobody: dict[int, bool | Deposed] = {}
     yield nobody
@@ -234,7 +234,7 @@ async def _nothing(_writers: Sequence[LogWriter], *, timeout_ms: int) -> Repeats
 
 @story
 async def test_who_follows_a_stop_in_good_order_does_not_wait() -> None:
-    """Nor does a process that takes its own partition over again, after the log was away."""
+    """Nor does a process that takes its own partition over again, after an outage of the log."""
     storage = MemoryStorage(1)
     first = await leased(storage, "a")
     began_ms = first.clock.monotonic_ms()
@@ -253,7 +253,7 @@ async def test_who_follows_a_stop_in_good_order_does_not_wait() -> None:
 
 @story
 async def test_a_machine_that_was_suspended_does_not_believe_its_lease() -> None:
-    """The monotonic clock stalls meanwhile, the clock of leases does not."""
+    """The monotonic clock stops meanwhile, the lease clock does not."""
     slept_ms = 0
     process = await leased(
         MemoryStorage(1), "a", boot_ms=lambda: round(asyncio.get_running_loop().time() * 1000) + slept_ms
@@ -268,7 +268,9 @@ async def test_a_machine_that_was_suspended_does_not_believe_its_lease() -> None
 
 
 def test_the_clock_is_looked_at_once_for_all_answers_under_one_reading() -> None:
-    """Another reading of the loop's clock is another look, though its number be the same: the machine was suspended."""
+    """After another reading of the loop's clock it is read again, even if the loop's time is the same: the machine was
+    suspended.
+    """
     looks: list[int] = []
     boot_ms = 10_000
 
@@ -290,7 +292,7 @@ def test_the_clock_is_looked_at_once_for_all_answers_under_one_reading() -> None
 
 
 def test_another_proof_is_wanted_when_half_of_the_lease_is_over() -> None:
-    """Counted from when the last one was sent, whichever came later."""
+    """From the sending of the last one, whichever response came later."""
     now_ms = 10_000
     lease = AnswerLease(LEASE_MS, lambda: now_ms)
     lease.proven(10_000)
@@ -303,7 +305,7 @@ def test_another_proof_is_wanted_when_half_of_the_lease_is_over() -> None:
 
 @story
 async def test_an_answer_of_a_partition_that_was_given_up_does_not_wait() -> None:
-    """Nothing that comes late proves it: what waited is told so, and who comes after at once."""
+    """A late proof does not count: waiting responses become errors, and later ones do at once."""
     lease, told, wanted = AnswerLease(LEASE_MS, lambda: 10_000), list[bool](), list[bool]()
     lease.want_proof = lambda: wanted.append(True)
     lease.when_covered(told.append)

@@ -12,7 +12,7 @@ from tests.waiting import until
 
 
 class Clock:
-    """Stands still, unless it is moved."""
+    """A clock that a test moves."""
 
     now_ms = 1_000
 
@@ -30,7 +30,7 @@ def subject(due: list[GroupId], waiting: list[Callable[[], None]]) -> Deadlines:
 
 
 async def test_what_waits_for_its_turn_is_looked_at_before_anything_is_due() -> None:
-    """A heartbeat may lie behind what thousands of others have asked."""
+    """A heartbeat may be queued behind thousands of other requests."""
     due, waiting = list[GroupId](), list[Callable[[], None]]()
     deadlines = subject(due, waiting)
     deadlines.schedule(GroupId("g"), 1_000)
@@ -57,7 +57,7 @@ async def test_nothing_is_due_any_more_once_it_is_closed() -> None:
 
 @pytest.mark.parametrize(("late_ms", "pauses"), [(1_000, []), (1_001, [1_001])])
 async def test_more_than_a_second_late_is_the_machines_doing(late_ms: int, pauses: list[int]) -> None:
-    """Nobody is expired then, or blamed."""
+    """No member is expired then, or blamed."""
     clock, due, waiting, paused = Clock(), list[GroupId](), list[Callable[[], None]](), list[int]()
     deadlines = Deadlines(clock, due=due.append, paused=paused.append, when_caught_up=waiting.append)
     deadlines.begin()
@@ -69,7 +69,7 @@ async def test_more_than_a_second_late_is_the_machines_doing(late_ms: int, pause
 
 
 def test_a_machine_that_stands_still_just_before_a_deadline_is_decided_stood_still_too() -> None:
-    """Between the timer and the look at what has arrived meanwhile."""
+    """Between the timer and the check of requests that arrived in the meantime."""
 
     async def story() -> None:
         due, paused, clock = list[GroupId](), list[int](), VirtualClock()
@@ -87,7 +87,7 @@ def test_a_machine_that_stands_still_just_before_a_deadline_is_decided_stood_sti
 
 
 def test_an_earlier_deadline_has_the_timer_and_the_later_one_has_it_after_that() -> None:
-    """There is one timer at a time: a second one would be late, and taken for the machine's doing."""
+    """There is one timer at a time: a second one would be late, and taken for a stall of the machine."""
 
     async def story() -> None:
         due, paused, broken = list[GroupId](), list[int](), list[object]()
@@ -109,7 +109,7 @@ def test_an_earlier_deadline_has_the_timer_and_the_later_one_has_it_after_that()
 
 
 def test_a_group_that_is_forgotten_has_no_deadline() -> None:
-    """And if it is made anew, it has its own: not the former one's, which was earlier."""
+    """If it is created again, it has its own deadline, not the former one's, which was earlier."""
 
     async def story() -> None:
         due, clock = list[GroupId](), VirtualClock()
@@ -133,7 +133,7 @@ def test_a_group_that_is_forgotten_has_no_deadline() -> None:
 
 
 async def test_groups_that_come_and_go_leave_little_behind_until_their_deadlines() -> None:
-    """A client may make a group with a session of half an hour, and delete it, without end."""
+    """A client may keep creating groups with a session of half an hour and deleting them."""
     due, waiting = list[GroupId](), list[Callable[[], None]]()
     deadlines = subject(due, waiting)
     deadlines.schedule(GroupId("stays"), 1_500)

@@ -18,7 +18,7 @@ OTHER = GroupId("other")
 
 
 def story(run: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """A test that runs in virtual time."""
+    """Run the test in virtual time."""
 
     def test() -> None:
         simulate(run())  # type: ignore[arg-type]
@@ -28,7 +28,7 @@ def story(run: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
 
 class Watcher:
-    """A process, and all that its watch was told."""
+    """A process, and every call of its listener."""
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:
         self.told: Told = []
@@ -51,7 +51,7 @@ async def watched(storage: MemoryStorage | None = None) -> tuple[SimulatedProces
 
 @story
 async def test_a_group_is_told_of_from_its_first_member_to_its_last() -> None:
-    """Wanted while the first join waits, then each generation once; then Empty; what changes neither is not told."""
+    """Wanted while the first join waits, then each generation once, then Empty; other changes are not reported."""
     process, watcher = await watched()
     join = process.join("a")
     await asyncio.sleep(0.01)
@@ -70,7 +70,7 @@ async def test_a_group_is_told_of_from_its_first_member_to_its_last() -> None:
 
 @story
 async def test_the_watch_knows_before_anybody_is_answered() -> None:
-    """When the answer is there, what it stands on was told; and not before that is durable."""
+    """The listener was called before the response, and not before the events were durable."""
     process, watcher = await watched()
     told = await process.stable_group("a")
     watcher.news()
@@ -106,7 +106,9 @@ async def test_an_id_that_was_handed_out_wants_the_group() -> None:
 
 @story
 async def test_a_group_that_nobody_wants_is_gone() -> None:
-    """As one that has no generation; if it is made anew it is told of anew. Of a group that never was nothing is."""
+    """As if without a generation; when it is created again it is reported again. A group that never existed is not
+    reported.
+    """
     process, watcher = await watched()
     told = await process.stable_group("a")
     await process.leave(told["a"].member_id)
@@ -123,7 +125,7 @@ async def test_a_group_that_nobody_wants_is_gone() -> None:
 
 @story
 async def test_what_is_decided_together_is_told_once() -> None:
-    """The last leave and the deletion, which queued behind an append: nobody is told of the generation between."""
+    """The last leave and the deletion, queued behind an append: the generation between is not reported."""
     process, watcher = await watched()
     told = await process.stable_group("a", "b")
     watcher.news()
@@ -140,7 +142,7 @@ async def test_what_is_decided_together_is_told_once() -> None:
 
 @story
 async def test_what_is_taken_over_is_told_of() -> None:
-    """Each group that there is, wanted or not, as the log has it."""
+    """Each existing group, wanted or not, as it is in the log."""
     storage = MemoryStorage()
     first, _ = await watched(storage)
     await first.stable_group("a")
@@ -156,7 +158,7 @@ async def test_what_is_taken_over_is_told_of() -> None:
 
 @story
 async def test_a_group_that_nobody_comes_back_to_is_told_of_after_a_takeover() -> None:
-    """An id was handed out for it, which no log keeps: nobody is in the way of leaving it."""
+    """An id was handed out for it, which is not in the log: without it nothing keeps us in the group upstream."""
     storage = MemoryStorage()
     first, _ = await watched(storage)
     joined = await first.join(requires_known_member_id=True)
@@ -169,7 +171,7 @@ async def test_a_group_that_nobody_comes_back_to_is_told_of_after_a_takeover() -
 
 @story
 async def test_nothing_is_told_when_the_partition_is_given_up() -> None:
-    """Neither of the groups, which go on elsewhere, nor of what was under way; a retake tells how they are."""
+    """Neither its groups, which continue elsewhere, nor pending decisions; a later takeover reports their state."""
     process, watcher = await watched()
     told = await process.stable_group("a")
     watcher.news()

@@ -1,4 +1,6 @@
-"""The work of one group is done in slices, with others in between; a repeated request keeps nothing of the first."""
+"""A group's work is done in slices, with other work in between; a retried request leaves nothing of the first
+behind.
+"""
 
 import asyncio
 import gc
@@ -27,7 +29,7 @@ JOINS = 400
 
 
 class BusyClock(VirtualClock):
-    """Each look at the clock takes a millisecond, so that work takes time."""
+    """Each reading of the clock takes a millisecond, so that work takes time."""
 
     def __init__(self) -> None:
         self._looks = 0
@@ -38,7 +40,7 @@ class BusyClock(VirtualClock):
 
 
 def waiting_requests(process: SimulatedProcess) -> WaitingRequests:
-    """Those of a process with a single partition."""
+    """The waiting requests of a process with one partition."""
     (ownership,) = process.runtime._owned.values()
     return ownership.partition._waiting
 
@@ -68,7 +70,7 @@ def test_others_have_their_turn_while_a_long_queue_is_worked_off(monkeypatch: py
 
 
 def stored_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of records of each batch that is stored from now on."""
+    """The number of records of each batch stored from now on."""
     batches: list[int] = []
     submit = Outbox.submit
 
@@ -81,7 +83,7 @@ def stored_together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_queue_that_is_longer_than_a_batch_is_stored_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch has a thousand commands."""
+    """A batch has at most a thousand commands."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -120,7 +122,7 @@ def test_commands_of_many_events_are_stored_in_several_batches(monkeypatch: pyte
 
 
 def test_what_has_run_out_together_is_stored_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sessions of a group that was just loaded, too."""
+    """Including the sessions of a group that was just loaded."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -137,7 +139,7 @@ def test_what_has_run_out_together_is_stored_together(monkeypatch: pytest.Monkey
 
 
 def test_after_a_slow_load_members_have_their_full_time_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could be heard before; their sessions are counted as work, as the groups are."""
+    """They could not be heard before; extending sessions counts as work, like loading groups."""
     counted, worked = list[int](), slices.Pace.worked
 
     async def count(pace: slices.Pace, entries: int = 1) -> None:
@@ -165,7 +167,7 @@ def test_after_a_slow_load_members_have_their_full_time_from_its_end(monkeypatch
 
 
 def test_a_parked_request_that_is_asked_again_leaves_nothing_behind() -> None:
-    """J13, SG17: the earlier one is never answered, as in Kafka; so nothing may be kept for it."""
+    """J13, SG17: the earlier one is never answered, as in Kafka, so nothing may be kept for it."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -196,7 +198,7 @@ def test_a_parked_request_that_is_asked_again_leaves_nothing_behind() -> None:
 
 
 async def test_a_partition_of_many_groups_is_taken_over_with_others_in_between() -> None:
-    """Groups of 10: they took the better part of a second in one go; and again after the machine stalled."""
+    """In batches of 10 groups: all at once took most of a second; and again after the machine stalled."""
     group = formed(10).group
     groups = [msgspec.structs.replace(group, group_id=GroupId(f"g{n}")) for n in range(30_000)]
     async with serving() as muster:
@@ -223,7 +225,7 @@ def test_many_records_of_one_group_are_written_again_a_few_at_a_time(monkeypatch
         (ownership,) = process.runtime._owned.values()
         ownership.partition.rewrite(keys)
         await asyncio.sleep(0.1)
-        # Each of them, and the group's own record behind each decision.
+        # One for each of them, and the group's own record for each decision.
         assert storage.end_offset(0) - before == 5 + 3
         await process.runtime.stop()
 
@@ -231,7 +233,7 @@ def test_many_records_of_one_group_are_written_again_a_few_at_a_time(monkeypatch
 
 
 def test_what_a_parked_request_has_brought_is_not_kept_beside_the_group() -> None:
-    """A follower's sync may have 64 MB of assignments that nobody ever looks at."""
+    """A follower's sync may have 64 MB of assignments that are never read."""
 
     class Large(bytes):
         pass
@@ -251,7 +253,7 @@ def test_what_a_parked_request_has_brought_is_not_kept_beside_the_group() -> Non
 
 
 def test_after_a_pause_a_join_phase_has_its_full_time_again() -> None:
-    """Nobody is dropped for not having rejoined while the machine stalled."""
+    """No member is dropped for not having rejoined while the machine stalled."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -287,7 +289,7 @@ def test_after_a_pause_a_sync_phase_has_its_full_time_again() -> None:
 
 
 def test_after_a_pause_what_is_being_stored_has_its_full_time_again_too() -> None:
-    """The phase that the append begins, beside those that ran before."""
+    """The phase that starts with the append, as well as those that were running before."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()

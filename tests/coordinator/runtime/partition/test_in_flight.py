@@ -1,7 +1,7 @@
 """Requests wait for an append in flight, so that no client sees a change that may never become durable.
 
 Kafka answers some of these at once, from state that is not durable yet (rules CC3, CC4, DG5, OF5, SG10, SG12 of its
-coordinator): here a group has one change in flight at a time, and everything behind it is decided after it.
+coordinator). Here a group has one change in flight at a time, and later requests are decided after it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ WHILE_S = 3.0
 
 
 class HeldOffsets(MemoryOffsetStore):
-    """Keeps a write until it is released, or fails it."""
+    """Delays a write until it is released, or fails it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,14 +46,14 @@ async def none_is_answered(*answers: "asyncio.Future[Any]") -> None:
 
 
 async def in_sync_phase(process: SimulatedProcess) -> tuple[JoinGroupOutcome, JoinGroupOutcome]:
-    """The leader and the follower of a new generation, neither of whom has synced."""
+    """The leader and the follower of a new generation, neither of which has synced."""
     told = [await join for join in [process.join("a"), process.join("b")]]
     leader, follower = sorted(told, key=lambda joined: not joined.members)
     return leader, follower
 
 
 def test_a_group_is_shown_when_its_creation_is_durable() -> None:
-    """DG5, LS6: Kafka says Dead until then; here it is not listed, and who asks for it waits."""
+    """DG5, LS6: Kafka says Dead until then; here it is not listed, and a description waits."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -74,7 +74,7 @@ def test_a_group_is_shown_when_its_creation_is_durable() -> None:
 
 
 def test_an_assignment_is_told_when_it_is_durable() -> None:
-    """SG9, SG11, CC3: until then nobody is answered; Kafka would refuse the commit with 27."""
+    """SG9, SG11, CC3: no sync is answered before; Kafka would refuse the commit with 27."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -92,7 +92,7 @@ def test_an_assignment_is_told_when_it_is_durable() -> None:
 
 
 def test_a_join_behind_an_assignment_comes_after_it() -> None:
-    """SG12, CC3: in Kafka it makes the assignment void; here the generation is assigned, and the next one begins."""
+    """SG12, CC3: Kafka discards the assignment; here the generation is assigned, and the next one starts."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -128,7 +128,7 @@ def test_a_leader_that_syncs_twice_is_answered_twice() -> None:
 
 
 def test_a_restart_is_answered_when_it_is_durable_and_others_come_after_it() -> None:
-    """ST11, CC4: the old process is fenced from then on; in Kafka a rebalance may come between, and is overtaken."""
+    """ST11, CC4: the old process is fenced from then on; in Kafka a rebalance may come between, and be overtaken."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -149,7 +149,7 @@ def test_a_restart_is_answered_when_it_is_durable_and_others_come_after_it() -> 
 
 
 def test_a_commit_shows_when_it_is_durable() -> None:
-    """OC20, OF6: and so in a fetch that asks for what is stable, which in Kafka would wait (OF5)."""
+    """OC20, OF6: the same for a fetch that requires stable offsets, which in Kafka would wait (OF5)."""
 
     async def story() -> None:
         offsets = HeldOffsets()
@@ -169,7 +169,7 @@ def test_a_commit_shows_when_it_is_durable() -> None:
 
 
 def test_a_commit_that_cannot_be_stored_leaves_the_older_one() -> None:
-    """OC20: its sender is told, and comes back."""
+    """OC20: its sender gets an error, and retries."""
 
     async def story() -> None:
         offsets = HeldOffsets()

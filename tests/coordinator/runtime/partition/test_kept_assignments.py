@@ -1,4 +1,4 @@
-"""A static member that returns with another subscription causes no rebalance: a log line says so."""
+"""A static member that returns with another subscription causes no rebalance; a log line reports it."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ BOTH = encode_subscription(["orders", "payments"])
 
 
 def test_it_is_named_with_its_new_topics_once_a_minute() -> None:
-    """One that comes back with the subscription that it had is none."""
+    """A restart with an unchanged subscription is not reported."""
 
     async def story() -> None:
         settings = GroupSettings(initial_rebalance_delay_ms=0)
@@ -40,7 +40,7 @@ def test_it_is_named_with_its_new_topics_once_a_minute() -> None:
         lines = [line for line in told if line["event"] == EVENT]
         assert [(line["new_topics"], line["others_since"]) for line in lines] == [(["payments"], 0), (["payments"], 1)]
         assert lines[0]["group_instance_id"] == "a"
-        assert not any("former_topics" in line for line in lines)  # it has given none up
+        assert not any("former_topics" in line for line in lines)  # it has dropped none
         assert "muster members rebalance orders" in lines[0]["way_out"]
         await process.runtime.stop()
 
@@ -48,7 +48,7 @@ def test_it_is_named_with_its_new_topics_once_a_minute() -> None:
 
 
 def test_each_member_of_a_group_is_named() -> None:
-    """All of a group come back with a new subscription within a minute, as when they are deployed."""
+    """All members return with a new subscription within a minute, as in a deployment."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(), settings=GroupSettings(initial_rebalance_delay_ms=0)).start()

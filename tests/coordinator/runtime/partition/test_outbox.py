@@ -23,7 +23,7 @@ GROUP = GroupId("orders")
 
 
 class Writer:
-    """It notes the appends, and refuses a transition with the key `refused`."""
+    """Records the appends, and refuses a transition with the key `refused`."""
 
     partition, epoch, next_offset, was_owned = 0, 1, None, True
 
@@ -51,7 +51,7 @@ def outbox(writer: Writer, offsets: MemoryOffsetStore) -> Outbox:
 
 
 class HungWriter(Writer):
-    """It answers an append when the test says how."""
+    """Answers an append when the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,11 +76,11 @@ WAITS: dict[str, Waits] = {
 @pytest.mark.parametrize("error", [Deposed(0, 1), LogUnavailable("no broker"), ZeroDivisionError("a bug")], ids=repr)
 @pytest.mark.parametrize("waits", WAITS.values(), ids=WAITS)
 async def test_a_caller_that_waits_gets_an_error_when_the_partition_is_lost(waits: Waits, error: Exception) -> None:
-    """After the loss was reported; so does each later caller."""
+    """After the loss was reported; later callers as well."""
     writer, lost = HungWriter(), list[Exception]()
     out = Outbox(writer, MemoryOffsetStore(), lost.append)
     out.submit(unit([], b"key"))
-    await asyncio.sleep(0)  # the append is under way
+    await asyncio.sleep(0)  # the append is pending
     waiting = asyncio.create_task(waits(out))
     await asyncio.sleep(0)
     writer.answer.set_exception(error)
@@ -108,7 +108,7 @@ async def test_a_caller_that_waits_gets_an_error_when_the_outbox_is_closed(waits
 
 
 async def test_the_caller_of_a_step_that_fails_gets_an_error() -> None:
-    """The error itself is the partition's loss."""
+    """The error itself causes the loss of the partition."""
     lost = list[Exception]()
     out, error = Outbox(Writer(), MemoryOffsetStore(), lost.append), LogUnavailable("no broker")
 
@@ -124,7 +124,7 @@ async def test_the_caller_of_a_step_that_fails_gets_an_error() -> None:
 
 @story
 async def test_a_cancelled_caller_ends_nothing_but_itself() -> None:
-    """Its unit is appended, its step runs, and other units are settled."""
+    """Its unit is appended, its step runs, and other units are completed."""
     writer, settled, steps = Writer(), list[AppendRefused | None](), list[str]()
 
     async def step() -> None:
@@ -144,7 +144,7 @@ async def test_a_cancelled_caller_ends_nothing_but_itself() -> None:
 
 @story
 async def test_what_waits_is_appended_together_a_thousand_groups_at_a_time() -> None:
-    """More would keep the first of them waiting for the last."""
+    """With more the first of them would wait for the last."""
     writer, settled = Writer(), list[AppendRefused | None]()
     out = outbox(writer, MemoryOffsetStore())
     for _ in range(2_001):
@@ -157,7 +157,7 @@ async def test_what_waits_is_appended_together_a_thousand_groups_at_a_time() -> 
 
 @story
 async def test_offsets_of_refused_events_are_not_stored() -> None:
-    """Each unit is told of its own."""
+    """Each unit gets its own result."""
     offsets = MemoryOffsetStore()
     out = outbox(Writer(), offsets)
     refused, taken = list[AppendRefused | None](), list[AppendRefused | None]()
@@ -173,7 +173,7 @@ async def test_offsets_of_refused_events_are_not_stored() -> None:
 
 @story
 async def test_transitions_are_counted_when_they_are_durable() -> None:
-    """A refused one is none."""
+    """A refused one is not counted."""
 
     def counted() -> float:
         return REGISTRY.get_sample_value("muster_transitions_appended_total") or 0.0
@@ -188,7 +188,7 @@ async def test_transitions_are_counted_when_they_are_durable() -> None:
 
 @story
 async def test_what_was_appended_proves_the_lease_from_when_it_was_sent() -> None:
-    """A refusal proves nothing: it may be of our own limit."""
+    """A refusal proves nothing: it may be due to our own limit."""
     now_ms = 10_000
     lease = AnswerLease(2_000, lambda: now_ms)
     out = Outbox(Writer(), MemoryOffsetStore(), lambda error: pytest.fail(str(error)), lease)
@@ -202,14 +202,14 @@ async def test_what_was_appended_proves_the_lease_from_when_it_was_sent() -> Non
 
 
 class RefusingOffsets(MemoryOffsetStore):
-    """It refuses the first change of each write."""
+    """Refuses the first change of each write."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         return [REFUSED, *(await super().write(changes[1:]))]
 
 
 async def test_a_unit_of_which_one_change_of_offsets_is_refused_is_refused() -> None:
-    """Also if a later change of it is stored."""
+    """Even if a later change of it is stored."""
     settled: list[AppendRefused | None] = []
     one = unit(settled, commits=True)
     out = outbox(Writer(), RefusingOffsets())
@@ -220,7 +220,7 @@ async def test_a_unit_of_which_one_change_of_offsets_is_refused_is_refused() -> 
 
 
 async def test_an_idle_outbox_waits_for_no_write() -> None:
-    """The status would report an append that hangs, and an outage would seem to have begun with it."""
+    """The status would report an append that hangs, and an outage would seem to have started with it."""
     out = outbox(Writer(), MemoryOffsetStore())
     out.submit(unit([], b"key", commits=True))
     await out.drained()

@@ -1,4 +1,4 @@
-"""Joins whose events cannot be stored, and restarts that come while others are being stored; in virtual time."""
+"""Joins whose events cannot be stored, and restarts during an append; in virtual time."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ TOO_LARGE = bytes(2 * LIMIT_BYTES)
 
 
 def test_a_group_whose_first_join_cannot_be_stored_was_never_there() -> None:
-    """J4: the join is answered with the error and no member id, in one step or in two."""
+    """J4: the join gets the error and no member id, in one step or in two."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=LIMIT_BYTES).start()
@@ -57,7 +57,7 @@ def test_what_cannot_be_encoded_fails_alone_and_is_named() -> None:
 
 
 def test_what_was_refused_together_is_stored_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of them: so that the culprit fails alone, and is found in one go."""
+    """Each of them: only the culprit fails, and is found in one pass."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -83,7 +83,7 @@ def test_what_was_refused_together_is_stored_one_by_one(monkeypatch: pytest.Monk
 
 
 def test_a_restart_that_cannot_be_stored_leaves_the_old_process_in_its_place() -> None:
-    """ST17: it has its id, its lead, its assignment and its session as before, and the next restart is well."""
+    """ST17: it has its id, leadership, assignment and session as before, and the next restart succeeds."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=LIMIT_BYTES).start()
@@ -105,7 +105,7 @@ def test_a_restart_that_cannot_be_stored_leaves_the_old_process_in_its_place() -
 
 
 def test_each_of_two_restarts_is_answered_though_the_first_is_not_stored_yet() -> None:
-    """ST16 is otherwise here: the second one waits, so that nobody is left without an answer; the later one wins."""
+    """ST16 differs here: the second one waits, so that both are answered; the later one wins."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -126,7 +126,7 @@ def test_each_of_two_restarts_is_answered_though_the_first_is_not_stored_yet() -
 
 
 def test_offsets_of_a_group_that_cannot_be_stored_are_not_stored_either() -> None:
-    """The commit that would make the group is refused as a whole: no offset is durable for a group that is not."""
+    """The commit that would create the group is refused as a whole: no offset is durable without its group."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()

@@ -1,4 +1,4 @@
-"""Joins that are refused for good: each is counted, and one log line a minute has client, reason and remedy."""
+"""Joins that are refused permanently: each is counted, and one log line a minute has client, reason and remedy."""
 
 import asyncio
 from typing import Any
@@ -60,7 +60,7 @@ async def started(**settings: Any) -> SimulatedProcess:
 def test_joins_that_are_refused_before_their_group_is_looked_up_have_a_line_a_minute(
     settings: dict[str, int], join: dict[str, Any], error: ErrorCode, reason: RefusedFor, said: dict[str, Any]
 ) -> None:
-    """However often a client asks: the next line counts those since."""
+    """However often a client retries: the next line has the count since."""
 
     async def story() -> None:
         process = await started(**settings)
@@ -150,7 +150,7 @@ def test_a_join_without_a_group_id_is_told() -> None:
 
 
 def test_refusals_that_pass_by_themselves_are_not_told() -> None:
-    """A client whose member id is not known comes back without it at once."""
+    """A client whose member id is unknown retries without it at once."""
 
     async def story() -> None:
         process = await started()
@@ -163,7 +163,7 @@ def test_refusals_that_pass_by_themselves_are_not_told() -> None:
 
 
 def test_a_join_that_fails_for_another_reason_is_not_reported_as_metadata_that_is_too_large() -> None:
-    """Both get UNKNOWN_SERVER_ERROR: a client may use with an instance id a member id that it got without one."""
+    """Both get UNKNOWN_SERVER_ERROR: a client may use a member id with an instance id though it got it without one."""
 
     async def story() -> None:
         process = await started(member_metadata_max_bytes=200)
@@ -185,7 +185,7 @@ def refusals_in(storage: MemoryStorage) -> list[JoinRefused]:
 
 
 def test_refusals_of_a_group_that_is_not_there_are_written_once_a_minute() -> None:
-    """The next one counts those since; the group is not there afterwards, nor after a takeover."""
+    """The next record has the count since; the group does not exist afterwards, nor after a takeover."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -205,7 +205,7 @@ def test_refusals_of_a_group_that_is_not_there_are_written_once_a_minute() -> No
 
 
 def test_made_up_group_ids_fill_no_log() -> None:
-    """So many are written in a minute, whatever one host sends, or all; each of them is refused as before."""
+    """A limited number is written per minute, for each host and in all; each join is refused as before."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=8)
@@ -265,7 +265,7 @@ def test_ten_hosts_that_make_up_group_ids_hide_no_real_group() -> None:
 
 
 def test_made_up_group_ids_hide_no_real_group() -> None:
-    """The refusals of a client at another host are recorded, counted and logged as if nobody made any up."""
+    """Refusals of a client at another host are recorded, counted and logged as if there were no made-up ids."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)
@@ -288,7 +288,7 @@ def test_made_up_group_ids_hide_no_real_group() -> None:
 
 
 def test_made_up_group_ids_share_a_line() -> None:
-    """Ten have lines of their own; a client that makes up more cannot fill the log, in however many partitions."""
+    """Ten have lines of their own; a client that makes up more cannot fill the log, in any number of partitions."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=8)).start()

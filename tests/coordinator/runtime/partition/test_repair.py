@@ -1,4 +1,4 @@
-"""A group with a record that cannot be read, and how it is served again; in virtual time."""
+"""A group with an unreadable record, and how it can be served again; in virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,12 +30,12 @@ UNKNOWN_TYPE = b"\xc3\x01" + bytes(8) + b"\x00"
 
 
 def cut_short(value: bytes) -> bytes:
-    """A value of a type that is known, without its end."""
+    """A truncated value of a known type."""
     return value[:-1]
 
 
 def of_the_future(_value: bytes) -> bytes:
-    """A value of a type that is not known here."""
+    """A value of an unknown type."""
     return UNKNOWN_TYPE
 
 
@@ -43,7 +43,7 @@ Break = Callable[[bytes], bytes]
 
 
 def break_last(storage: MemoryStorage, kind: EntityKind, how: Break) -> int:
-    """Make the last value of an entity of this kind unreadable; returns its offset."""
+    """Make the last value of an entity of this kind unreadable; return its offset."""
     records = storage.records[0]
     index = max(
         index
@@ -100,7 +100,7 @@ KINDS = [EntityKind.GROUP, EntityKind.STATIC_MEMBER, EntityKind.REGISTRATION, En
 @pytest.mark.parametrize("how", [cut_short, of_the_future])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repaired_group_is_served_with_what_could_be_read(kind: EntityKind, how: Break) -> None:
-    """Empty, in the next generation if that is known; its offsets stay, its members join again, and so it stays."""
+    """Empty, in the next generation if that is known; its offsets stay, its members rejoin, and the repair lasts."""
 
     async def story() -> None:
         process, storage, _ = await quarantined(kind, how)
@@ -125,7 +125,7 @@ def test_a_repaired_group_is_served_with_what_could_be_read(kind: EntityKind, ho
 
 
 async def join_both(process: SimulatedProcess) -> list[int]:
-    """Their generations, once they have joined."""
+    """Return their generations, once they have joined."""
     joins = [process.join(instance) for instance in ("a", "b")]
     return [(await join).generation_id for join in joins]
 
@@ -141,7 +141,7 @@ async def assert_kept(process: SimulatedProcess, broken: EntityKind) -> None:
 @pytest.mark.parametrize("how", [cut_short, of_the_future])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_that_is_compacted_stays_repaired(kind: EntityKind, how: Break) -> None:
-    """However far a cleaner has come, which goes through a log from its front."""
+    """Wherever a cleaner is, which processes a log from its start."""
 
     async def story() -> None:
         process, storage, _ = await quarantined(kind, how)
@@ -163,7 +163,7 @@ def incarnated(storage: MemoryStorage) -> list[Event]:
 
 
 def test_it_is_said_before_what_would_be_lost() -> None:
-    """Which record of what, where it stands, why it cannot be read; and what is kept. Trying changes nothing."""
+    """Each record with its entity, offset and error; and what is kept. The dry run changes nothing."""
 
     async def story() -> None:
         process, storage, offset = await quarantined(EntityKind.STATIC_MEMBER, cut_short)
@@ -186,7 +186,7 @@ def test_it_is_said_before_what_would_be_lost() -> None:
 
 
 def test_the_log_says_who_had_it_done() -> None:
-    """And `muster replay` no longer says that the group is quarantined."""
+    """`muster replay` no longer reports the group as quarantined."""
 
     async def story() -> None:
         process, storage, _ = await quarantined(EntityKind.GROUP, of_the_future)
@@ -223,7 +223,7 @@ async def is_called_quarantined(process: SimulatedProcess) -> bool:
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    """A quarantined group is refused everything else but its repair, and a healthy one the repair."""
+    """A quarantined group refuses everything but its repair, and a healthy one refuses the repair."""
 
     async def story() -> None:
         process, _, _ = await quarantined(EntityKind.GROUP_CONFIG, cut_short)
@@ -246,7 +246,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
 
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_repair_whose_append_fails_is_done_or_not(is_stored: bool) -> None:
-    """Nobody is told that it is; whoever takes over finds out, and it can be asked for again if it is not."""
+    """No client is told that it is done; the next owner finds out, and it can be requested again if it is not."""
 
     async def story() -> None:
         process, _, _ = await quarantined(EntityKind.STATIC_MEMBER, cut_short)
@@ -261,7 +261,7 @@ def test_a_repair_whose_append_fails_is_done_or_not(is_stored: bool) -> None:
 
 
 def test_who_asks_twice_at_once_is_told_to_wait() -> None:
-    """One repair is made."""
+    """There is only one repair."""
 
     async def story() -> None:
         process, storage, _ = await quarantined(EntityKind.STATIC_MEMBER, cut_short)
@@ -279,7 +279,7 @@ def test_who_asks_twice_at_once_is_told_to_wait() -> None:
 
 
 def test_a_repair_that_is_stored_after_the_partition_was_given_up_takes_no_effect_here() -> None:
-    """Whoever has the partition then reads of it in the log; nobody is told anything, or served."""
+    """The next owner finds it in the log; here no response is sent, and the group is not served."""
 
     async def story() -> None:
         process, _, _ = await quarantined(EntityKind.GROUP, cut_short)

@@ -1,4 +1,4 @@
-"""The clock of retention, when the machine's clock is put ahead or back, and what sweeps and trimming do then."""
+"""The retention clock when the machine's clock is set ahead or back, and its effect on sweeps and trimming."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -27,7 +27,7 @@ WINDOW_MS = DAY_MS // 2
 
 
 class Clocks:
-    """Both clocks, moved by hand."""
+    """Both clocks, moved by the test."""
 
     def __init__(self) -> None:
         self.now_ms, self.lead_ms = 5_000, 1_700_000_000_000
@@ -40,7 +40,7 @@ class Clocks:
 
 
 class JumpingClock(VirtualClock):
-    """The clocks of a simulated process, whose wall clock can be put ahead."""
+    """The clocks of a simulated process, whose wall clock can be set ahead."""
 
     ahead_ms = 0
 
@@ -49,7 +49,7 @@ class JumpingClock(VirtualClock):
 
 
 def test_a_clock_that_runs_as_usual_is_followed() -> None:
-    """Also where it is set right by a little, again and again, and without a line."""
+    """Including repeated small corrections, without a log line."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)
     with capture_logs() as lines:
@@ -61,7 +61,7 @@ def test_a_clock_that_runs_as_usual_is_followed() -> None:
 
 
 def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
-    """The time goes on by the monotonic clock, and a line says so at each end."""
+    """It continues by the monotonic clock, and logs a line at each jump."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)
     former_ms = clocks.lead_ms
@@ -77,7 +77,7 @@ def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
 
 @pytest.mark.parametrize(("kept_ms", "for_s"), [(0, 86_400), (2 * DAY_MS + 500, 2 * 86_400)])
 def test_it_is_said_for_how_long_a_jump_is_not_believed(kept_ms: int, for_s: int) -> None:
-    """A day, or as long as offsets are kept; in whole seconds."""
+    """A day, or the retention of offsets if longer; in whole seconds."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=kept_ms)
     clocks.lead_ms += 8 * DAY_MS + 999
@@ -89,7 +89,7 @@ def test_it_is_said_for_how_long_a_jump_is_not_believed(kept_ms: int, for_s: int
 
 
 def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
-    """So that something expires again; the next jump counts from there."""
+    """Something expires again then; the next jump is measured from there."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)
     clocks.lead_ms += 8 * DAY_MS
@@ -105,7 +105,7 @@ def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
 
 
 def test_of_two_jumps_the_second_waits_for_a_time_of_its_own() -> None:
-    """The wait for the first, which was small, is none for it; and what has lasted all the time is believed."""
+    """The wait for the first, small jump does not count for it; a lead that lasted the whole time is believed."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)
     former_ms = clocks.lead_ms
@@ -123,7 +123,7 @@ def test_of_two_jumps_the_second_waits_for_a_time_of_its_own() -> None:
 
 
 def test_a_second_jump_that_lasts_is_believed_in_the_end() -> None:
-    """A machine that is suspended again and again is not one on which nothing ever expires."""
+    """On a machine that is suspended repeatedly, offsets still expire in the end."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)
     for _ in range(2 * BELIEVED_AFTER_MS // 600_000 + 10):
@@ -134,7 +134,7 @@ def test_a_second_jump_that_lasts_is_believed_in_the_end() -> None:
 
 
 def test_what_was_committed_while_the_clock_was_behind_is_kept_for_its_time() -> None:
-    """Putting it right is a jump ahead, which is not believed before what was committed until then has expired."""
+    """Setting the clock right is a jump ahead, which is not believed before these commits have expired."""
     clocks, kept_ms = Clocks(), 7 * DAY_MS
     subject = RetentionClock(clocks, kept_ms=kept_ms)
     clocks.lead_ms -= 10 * DAY_MS
@@ -167,7 +167,7 @@ def test_offsets_that_were_committed_while_the_clock_was_behind_do_not_expire_ea
 
 
 def test_a_question_notes_no_clock() -> None:
-    """Nothing is recorded by it; a decision notes the clock, and a jump is told of."""
+    """A read records nothing; a decision reads the clock, and the jump is logged."""
 
     async def story() -> None:
         clock = JumpingClock()
@@ -191,7 +191,7 @@ def test_a_question_notes_no_clock() -> None:
 
 
 def test_a_clock_that_is_ahead_for_a_sweep_deletes_no_offset() -> None:
-    """Acknowledged offsets are there when the clock is put back, and expire at their time."""
+    """Acknowledged offsets are still there when the clock is set back, and expire on time."""
 
     async def story() -> None:
         clock = JumpingClock()
@@ -246,7 +246,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
 
 
 def test_a_jump_is_told_when_it_is_seen_believed_or_undone() -> None:
-    """Once each, however often the clocks are compared; with how far the clock is ahead."""
+    """Once each, however often the clocks are compared, with the size of the lead."""
     clocks = Clocks()
     subject = RetentionClock(clocks, kept_ms=0)
 

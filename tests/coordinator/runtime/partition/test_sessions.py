@@ -1,4 +1,4 @@
-"""Sessions as the running process ends them, in virtual time. The rules of their length: `group/test_sessions.py`."""
+"""Expiry of sessions in a running process, in virtual time. The rules of their length: `group/test_sessions.py`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,9 @@ LATE = "timer late, sessions extended"
 
 
 def test_a_session_that_became_shorter_ends_in_time() -> None:
-    """ST8: the restarted member's own timeout counts from its first heartbeat on, though a later end was planned."""
+    """ST8: the restarted member's own timeout applies from its first heartbeat on, though a later expiry was
+    planned.
+    """
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -48,7 +50,7 @@ async def short_and_long(process: SimulatedProcess) -> tuple[JoinGroupOutcome, J
 
 
 def test_a_session_ends_in_time_though_others_refresh_theirs_before_a_look_at_the_deadlines_has_ended() -> None:
-    """While a commit is stored the look waits behind the next one, whose sender has a longer session."""
+    """While a commit is stored, the check waits behind the next commit, whose sender has a longer session."""
 
     async def story() -> None:
         offsets = HeldOffsets()
@@ -59,7 +61,7 @@ def test_a_session_ends_in_time_though_others_refresh_theirs_before_a_look_at_th
         await asyncio.sleep(2.5)
         offsets.released.clear()
         commits = [process.commit(offset, b) for offset in range(2)]
-        await asyncio.sleep(1)  # the look that was planned before the heartbeat comes up
+        await asyncio.sleep(1)  # the check planned before the heartbeat fires
         offsets.released.set()
         for commit in commits:
             assert (await commit).error is ErrorCode.none
@@ -79,7 +81,7 @@ class SlowOffsets(MemoryOffsetStore):
 
 
 def test_a_session_ends_in_time_in_a_group_that_is_never_idle() -> None:
-    """Another member, whose session is longer, always has a commit stored and one that waits."""
+    """Another member, whose session is longer, always has one commit being stored and one waiting."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(), offsets=SlowOffsets()).start()
@@ -104,13 +106,13 @@ def test_a_session_ends_in_time_in_a_group_that_is_never_idle() -> None:
 
 
 def test_a_pause_during_an_append_moves_what_is_decided_already_by_the_same_rule() -> None:
-    """The line says how many sessions have their full time again, and how many last longer by what was lost."""
+    """The log line has the number of sessions restarted in full, and of those extended by the lost time."""
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
-        process.group_id = GroupId("other")  # during the append its deadlines alone have the timer
+        process.group_id = GroupId("other")  # during the append only its deadlines have the timer
         await process.stable_group("d")
         process.group_id = GROUP
         told = await process.stable_group("a", "b")
@@ -119,7 +121,7 @@ def test_a_pause_during_an_append_moves_what_is_decided_already_by_the_same_rule
         sessions = context.soft.sessions
 
         async def stand_still(beyond_s: float) -> tuple[int, int, int]:
-            """Returns how late the timer was, and the counts of sessions in the line about it."""
+            """Stall the machine; return how late the timer was, and the counts of sessions in the log line."""
             loop.advance(min(each.deadline_ms for each in sessions.values()) / 1000 - loop.time() + beyond_s)
             with capture_logs() as lines:
                 await until(lambda: any(line["event"] == LATE for line in lines))

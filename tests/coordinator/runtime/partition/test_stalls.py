@@ -1,6 +1,6 @@
 """A slow log harms no member: members survive stalls of any length, at each step; in virtual time.
 
-The log stalls at every append that has an event of a certain type, while a group lives a whole life: it forms, grows,
+The log stalls at every append that has an event of a certain type, during the whole life of a group: it forms, grows,
 restarts, shrinks, is configured and commits. A member that keeps sending requests, one at a time like a client, stays.
 """
 
@@ -46,14 +46,14 @@ SESSION_S = 6.0
 REJOIN_S = 12.0
 BEAT_S = SESSION_S / 3
 STALLS = (0.3, 0.99, 1.0, 1.01, 2.0, 3.0)
-"""In sessions."""
+"""In multiples of the session."""
 
 BLAMED = {Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT, Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT}
 AGAIN = {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
 
 
 class StallingOffsets(MemoryOffsetStore):
-    """Takes its time for each write."""
+    """Each write takes this long."""
 
     stall_s = 0.0
 
@@ -63,7 +63,7 @@ class StallingOffsets(MemoryOffsetStore):
 
 
 class Client:
-    """A client that does what clients do: one request at a time, and a heartbeat every third of its session."""
+    """A client with one request at a time, and a heartbeat every third of its session."""
 
     def __init__(self, process: SimulatedProcess, instance: str | None) -> None:
         self.instance = instance
@@ -112,7 +112,7 @@ class Client:
 
 
 def stall_appends_of(process: SimulatedProcess, kind: type[AnyRecordedEvent], stall_s: float) -> None:
-    """From now on an append with such an event takes so long."""
+    """From now on an append with such an event takes this long."""
     append = process.log.append
 
     async def stalled(partition: int, epoch: int, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
@@ -126,7 +126,7 @@ def stall_appends_of(process: SimulatedProcess, kind: type[AnyRecordedEvent], st
 
 
 async def until_stable(process: SimulatedProcess, members: int) -> None:
-    """Let time pass until so many members are in a stable generation."""
+    """Let time pass until this many members are in a stable generation."""
     deadline_s = asyncio.get_running_loop().time() + 600
     while (described := await process.describe()).state is not GroupState.STABLE or len(described.members) != members:
         assert asyncio.get_running_loop().time() < deadline_s, f"{members} were to come: {described}"
@@ -134,7 +134,9 @@ async def until_stable(process: SimulatedProcess, members: int) -> None:
 
 
 async def a_whole_life(process: SimulatedProcess) -> list[Client]:
-    """Forms, grows in both ways, is configured, commits, restarts and shrinks; who is left in the end."""
+    """The group forms, grows in both ways, is configured, commits, restarts and shrinks; return the remaining
+    members.
+    """
     clients = [Client(process, instance) for instance in ("a", "b", None)]
     await until_stable(process, 3)
     clients.append(Client(process, None))
@@ -159,7 +161,7 @@ async def a_whole_life(process: SimulatedProcess) -> list[Client]:
 
 
 def blamed(storage: MemoryStorage) -> list[AnyRecordedEvent]:
-    """The events that say of somebody that he was too late, and of us that we were asleep."""
+    """Events that report a member as late, or Muster as stalled."""
     events = [decode(record.value) for records in storage.records for record in records if record.value is not None]
     return [
         event
@@ -223,7 +225,7 @@ def test_nobody_who_lives_is_expelled_because_a_commit_takes_long(sessions: floa
 
 
 def test_a_dead_member_is_expelled_one_session_after_the_stall_all_the_same() -> None:
-    """It had asked for nothing while the log was slow: its time is not longer than that of any other."""
+    """It sent nothing while the log was slow, so its session is not longer than any other."""
     storage = MemoryStorage()
 
     async def story() -> None:
@@ -237,7 +239,7 @@ def test_a_dead_member_is_expelled_one_session_after_the_stall_all_the_same() ->
         await asyncio.sleep(9.0)
         assert (await beating).error is ErrorCode.rebalance_in_progress
         assert {member.group_instance_id for member in (await process.describe()).members} == {"a", "b", "c"}
-        await asyncio.sleep(1.5)  # 10.5 s after b was heard from; its session is 10 s
+        await asyncio.sleep(1.5)  # 10.5 s after b's last request; its session is 10 s
         described = await process.describe()
         assert {member.group_instance_id for member in described.members} == {"a", "c"}
         assert not joining.done()
@@ -247,7 +249,7 @@ def test_a_dead_member_is_expelled_one_session_after_the_stall_all_the_same() ->
 
 
 def test_a_group_that_is_asked_without_a_pause_expels_its_dead_all_the_same() -> None:
-    """A deadline that has come up is looked at in its turn, however much is asked of the group."""
+    """A due deadline is processed in order, however many requests the group gets."""
 
     async def story() -> None:
         offsets = StallingOffsets()
@@ -266,7 +268,7 @@ def test_a_group_that_is_asked_without_a_pause_expels_its_dead_all_the_same() ->
 
 
 def test_a_join_phase_that_began_with_a_slow_append_has_its_full_time_from_then_on() -> None:
-    """Nobody could hear of it before: who rejoins within the rebalance time-out after that is in."""
+    """No client could hear of it before: a member that rejoins within the rebalance timeout after that is in."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -285,7 +287,7 @@ def test_a_join_phase_that_began_with_a_slow_append_has_its_full_time_from_then_
 
 
 def test_who_asked_before_the_stall_is_not_expelled_by_a_look_that_comes_late() -> None:
-    """Its request is decided, and not yet answered, when deadlines are looked at as of long after it came."""
+    """Its request is decided, but not yet answered, when deadlines are checked for a time long after it arrived."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
@@ -294,7 +296,7 @@ def test_who_asked_before_the_stall_is_not_expelled_by_a_look_that_comes_late() 
         stall_appends_of(process, MemberJoined, 12.0)
         process.join("c")
         await asyncio.sleep(0.2)
-        process.join("d")  # the next batch: what is decided after it waits for it
+        process.join("d")  # the next batch waits for the current append
         beats = [process.heartbeat(joined) for joined in told.values()]
         await asyncio.sleep(began_s + 9.9 - asyncio.get_running_loop().time())
         asyncio.get_running_loop().advance(0.9)  # type: ignore[attr-defined]  # a look was due 0.1 s into this
@@ -307,7 +309,7 @@ def test_who_asked_before_the_stall_is_not_expelled_by_a_look_that_comes_late() 
 
 
 def test_a_deadline_whose_rule_fails_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not at once, which would hold everybody up, and not never."""
+    """Not at once, which would block everything else, and not never."""
     tried_s: list[float] = []
 
     def failing(command: AnyCommand, group: Group | None, soft: SoftState, *rest: Any) -> Decision:

@@ -1,4 +1,4 @@
-"""The sweep for what has expired, in virtual time: durable before it vanishes, finished after a crash, step by step."""
+"""The sweep of expired groups and offsets, in virtual time: durable first, finished after a crash, step by step."""
 
 import asyncio
 from collections import Counter
@@ -37,7 +37,7 @@ SETTINGS = GroupSettings(
 
 
 def story(run: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """A test that runs in virtual time."""
+    """Run the test in virtual time."""
 
     def test() -> None:
         simulate(run())  # type: ignore[arg-type]
@@ -56,13 +56,13 @@ def deletions(storage: MemoryStorage) -> list[tuple[GroupId, Cause]]:
 
 
 def expired() -> list[float]:
-    """How many offsets and groups have expired in this process, as Prometheus is told."""
+    """The number of offsets and groups that have expired in this process, by its metrics."""
     names = ("muster_offsets_expired_total", "muster_groups_expired_total")
     return [REGISTRY.get_sample_value(name) or 0 for name in names]
 
 
 async def heartbeats(process: SimulatedProcess, told: JoinGroupOutcome, seconds: float) -> None:
-    """Let time pass, with a member that is alive."""
+    """Let time pass, with a member that stays alive."""
     for _ in range(int(seconds)):
         await asyncio.sleep(1)
         assert (await process.heartbeat(told)).error is ErrorCode.none
@@ -70,7 +70,7 @@ async def heartbeats(process: SimulatedProcess, told: JoinGroupOutcome, seconds:
 
 @story
 async def test_an_expired_group_is_gone_after_the_next_sweep() -> None:
-    """EX1, EX8: not before it, with its offsets, and the log says why."""
+    """EX1, EX8: not before it, with its offsets, and the log has the reason."""
     storage = MemoryStorage(partitions=1)
     process = await started(storage)
     counted = expired()
@@ -88,7 +88,7 @@ async def test_an_expired_group_is_gone_after_the_next_sweep() -> None:
 
 @story
 async def test_sweeps_come_again_and_again() -> None:
-    """EX1, TM4: one that has found nothing is not the last one."""
+    """EX1, TM4: a sweep that finds nothing is not the last one."""
     process = await started()
     for _ in range(3):
         await process.commit(5)
@@ -101,7 +101,7 @@ async def test_sweeps_come_again_and_again() -> None:
 
 @story
 async def test_offsets_expire_and_the_group_lives_on() -> None:
-    """EX3: those of a topic that nobody subscribes, also when the group was taken over."""
+    """EX3: those of a topic that no member subscribes, also after a takeover."""
     storage = MemoryStorage(partitions=1)
     first = await started(storage)
     subscription = b"\x00\x00\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"
@@ -121,7 +121,7 @@ async def test_offsets_expire_and_the_group_lives_on() -> None:
 
 @story
 async def test_nothing_vanishes_before_its_deletion_is_durable() -> None:
-    """The group is described and its offsets are told until then; what is asked meanwhile waits for the outcome."""
+    """The group is described and its offsets are returned until then; later requests wait for the outcome."""
     storage = MemoryStorage(partitions=1)
     process = await started(storage)
     await process.commit(5, retention_ms=1)
@@ -143,7 +143,7 @@ async def test_nothing_vanishes_before_its_deletion_is_durable() -> None:
 
 @story
 async def test_an_append_that_failed_has_taken_nothing_away() -> None:
-    """The next sweep after the retake does it."""
+    """The next sweep after the takeover deletes it."""
     process = await started()
     await process.commit(5, retention_ms=1)
     process.log.fail_next_append()
@@ -158,7 +158,7 @@ async def test_an_append_that_failed_has_taken_nothing_away() -> None:
 
 @story
 async def test_a_crash_between_the_event_and_the_offsets_is_finished_by_the_next_takeover() -> None:
-    """The log has the deletion, the store has the offsets still: a group made anew does not inherit them."""
+    """The log has the deletion, the store still has the offsets: a group created again does not inherit them."""
     storage = MemoryStorage(partitions=1)
     first = await started(storage)
     offsets = first.offsets
@@ -184,7 +184,7 @@ async def test_a_crash_between_the_event_and_the_offsets_is_finished_by_the_next
 
 @story
 async def test_a_commit_that_is_under_way_is_not_swept_away() -> None:
-    """The sweep looks at the group when that is durable, and takes what has expired without it."""
+    """The sweep checks the group when the commit is durable, and removes only what has expired."""
     process = await started()
     await process.commit(5, retention_ms=1)
     await process.commit(5, topic="old", retention_ms=1)
@@ -213,7 +213,7 @@ async def test_a_commit_that_is_under_way_is_not_swept_away() -> None:
 
 @story
 async def test_the_offsets_of_a_quarantined_group_are_left_alone() -> None:
-    """Whether they are needed cannot be known."""
+    """It is unknown whether they are needed."""
     storage = MemoryStorage(partitions=1)
     first = await started(storage)
     told = await first.stable_group("a")
@@ -234,7 +234,7 @@ async def test_the_offsets_of_a_quarantined_group_are_left_alone() -> None:
 
 @story
 async def test_a_process_that_has_stopped_sweeps_no_more() -> None:
-    """No timer is left, and what had expired is there for the next owner."""
+    """No timer is left, and expired data is there for the next owner."""
     process = await started()
     await process.commit(5, retention_ms=1)
     await process.runtime.stop()
@@ -249,7 +249,7 @@ async def test_a_process_that_has_stopped_sweeps_no_more() -> None:
 
 @pytest.mark.parametrize("offsets", [0, 7, 2 * WORK_PER_STEP])
 def test_a_sweep_of_many_groups_gives_way_to_others(offsets: int) -> None:
-    """No step is longer than its share, but for a group that is too large alone; each group is looked at once."""
+    """No step is longer than its slice, except for a single group that is too large; each group is checked once."""
     group_ids = [GroupId(f"group-{number}") for number in range(1_000)]
     seen: dict[GroupId, float] = {}
 
@@ -273,7 +273,7 @@ def test_a_sweep_of_many_groups_gives_way_to_others(offsets: int) -> None:
 
 @story
 async def test_a_sweep_that_is_closed_in_its_midst_ends_there() -> None:
-    """The other groups are not looked at."""
+    """The other groups are not checked."""
     seen: list[GroupId] = []
 
     def look_at(group_id: GroupId) -> int:
@@ -290,7 +290,7 @@ async def test_a_sweep_that_is_closed_in_its_midst_ends_there() -> None:
 
 
 def test_a_group_that_fails_ends_no_sweep() -> None:
-    """It is heard of; the groups behind it are looked at, in this sweep and in the next."""
+    """The error is reported; the groups after it are checked, in this sweep and in the next."""
     seen: list[GroupId] = []
 
     async def run() -> None:

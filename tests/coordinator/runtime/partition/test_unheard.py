@@ -1,4 +1,4 @@
-"""Deadlines of groups whose members may not be heard, through no fault of theirs; in virtual time."""
+"""Deadlines of groups whose members could not reach Muster, through no fault of their own; in virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SESSION_S = 10.0
 
 
 class Asked:
-    """Whoever knows whether members could be heard: a test tells."""
+    """Whether members were reachable: the test answers."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[GroupId, Callable[[Unheard | None], None]]] = []
@@ -64,7 +64,7 @@ def test_who_could_be_heard_and_was_not_is_expired() -> None:
 
 
 def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> None:
-    """The broker between was away and is back: a new coordinator of Kafka's gives full sessions too."""
+    """The broker in between was unreachable and is back: a new Kafka coordinator gives full sessions too."""
 
     async def story() -> None:
         asked = Asked()
@@ -76,7 +76,7 @@ def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> 
         await asyncio.sleep(SESSION_S - 3)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
         await until(lambda: len(asked.asked) == 2)
-        asked.asked[1][1](Unheard(0, back_ms))  # which was before this session
+        asked.asked[1][1](Unheard(0, back_ms))  # before this session
         await asyncio.sleep(1)
         assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
@@ -85,7 +85,7 @@ def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> 
 
 
 def test_a_dead_member_goes_however_often_the_broker_between_is_away() -> None:
-    """Full time once; then each time as much as the broker was away, while who lives has the full time each time."""
+    """Once the full time; then the length of each outage, while live members get the full time each time."""
 
     async def story() -> None:
         asked = Asked()
@@ -112,7 +112,7 @@ def test_a_dead_member_goes_however_often_the_broker_between_is_away() -> None:
 
 
 def test_whose_session_ends_while_it_is_asked_is_asked_about_by_itself() -> None:
-    """The answer tells how it was when it was asked for."""
+    """The first answer describes the situation at the time of its question."""
 
     async def story() -> None:
         asked = Asked()
@@ -130,7 +130,7 @@ def test_whose_session_ends_while_it_is_asked_is_asked_about_by_itself() -> None
 
 
 def test_nobody_asks_while_members_are_heard() -> None:
-    """A heartbeat moves a deadline without telling: that it came up is no reason to ask."""
+    """A heartbeat moves the deadline silently: that the old one fires is no reason to ask."""
 
     async def story() -> None:
         asked = Asked()

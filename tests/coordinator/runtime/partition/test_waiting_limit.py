@@ -31,7 +31,7 @@ def parks(command: AnyRequest) -> Outcome | None:
 
 
 class Asked:
-    """A layer with a limit of two, and what is asked of it."""
+    """A layer with a limit of two, and its requests."""
 
     def __init__(self) -> None:
         self.groups = ScriptedGroups(parks)
@@ -55,7 +55,7 @@ class Asked:
         )
 
     def join(self, member_id: str, *, principal: str = "User:alice", group_id: str = "g") -> list[Outcome]:
-        """The list has the answer, once there is one. The member is one that the group has given this id."""
+        """Return a list that gets the response. The member uses an id that the group has given it."""
         answers: list[Outcome] = []
         command = JoinGroup(
             caller=self.caller(principal),
@@ -115,14 +115,14 @@ def test_where_nobody_authenticates_each_group_has_its_limit() -> None:
 
 
 def test_a_sync_over_the_limit_is_sent_back_to_join() -> None:
-    """Load in progress is fatal to some clients there (QK8)."""
+    """COORDINATOR_LOAD_IN_PROGRESS is fatal to some clients there (QK8)."""
     asked = Asked()
     assert [asked.sync(member_id) for member_id in "ab"] == [[], []]
     assert asked.sync("c") == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)]
 
 
 def test_who_asks_again_waits_once() -> None:
-    """The former request is not answered any more (J13), and gives its place back."""
+    """The former request is never answered (J13), and its place is freed."""
 
     async def story() -> None:
         waiting_quota = WaitingQuota(each_max=3, metrics=ServerMetrics({}))
@@ -149,7 +149,7 @@ def test_who_asks_again_waits_once() -> None:
 
 
 def test_a_held_join_whose_next_one_is_answered_at_once_waits_no_more() -> None:
-    """The group has learners since, so the member is admitted without a rebalance."""
+    """Learners were switched on, so the member is admitted without a rebalance."""
 
     async def story() -> None:
         waiting_quota = WaitingQuota(each_max=9, metrics=ServerMetrics({}))
@@ -186,7 +186,7 @@ def test_a_join_that_is_refused_leaves_the_parked_one_where_it_is() -> None:
 
 
 def test_a_member_is_never_refused() -> None:
-    """Its join may be the one that ends the rebalance which all others wait for; it counts all the same."""
+    """Its join may be the one that ends the rebalance for which all others wait; it is counted all the same."""
     asked = Asked()
     asked.members = {"leader", "follower"}
     assert [asked.join(member_id) for member_id in ("a", "leader", "follower")] == [[], [], []]
@@ -219,7 +219,7 @@ def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
 
 @pytest.mark.parametrize("name", ["JoinGroup", "SyncGroup"])
 def test_a_client_that_has_gone_keeps_no_place(name: str) -> None:
-    """Though its request is parked for as long as its group waits for others."""
+    """Although its request is parked until its group is complete."""
     asked = Asked()
     service = msgspec.structs.replace(new_service(asked.groups), groups=asked.limited, gone=asked.waiting_quota.release)
     form = JOIN if name == "JoinGroup" else SYNC
@@ -235,7 +235,7 @@ def test_a_client_that_has_gone_keeps_no_place(name: str) -> None:
 
 
 def test_who_is_refused_does_not_take_the_place_of_who_waits() -> None:
-    """Or a member's name would do to have any number of others wait."""
+    """Otherwise one member's name would let any number of requests wait."""
     asked = Asked()
     assert asked.join("a") == []
     asked.groups.outcome = lambda _: JOINED
