@@ -1,4 +1,4 @@
-"""A small `Groups` controlled by a test: keeps the commands it gets, and replies at once or when told to."""
+"""A small `Groups` controlled by a test: it keeps commands, and replies at once or when released."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ NOW_MS, NOW_WALL_MS = 5_000, 1_700_000_000_000
 
 
 class ScriptedTicket:
-    """Valid until `valid` is taken back; `touched` has the times at which a session was re-armed."""
+    """Valid until `change`; `touched` has the times at which the session was refreshed."""
 
     def __init__(self) -> None:
         self.valid = True
@@ -43,14 +43,14 @@ class ScriptedTicket:
         self._when_changed.append(changed)
 
     def change(self) -> None:
-        """As when its group changes."""
+        """Invalidate, as when the group changes."""
         self.valid = False
         for changed in self._when_changed:
             changed()
 
 
 class ScriptedGroups:
-    """`outcome` makes a command's outcome; None parks it until `release`."""
+    """`outcome` returns a command's outcome; None parks it until `release`."""
 
     def __init__(self, outcome: Callable[[AnyRequest], Outcome | None]) -> None:
         self.outcome = outcome
@@ -89,7 +89,7 @@ class ScriptedGroups:
 
 
 class ManualTimers:
-    """Timers that pass when a test says so."""
+    """Timers that fire when a test calls `pass_all`."""
 
     def __init__(self) -> None:
         self.pending: dict[int, tuple[int, Callable[[], None]]] = {}
@@ -101,7 +101,7 @@ class ManualTimers:
         return lambda: self.pending.pop(number, None) and None
 
     def pass_all(self, *, up_to_ms: float = math.inf) -> None:
-        """Let all timers pass that there are now; or those alone that were set for no longer."""
+        """Fire all current timers, or only those set for at most this time."""
         for number in [each for each, (delay_ms, _) in self.pending.items() if delay_ms <= up_to_ms]:
             self.pending.pop(number)[1]()
 
@@ -109,7 +109,7 @@ class ManualTimers:
 def new_service(
     groups: ScriptedGroups, timers: ManualTimers | None = None, *, held_bytes_max: int = HELD_BYTES_MAX
 ) -> Service:
-    """A service whose clocks stand still, and whose randomness is none."""
+    """A service with stopped clocks and constant randomness."""
     numbers = count(1)
     return Service(
         groups=groups,

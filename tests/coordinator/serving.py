@@ -39,7 +39,7 @@ SETTINGS = GroupSettings(initial_rebalance_delay_ms=50, min_session_timeout_ms=1
 
 
 class Serving:
-    """One process, so to speak: its log, its runtime, its listener."""
+    """One process in effect: its log, runtime and listener."""
 
     def __init__(self, settings: GroupSettings, storage: MemoryStorage, cluster: Cluster) -> None:
         clock = SystemClock()
@@ -91,7 +91,7 @@ async def serving(
     load: bool = True,
     cluster: Cluster = CLUSTER,
 ) -> AsyncIterator[Serving]:
-    """Listening; with `load` the log is read already, without it `runtime.start` is left to the test."""
+    """Listen; with `load` the log is loaded first, otherwise the test calls `runtime.start`."""
     muster = Serving(settings, MemoryStorage(partitions=2) if storage is None else storage, cluster)
     await muster.log.open()
     await muster.server.start()
@@ -104,11 +104,11 @@ async def serving(
         await muster.server.close(within_s=1)
 
 
-# ---- what consumers send ---------------------------------------------------------------------------
+# ---- requests of consumers ------------------------------------------------------------------------
 
 
 def join_body(member_id: str = "", *, instance: str | None = None, **changed: Any) -> dict[str, Any]:
-    """The fields of a JoinGroup of any version; those that a version lacks are left out when it is sent."""
+    """The fields of a JoinGroup of any version; fields that the version lacks are dropped when it is sent."""
     return {
         "group_id": GROUP_ID,
         "session_timeout": ms(SESSION_MS),
@@ -122,7 +122,7 @@ def join_body(member_id: str = "", *, instance: str | None = None, **changed: An
 
 
 def sync_body(joined: Fields, *, instance: str | None = None, **changed: Any) -> dict[str, Any]:
-    """The fields of a SyncGroup; whoever was told the members assigns each its own id."""
+    """The fields of a SyncGroup; the leader assigns each member its own id."""
     assignments = [
         {"member_id": member["member_id"], "assignment": member["member_id"].encode()} for member in joined["members"]
     ]
@@ -147,7 +147,7 @@ def heartbeat_body(joined: Mapping[str, Any], *, instance: str | None = None, **
 
 
 async def enter(connection: Connection, version: int, *, instance: str | None = None, **changed: Any) -> Fields:
-    """JoinGroup, and once more with the id that was given when one is asked for (KIP-394)."""
+    """JoinGroup, repeated with the returned member id if one is required (KIP-394)."""
     told = await connection.ask("JoinGroup", version, **join_body(instance=instance, **changed))
     if told["error_code"] == 79:
         body = join_body(told["member_id"], instance=instance, **changed)

@@ -32,7 +32,7 @@ NOT_OURS = (b"", b"x", encode_key(RecordKey("unknown", EntityKind.GROUP, "")))
 
 
 def append(storage: MemoryStorage, *keys: bytes, partition: int = PARTITION) -> None:
-    """As a stranger does, past whoever owns the partition."""
+    """Append as a foreign client does, without the partition's owner."""
     for key in keys:
         storage.records[partition].append(
             StoredRecord(partition, storage.end_offset(partition), 0, key, None, is_foreign=True)
@@ -49,7 +49,7 @@ def counted() -> float:
 
 @story
 async def test_strangers_stop_no_start_and_are_named_once() -> None:
-    """All groups are as they were; the log names the first of the partition, the metric counts each once."""
+    """All groups are unchanged; the log names the partition's first foreign record, and the metric counts each once."""
     storage, before = MemoryStorage(), counted()
     first = await SimulatedProcess(storage).start()
     told = await first.stable_group("a", "b")
@@ -73,7 +73,7 @@ async def test_strangers_stop_no_start_and_are_named_once() -> None:
 
 @story
 async def test_what_a_stranger_overwrote_is_written_again_at_a_takeover() -> None:
-    """Behind the stranger's tombstone stands ours again, so compaction keeps ours; once, not at each takeover."""
+    """Our record is written again after the foreign tombstone, so compaction keeps it; once, not at each takeover."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
     told = await first.stable_group("a", "b")
@@ -99,7 +99,7 @@ async def test_what_a_stranger_overwrote_is_written_again_at_a_takeover() -> Non
 
 @story
 async def test_what_a_stranger_overwrites_meanwhile_is_written_again_with_the_next_append() -> None:
-    """That tells of the gap before it: nobody reads the log of a partition that is served."""
+    """The append shows the gap in the offsets: the log of a served partition is not read otherwise."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     told = await process.stable_group("a", "b")
@@ -111,7 +111,7 @@ async def test_what_a_stranger_overwrites_meanwhile_is_written_again_with_the_ne
 
 @story
 async def test_a_stranger_that_never_ends_is_answered_once_a_minute() -> None:
-    """However often it writes: so many of our own appends would be its doing."""
+    """However often it writes, it can cause only so many appends of ours."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     told = await process.stable_group("a")
@@ -133,7 +133,7 @@ async def test_a_stranger_that_never_ends_is_answered_once_a_minute() -> None:
 
 @story
 async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() -> None:
-    """A claim's renewal looks at owners' records alone; what the stranger overwrote is written again after it."""
+    """The renewal only considers owners' records; what the foreign record overwrote is rewritten after it."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, claim_renewal_ms=10_000).start()
     told = await process.stable_group("a")
@@ -148,7 +148,7 @@ async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() ->
 
 @story
 async def test_what_a_stranger_overwrites_while_a_claim_is_renewed_is_written_again() -> None:
-    """Between our last append by the former claim and the first by the new one."""
+    """Between our last append with the former claim and the first with the new one."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, claim_renewal_ms=5_000).start()
     await process.stable_group("a")
@@ -167,7 +167,7 @@ async def test_what_a_stranger_overwrites_while_a_claim_is_renewed_is_written_ag
 
 
 class InTens(MemoryEventLog):
-    """Its records come ten at a time."""
+    """Its records are read ten at a time."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage)
@@ -185,7 +185,7 @@ class InTens(MemoryEventLog):
 
 @pytest.mark.parametrize("limit", ["RECORDS_MAX", "KEYS_MAX"])
 def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest comes with the next minute, and is not forgotten."""
+    """The rest is read a minute later, and not forgotten."""
     monkeypatch.setattr(foreign_records, limit, 20)
 
     @story
@@ -214,7 +214,7 @@ def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: py
 
 @story
 async def test_thousands_of_a_strangers_keys_are_not_written_again_at_once() -> None:
-    """Five thousand, and what came with the last of them; a minute later as many more."""
+    """Five thousand, and those up to the end of that chunk; a minute later as many again."""
     storage = MemoryStorage(partitions=1)
     append(storage, *(b"%d" % number for number in range(12_000)), partition=0)
     log = MemoryEventLog(storage)
@@ -233,7 +233,7 @@ async def test_thousands_of_a_strangers_keys_are_not_written_again_at_once() -> 
     await watch.close()
 
 
-# ---- owners' records that cannot be read -----------------------------------------------------------
+# ---- unreadable records of owners ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ async def test_thousands_of_a_strangers_keys_are_not_written_again_at_once() -> 
     ids=["key", "event of the partition"],
 )
 def test_an_owners_record_that_cannot_be_read_stops_its_partition_alone(key: bytes, value: bytes) -> None:
-    """Not even the group is known; the others are served. It is said where it stands, in the log and when asked."""
+    """No group of it is known; other partitions are served. The log and the error have the record's offset."""
 
     @story
     async def run() -> None:
@@ -277,7 +277,7 @@ def test_an_owners_record_that_cannot_be_read_stops_its_partition_alone(key: byt
 
 @story
 async def test_an_offset_that_cannot_be_read_stops_its_partition_alone() -> None:
-    """It stands in a topic of its own, which is named."""
+    """It is in a separate topic, which is named."""
     storage, offsets = MemoryStorage(), MemoryStorage()
     before = await SimulatedProcess(storage).start()
     await before.runtime.stop()
@@ -292,7 +292,7 @@ async def test_an_offset_that_cannot_be_read_stops_its_partition_alone() -> None
 
 @story
 async def test_a_log_of_a_newer_version_is_no_partition_that_cannot_be_read() -> None:
-    """Nothing of it is served."""
+    """No partition of it is served."""
     storage = MemoryStorage()
     newer = msgspec.structs.replace(ELECTED, partition=PARTITION, format_level=FORMAT_LEVEL + 1)
     (record,) = records_of([newer], FORMAT_LEVEL)
@@ -302,7 +302,7 @@ async def test_a_log_of_a_newer_version_is_no_partition_that_cannot_be_read() ->
 
 
 class SlowlyClaimedOffsets(MemoryOffsetStore):
-    """While offsets are read, somebody appends to the event log."""
+    """While offsets are read, a foreign client appends to the event log."""
 
     def __init__(self, meanwhile: Callable[[int], None]) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Foreign records in the topics of a service on a real broker: of a plain producer, all codecs, and transactions."""
+"""Foreign records in the topics of a service on a real broker: from a plain producer, with all codecs, in
+transactions.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -62,7 +64,7 @@ async def producer(broker: Broker, **settings: Any) -> AsyncIterator[AIOKafkaPro
 
 
 async def write(broker: Broker, topic: str) -> None:
-    """As strangers do: the same again in each codec, in a transaction that ends well, and in one that does not."""
+    """Write the records with each codec, in a transaction that commits, and in one that aborts."""
     for codec in CODECS:
         async with producer(broker, compression_type=codec) as plain:
             for key, value in WRITTEN:
@@ -82,7 +84,7 @@ async def last_of(log: EventLog, key: bytes) -> StoredRecord:
 async def rewritten(log: EventLog, *keys: bytes) -> None:
     async with asyncio.timeout(60):
         while any([(await last_of(log, key)).is_foreign for key in keys]):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)  # nobody tells when it is there
+            await asyncio.sleep(0.05)  # nothing signals its arrival
 
 
 def replayed(url: str) -> Result:
@@ -94,7 +96,7 @@ def process_on(broker: Broker, topic: str) -> ProcessOnKafka:
 
 
 async def member(process: ProcessOnKafka) -> JoinGroupOutcome:
-    """The only one of a stable group, with an offset committed."""
+    """The only member of a stable group, with an offset committed."""
     joined = await process.join("a", session_timeout_ms=PATIENT_MS)
     assert (await process.sync(joined)).error is ErrorCode.none
     assert (await process.commit(7, joined)).error is ErrorCode.none
@@ -102,7 +104,7 @@ async def member(process: ProcessOnKafka) -> JoinGroupOutcome:
 
 
 async def test_strangers_disturb_no_owner_and_no_restart(kafka_broker: Broker) -> None:
-    """Under keys of theirs and of ours, as tombstones too; what is ours stands behind theirs in the end."""
+    """With foreign keys and with ours, as tombstones too; in the end our records follow theirs."""
     topic = new_topic_name()
     first = await process_on(kafka_broker, topic).start()
     joined = await member(first)
@@ -138,7 +140,7 @@ async def test_strangers_disturb_no_owner_and_no_restart(kafka_broker: Broker) -
 async def test_a_log_of_an_earlier_version_goes_on_and_marks_from_there(
     kafka_broker: Broker, admin: AIOKafkaAdminClient
 ) -> None:
-    """Its records carry no mark and are owners' all the same; what has none behind the first mark is a stranger's."""
+    """Its records have no mark and count as an owner's; after the first mark, records without one are foreign."""
     topic = new_topic_name()
     await create_topic(admin, topic, {}, partitions=1)
     recorded = read_log(2)
@@ -160,7 +162,7 @@ async def test_a_log_of_an_earlier_version_goes_on_and_marks_from_there(
 
 
 async def test_any_consumer_sees_the_mark(kafka_broker: Broker) -> None:
-    """As a record header: so does Spark, with `includeHeaders`."""
+    """As a record header, which Spark shows with `includeHeaders`."""
     topic = new_topic_name()
     process = await process_on(kafka_broker, topic).start()
     await member(process)

@@ -1,7 +1,7 @@
 """A log stays at its format level: an older Muster can continue a log that a newer one has written to.
 
-`level3.db` and `level3.batches.json` were written by a Muster that knew level 3 and no higher one (the groups of one
-story, in a file and as batches of a topic); `LEVEL_3` are the schemas that it knew.
+`level3.db` and `level3.batches.json` were written by a Muster that knew no level above 3 (the same groups, in a file
+and as batches of a topic); `LEVEL_3` has its schemas.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ PARTITIONS = 2
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A copy of the file that the older one has written."""
+    """A copy of the file written by the older version."""
     copy = tmp_path / "muster.db"
     shutil.copy(FOLDER / "level3.db", copy)
     return copy
@@ -63,7 +63,7 @@ def storage_of(path: Path) -> MemoryStorage:
 
 
 def projected_by_level_3(records: Iterable[StoredRecord]) -> Projector:
-    """The groups that the older one makes of the records, all of which it can read."""
+    """The groups that the older version projects from the records, all of which it can read."""
     projector = Projector()
     for record in records:
         if record.value is None:
@@ -77,7 +77,7 @@ def projected_by_level_3(records: Iterable[StoredRecord]) -> Projector:
 
 
 async def gone_on_with(process: SimulatedProcess) -> JoinGroupOutcome:
-    """Both members restart, one more comes; returns what that one was told."""
+    """Both members restart, and another one joins; return its result."""
     await process.start()
     told = {instance: await process.join(instance) for instance in ("a", "b")}
     newcomer = process.join("d", rebalance_timeout_ms=5_000)
@@ -89,17 +89,17 @@ async def gone_on_with(process: SimulatedProcess) -> JoinGroupOutcome:
 
 
 async def eventful(process: SimulatedProcess) -> None:
-    """A life in which something stands in each of the fields that are new since."""
+    """A history that sets each of the newer fields."""
     newcomer = await gone_on_with(process)
-    await process.join(requires_known_member_id=True)  # and it never comes back
+    await process.join(requires_known_member_id=True)  # and never returns
     await process.leave(newcomer.member_id)
-    await asyncio.sleep(100)  # everybody is silent
+    await asyncio.sleep(100)  # all fall silent
     assert (await process.delete()).error is ErrorCode.none
     await process.runtime.stop()
 
 
 def test_an_owner_of_a_log_of_level_3_writes_nothing_that_its_former_owner_cannot_read(path: Path) -> None:
-    """Also what only newer ones know, such as an id that was never used and why the group became empty."""
+    """Including facts that only newer levels have, such as an id that was never used and why the group became empty."""
     storage = storage_of(path)
     before = [len(records) for records in storage.records]
 
@@ -120,7 +120,7 @@ def test_an_owner_of_a_log_of_level_3_writes_nothing_that_its_former_owner_canno
 
 
 def test_what_is_written_at_level_3_gives_the_older_one_the_same_groups(path: Path) -> None:
-    """Members, generation, assignments: only what explains them is left out."""
+    """Members, generation, assignments: only the explanations are left out."""
     storage = storage_of(path)
 
     async def live() -> None:
@@ -139,7 +139,7 @@ def test_what_is_written_at_level_3_gives_the_older_one_the_same_groups(path: Pa
 
 
 async def test_a_file_of_level_3_is_gone_on_with_at_that_level(path: Path) -> None:
-    """Its own note says so still, and so does each fence record."""
+    """The file's own level stays, as does that of each fence record."""
     clock = VirtualClock()
     log = SqliteEventLog(path)
     await log.open()
@@ -170,7 +170,7 @@ async def test_a_file_of_level_3_is_gone_on_with_at_that_level(path: Path) -> No
 
 
 def test_batches_of_level_3_are_read_as_owners_and_gone_on_with_at_that_level() -> None:
-    """The level in their marks tells."""
+    """The marks in the batches have the level."""
     for partition, batch in enumerate(json.loads((FOLDER / "level3.batches.json").read_text())):
         fetched = bytes.fromhex(batch)
         marks = Marks(since=0, native_from=0, home="here")
@@ -185,7 +185,7 @@ def test_batches_of_level_3_are_read_as_owners_and_gone_on_with_at_that_level() 
 
 
 def test_a_new_log_has_the_highest_level() -> None:
-    """And says so in its fence records."""
+    """Its fence records say so."""
     storage = MemoryStorage(1)
 
     async def live() -> None:

@@ -1,4 +1,4 @@
-"""The answers while a group cannot be served: its partition is still being read, or its process ends."""
+"""Responses while a group cannot be served: its partition is still being loaded, or its process stops."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -51,24 +51,26 @@ ASKS: dict[str, Callable[[SimulatedProcess], Awaitable[Outcome]]] = {
 
 
 async def answers(process: SimulatedProcess) -> dict[str, Outcome]:
-    """The outcome of each API of a group."""
+    """The outcome of each API for a group."""
     return {name: await ask(process) for name, ask in ASKS.items()}
 
 
 def errors(outcomes: dict[str, Outcome]) -> dict[str, ErrorCode]:
-    """The group's own error in each answer."""
+    """The group's own error in each response."""
     return {name: outcome.error for name, outcome in outcomes.items() if not isinstance(outcome, Superseded)}
 
 
 def check_form(outcomes: dict[str, Outcome], error: ErrorCode) -> None:
-    """A join has its own member id in the answer, a leave no member, a description no group."""
+    """A join's response has its own member id, a leave's no member, a description's no group."""
     assert outcomes["JoinGroup"] == JoinGroupOutcome(error=error, member_id=MEMBER.member_id)
     assert outcomes["LeaveGroup"] == LeaveGroupOutcome(error=error)
     assert outcomes["DescribeGroups"] == DescribeGroupOutcome(error=error, state=GroupState.DEAD)
 
 
 def test_while_a_partition_is_read_members_are_told_to_try_again_and_not_disturbed() -> None:
-    """G19 to G22, QK8: 14, but a heartbeat is well, and a sync is sent back to join: 14 would be fatal to clients."""
+    """G19 to G22, QK8: 14; but a heartbeat succeeds, and a sync is sent back to join, as 14 would be fatal to
+    clients.
+    """
 
     async def story() -> None:
         process = SimulatedProcess(MemoryStorage())
@@ -84,8 +86,9 @@ def test_while_a_partition_is_read_members_are_told_to_try_again_and_not_disturb
 
 
 def test_a_partition_is_loaded_soon_for_a_second_after_it_was_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then its brokers are away, or there is much to read. Before the log is open nobody knows, and when it is served
-    it is loaded."""
+    """If it takes longer, brokers are unreachable or there is much to read. Before the log is open the result is
+    unknown, and once it is served it is loaded.
+    """
 
     async def is_not_answered(_: int) -> LogWriter:
         return await asyncio.Future[LogWriter]()
@@ -110,7 +113,7 @@ def test_a_partition_is_loaded_soon_for_a_second_after_it_was_assigned(monkeypat
 
 
 def test_what_is_wrong_with_a_join_is_told_when_the_partition_is_read() -> None:
-    """G15 is otherwise here: nothing of a request is looked at before."""
+    """G15 differs here: the request is not validated before."""
 
     async def story() -> None:
         process = SimulatedProcess(MemoryStorage())
@@ -140,7 +143,7 @@ def test_a_process_that_ends_is_not_available_to_anybody() -> None:
 
 
 def test_who_was_deposed_sends_everybody_elsewhere() -> None:
-    """G23: whoever waits when the partition is lost is told 16, and looks for the coordinator anew."""
+    """G23: requests that are waiting when the partition is lost get 16, so clients look up the coordinator again."""
 
     async def story() -> None:
         storage = MemoryStorage()

@@ -1,4 +1,4 @@
-"""A process follows the committed offsets of others, and takes them over by reading only new ones; in virtual time."""
+"""A process follows the committed offsets of others, and takes over by reading only the new ones; in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ COMMITS = 30
 
 
 class _OfOffsets(MemoryEventLog):
-    """The log of the offsets of one process. `starts`: the first offset of each reading."""
+    """The log of one process's offsets. `starts`: the first offset of each reading."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage)
@@ -45,7 +45,7 @@ class _OfOffsets(MemoryEventLog):
 
 
 class OffsetsPeer(Peer):
-    """One of several processes; the offsets are in a topic."""
+    """One of several processes, with the offsets in a topic."""
 
     def __init__(self, storage: MemoryStorage, of_offsets: MemoryStorage) -> None:
         super().__init__(storage)
@@ -71,7 +71,7 @@ class OffsetsPeer(Peer):
 
 
 async def pair(partitions: int = ALONE) -> tuple[OffsetsPeer, OffsetsPeer]:
-    """The owner of everything, with commits; and one that stands by and has read it all."""
+    """The owner of everything, with commits; and a standby that has read it all."""
     storages = MemoryStorage(partitions), MemoryStorage(partitions)
     owner = await OffsetsPeer(*storages).start(*range(partitions))
     await owner.commits(*range(COMMITS))
@@ -97,7 +97,7 @@ async def stopped(*peers: OffsetsPeer) -> None:
 
 @story
 async def test_a_takeover_reads_of_the_offsets_what_is_new() -> None:
-    """All of them are there, with what came since the last look."""
+    """All of them are there, including those since the last reading."""
     owner, standby = await pair()
     await owner.commits(1_000, topic="new")
     read_to = standby.of_offsets.storage.end_offset(0) - 1
@@ -111,7 +111,7 @@ async def test_a_takeover_reads_of_the_offsets_what_is_new() -> None:
 
 @story
 async def test_who_gives_a_partition_up_forgets_its_offsets_and_follows_them() -> None:
-    """They are in memory once, and a takeover back reads what is new, too."""
+    """They are in memory once, and taking the partition back reads only new ones, too."""
     owner, standby = await pair()
     before = owner.committed
     await owner.runtime.release([0])
@@ -144,7 +144,7 @@ async def test_who_is_deposed_forgets_the_offsets() -> None:
 
 @story
 async def test_a_standby_is_as_far_as_the_topic_that_is_further_behind() -> None:
-    """A takeover waits for both."""
+    """A takeover waits for both topics."""
     owner, standby = await pair()
     assert (standby.figures.ready, standby.figures.behind_max) == (1, 0)
     standby.of_offsets.is_away = True
@@ -184,7 +184,7 @@ async def _unreadable(records: list[StoredRecord], standby: OffsetsPeer) -> None
 def test_offsets_that_cannot_be_gone_on_with_are_thrown_away(
     happens: Callable[[list[StoredRecord], OffsetsPeer], Any], when: str
 ) -> None:
-    """They are read anew after a pause; and a takeover reads all. What is there is what the topic says."""
+    """They are read again after a pause, or by a takeover, which reads all of them. The result is that of the topic."""
 
     @story
     async def run() -> None:
@@ -207,7 +207,7 @@ def test_offsets_that_cannot_be_gone_on_with_are_thrown_away(
 
 
 def standby_says(peer: OffsetsPeer) -> int:
-    """The last offset in the topic, read as a whole."""
+    """The last offset in the topic, from a full reading."""
     usable = [record for record in peer.of_offsets.storage.records[0] if record.key != b"no key"]
     told: Mapping[tuple[str, int], int] = offsets_of(usable)[GroupId("simple")]
     return told["orders", 0]
@@ -215,7 +215,7 @@ def standby_says(peer: OffsetsPeer) -> int:
 
 @pytest.mark.parametrize("failing", ["the fence of the offsets", "the reading of the offsets", "the last record"])
 def test_what_was_read_is_kept_for_the_next_attempt(failing: str) -> None:
-    """A takeover that had to be tried again reads what is new alone, wherever it has failed."""
+    """A retried takeover reads only new records, wherever it has failed."""
 
     @story
     async def run() -> None:
@@ -243,11 +243,11 @@ def test_what_was_read_is_kept_for_the_next_attempt(failing: str) -> None:
 
 @story
 async def test_what_a_takeover_has_changed_is_not_kept_for_the_next_attempt() -> None:
-    """Groups that the events do not know were made again, and nobody has read that; so all is read."""
+    """It created groups that the events lack, which no standby has read; so everything is read again."""
     owner, standby = await pair()
     unknown = OffsetsChange(group_id=GroupId("unknown"), committed=(commit("orders", 0, 5),))
     await owner.store.write([unknown])
-    _fail_append(standby.process.log, 3)  # behind the fence record, and that of the group
+    _fail_append(standby.process.log, 3)  # after the fence record, and the group's record
     standby.reads.clear()
     standby.of_offsets.starts.clear()
     await standby.runtime.assign([0])

@@ -1,4 +1,4 @@
-"""The one line, and the durations, of each rebalance."""
+"""The log line and the durations of each rebalance."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ from tests.simulation.virtual_time import simulate
 
 
 def followed(h: Harness, under_way: UnderWay | None = None) -> list[dict[str, Any]]:
-    """The lines told of all events of a story, each a second after the one before."""
+    """The log lines for all events of a story, each a second after the one before."""
     lines = RebalanceLines(lambda: 0)
     with structlog.testing.capture_logs() as told:
         for number, event in enumerate(h.events):
@@ -33,13 +33,13 @@ def followed(h: Harness, under_way: UnderWay | None = None) -> list[dict[str, An
 
 
 def observed(name: str, **labels: str) -> tuple[float, float]:
-    """How many durations a histogram has, and their sum."""
+    """A histogram's number of durations, and their sum."""
     count, total = (REGISTRY.get_sample_value(f"{name}_{end}", labels) or 0.0 for end in ("count", "sum"))
     return count, total
 
 
 def test_each_rebalance_is_one_line_with_its_cause_and_who_it_was() -> None:
-    """The first one, that of a member who left, and that of the last one."""
+    """The first rebalance, one for a member that left, and one for the last member's leave."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     b.leave()
@@ -62,7 +62,7 @@ def test_a_group_that_loses_its_last_member_has_a_line_that_says_so() -> None:
 
 
 def test_a_rebalance_that_another_one_ends_is_told_too() -> None:
-    """Its sync phase never ended: the next member came before the leader's assignment."""
+    """Its sync phase never ended: the next member joined before the leader's assignment."""
     h = Harness()
     a = h.static("a")
     a.join()
@@ -102,7 +102,7 @@ def test_how_long_it_took_is_counted_by_phase() -> None:
 
 
 def test_one_that_began_under_a_former_owner_says_so_and_has_no_duration() -> None:
-    """Nobody here knows when it began."""
+    """Its start is unknown here."""
 
     async def story() -> None:
         storage = MemoryStorage()
@@ -121,7 +121,7 @@ def test_one_that_began_under_a_former_owner_says_so_and_has_no_duration() -> No
 
 
 def test_groups_with_labels_are_those_that_a_pattern_names() -> None:
-    """And only they."""
+    """Only those."""
     h = Harness()
     h.stable_group(h.static("a"))
     labels = {"group": "orders", "cause": "new-static-member"}
@@ -137,7 +137,9 @@ def test_groups_with_labels_are_those_that_a_pattern_names() -> None:
 
 
 def test_a_group_that_rebalances_without_an_end_fills_no_log() -> None:
-    """In a minute it has so many lines, and then one that counts the rest; another group's are written meanwhile."""
+    """A limited number of lines per minute, then one with the count of the rest; other groups' lines are still
+    written.
+    """
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()
@@ -161,7 +163,7 @@ def test_a_group_that_rebalances_without_an_end_fills_no_log() -> None:
 
 
 def test_many_groups_that_rebalance_once_fill_no_log_either() -> None:
-    """As when one client makes group after group."""
+    """As when one client creates group after group."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()

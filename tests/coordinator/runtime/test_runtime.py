@@ -1,4 +1,6 @@
-"""The runtime on a memory log, in virtual time: nothing leaves before it is durable, nothing durable is lost."""
+"""The runtime on a memory log, in virtual time: no response before its events are durable, and no durable event is
+lost.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -32,7 +34,7 @@ Story = Callable[[], Awaitable[None]]
 
 
 def story(run: Story) -> Callable[[], None]:
-    """A test that runs in virtual time."""
+    """Run the test in virtual time."""
 
     def test() -> None:
         simulate(run())  # type: ignore[arg-type]
@@ -50,7 +52,7 @@ def recorded(storage: MemoryStorage, event_type: type) -> list[object]:
 
 @story
 async def test_a_reply_leaves_only_when_its_events_are_durable() -> None:
-    """An append that is not acknowledged holds back the answer and everything decided after it."""
+    """An unacknowledged append delays the response and everything decided after it."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a")
     release = process.log.hold_acknowledgements()
@@ -96,7 +98,7 @@ async def test_joins_that_queue_behind_an_append_share_the_next_one() -> None:
 
 @story
 async def test_after_a_crash_the_group_is_as_it_was() -> None:
-    """A process that was killed leaves generation, leader and assignments to the next one, sessions in full."""
+    """The next process finds generation, leader and assignments of the killed one; sessions restart in full."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
     told = await first.stable_group("a", "b", "c")
@@ -113,7 +115,7 @@ async def test_after_a_crash_the_group_is_as_it_was() -> None:
 
 @story
 async def test_the_old_process_is_deposed_by_the_new_one() -> None:
-    """Its next append is refused, its clients are sent elsewhere, and it says so."""
+    """Its next append is refused, its clients are redirected, and it logs that."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
     told = await first.stable_group("a")
@@ -127,7 +129,7 @@ async def test_the_old_process_is_deposed_by_the_new_one() -> None:
 
 @story
 async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is() -> None:
-    """The process ends when that has been read; a stranger that calls itself the owner is not believed."""
+    """The process ends once it has been read; a foreign record that claims ownership is ignored."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
     told = await first.stable_group("a")
@@ -164,7 +166,7 @@ async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is(
 
 @story
 async def test_who_was_deposed_does_not_complain_that_it_cannot_stop_in_good_order() -> None:
-    """The last word in the log is its successor's."""
+    """The last record in the log is its successor's."""
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
     second = await SimulatedProcess(storage).start()
@@ -176,7 +178,7 @@ async def test_who_was_deposed_does_not_complain_that_it_cannot_stop_in_good_ord
 
 @story
 async def test_a_lost_acknowledgement_loses_and_doubles_nothing() -> None:
-    """The events are in the log, the client heard an error: after the retake it is a member, exactly once."""
+    """The events are in the log, the client got an error: after the takeover it is a member, exactly once."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     told = await process.stable_group("a")
@@ -195,7 +197,7 @@ async def test_a_lost_acknowledgement_loses_and_doubles_nothing() -> None:
 
 @story
 async def test_an_append_that_failed_has_no_effect() -> None:
-    """Events that could not be stored did not happen: the group is as before once the log is back."""
+    """Events that could not be stored have not happened: the group is as before once the log is back."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     told = await process.stable_group("a")
@@ -208,7 +210,7 @@ async def test_an_append_that_failed_has_no_effect() -> None:
 
 @story
 async def test_a_join_too_large_for_the_log_fails_alone() -> None:
-    """Its sender gets UNKNOWN_SERVER_ERROR; the joins that were to be stored with it are well."""
+    """Its sender gets UNKNOWN_SERVER_ERROR; the other joins of the append succeed."""
     process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=10_000).start()
     release = process.log.hold_acknowledgements()
     first = process.join("a")
@@ -225,7 +227,7 @@ async def test_a_join_too_large_for_the_log_fails_alone() -> None:
 
 @story
 async def test_an_assignment_too_large_for_the_log_starts_a_rebalance() -> None:
-    """The leader's sync fails, the group goes on without it (SG13)."""
+    """The leader's sync fails, and the group rebalances (SG13)."""
     process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=10_000).start()
     joins = [process.join("a"), process.join("b")]
     told = [await join for join in joins]
@@ -241,7 +243,7 @@ async def test_an_assignment_too_large_for_the_log_starts_a_rebalance() -> None:
 
 @story
 async def test_a_silent_member_is_expired_after_its_session() -> None:
-    """The deadline comes though no request does, and not before."""
+    """The deadline fires without a request, and not before."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a", "b")
 
@@ -260,7 +262,7 @@ async def test_a_silent_member_is_expired_after_its_session() -> None:
 
 @story
 async def test_after_the_machine_stood_still_nobody_is_expired() -> None:
-    """A timer that is late re-arms all sessions in full, and that is recorded."""
+    """A late timer restarts all sessions in full, and that is recorded."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     told = await process.stable_group("a", "b")
@@ -279,7 +281,7 @@ async def test_after_the_machine_stood_still_nobody_is_expired() -> None:
 
 @story
 async def test_a_dead_member_goes_however_often_the_machine_stands_still() -> None:
-    """At each end of its session, and for long enough that the others cannot be blamed."""
+    """At each end of its session, and for long enough that the other members are not to blame."""
     process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
     told = await process.stable_group("a", "b")
     loop = asyncio.get_running_loop()
@@ -302,7 +304,7 @@ async def test_a_dead_member_goes_however_often_the_machine_stands_still() -> No
 
 @story
 async def test_a_ticket_holds_until_the_group_changes() -> None:
-    """The fast path feeds the session; any change of the group ends it."""
+    """The fast path refreshes the session; any change of the group invalidates the ticket."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a", "b")
     ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"]))
@@ -319,7 +321,7 @@ async def test_a_ticket_holds_until_the_group_changes() -> None:
 
 @story
 async def test_who_answers_by_a_ticket_is_told_when_it_is_over() -> None:
-    """Once, when the group changes in any way, or its partition is given up; at once if that has happened."""
+    """Once, when the group changes in any way or its partition is released; at once if that has happened already."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a", "b")
     command, over = process.heartbeat_command(told["a"]), list[str]()
@@ -339,7 +341,7 @@ async def test_who_answers_by_a_ticket_is_told_when_it_is_over() -> None:
 
 @story
 async def test_a_heartbeat_that_is_told_late_takes_no_time_from_a_session() -> None:
-    """Another process has answered it before one that was heard since."""
+    """Another process answered it before a later one that is known already."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a")
     ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"]))
@@ -355,7 +357,7 @@ async def test_a_heartbeat_that_is_told_late_takes_no_time_from_a_session() -> N
 
 @story
 async def test_stopping_answers_what_is_parked_and_writes_coordinator_stopped() -> None:
-    """A parked join is sent elsewhere with its own member id, and the log has the last word (LD12)."""
+    """A parked join gets NOT_COORDINATOR with its own member id, and CoordinatorStopped is the last record (LD12)."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     join = process.join("a")
@@ -371,7 +373,7 @@ async def test_stopping_answers_what_is_parked_and_writes_coordinator_stopped() 
 
 @story
 async def test_each_takeover_is_in_the_log() -> None:
-    """The fence record comes before anything else of an owner, and readiness tells what was read."""
+    """The fence record comes before any other of an owner, and CoordinatorReady has the figures of the loading."""
     storage = MemoryStorage(partitions=1)
     first = await SimulatedProcess(storage).start()
     await first.stable_group("a", "b")
@@ -387,7 +389,7 @@ async def test_each_takeover_is_in_the_log() -> None:
 
 @story
 async def test_a_group_with_a_broken_record_is_quarantined_alone() -> None:
-    """Its members are told to try again; every other group is served (L8)."""
+    """Its members are asked to retry; every other group is served (L8)."""
     storage = MemoryStorage(partitions=1)
     first = await SimulatedProcess(storage).start()
     told = await first.stable_group("a")
@@ -410,7 +412,7 @@ async def test_a_group_with_a_broken_record_is_quarantined_alone() -> None:
 
 @story
 async def test_offsets_are_visible_when_the_commit_is_answered() -> None:
-    """A member's commit is stored; one of an older generation is not."""
+    """A member's commit is stored; a commit of an older generation is not."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a")
     assert (await process.commit(7, told["a"])).error is ErrorCode.none
@@ -423,7 +425,7 @@ async def test_offsets_are_visible_when_the_commit_is_answered() -> None:
 
 @story
 async def test_deleting_a_group_deletes_its_offsets() -> None:
-    """And one whose deletion was cut short between the two loses them at the next start."""
+    """If a deletion was cut short between the two, the next start deletes the offsets."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     simple = GroupId("simple")
@@ -438,7 +440,7 @@ async def test_deleting_a_group_deletes_its_offsets() -> None:
 
 @story
 async def test_a_rule_that_fails_harms_nobody_else() -> None:
-    """A bug in a rule is UNKNOWN_SERVER_ERROR for its sender, and everybody is served on (G24)."""
+    """A bug in a rule is UNKNOWN_SERVER_ERROR for its sender, and all others are still served (G24)."""
     process = await SimulatedProcess(MemoryStorage()).start()
     joined = await process.join("a")
     nonsense: dict[str, bytes] = {"no member id": None}  # type: ignore[dict-item]
@@ -468,7 +470,7 @@ async def test_a_group_made_anew_has_a_higher_incarnation() -> None:
 
 @story
 async def test_a_partition_that_is_lost_while_the_process_stops_is_not_claimed_again() -> None:
-    """It would depose whoever has come after."""
+    """It would depose its successor."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage, claim_renewal_ms=3_600_000).start()
     number = partition_for(GROUP, len(storage.records))
@@ -483,7 +485,9 @@ async def test_a_partition_that_is_lost_while_the_process_stops_is_not_claimed_a
 
 @story
 async def test_a_group_that_is_over_a_lowered_group_max_size_rebalances_at_the_takeover() -> None:
-    """Its members learn it by their heartbeats; without it they would stay until something else happens."""
+    """Its members learn it from their heartbeats; otherwise the size would stay exceeded until something else
+    happens.
+    """
     storage = MemoryStorage()
     first = await SimulatedProcess(storage).start()
     told = await first.stable_group("a", "b", "c")
@@ -514,7 +518,7 @@ async def test_figures_are_of_all_groups_and_members() -> None:
 
 @story
 async def test_it_is_known_of_a_join_whether_it_would_be_refused() -> None:
-    """The group as it is now decides, without any change to it."""
+    """The group's current state decides, and is not changed."""
     process = await SimulatedProcess(MemoryStorage(), settings=GroupSettings(max_size=1)).start()
     await process.stable_group("a")
 
@@ -546,7 +550,7 @@ async def test_it_is_known_of_a_join_whether_it_would_be_refused() -> None:
 
 @story
 async def test_a_former_owner_that_did_not_stop_in_good_order_is_named_once() -> None:
-    """A stop cleanly is no news; that one of the same name, as a pod has, did not, is."""
+    """A clean stop is not logged; a crash of a process with the same name, such as a pod's, is."""
     storage = MemoryStorage(partitions=3)
     for number in range(3):
         ready = CoordinatorReady(

@@ -1,4 +1,4 @@
-"""Partitions are saved in a folder, and a start uses them; unusable ones only cost time. In virtual time."""
+"""Partitions are saved in a folder and used at a start; unusable snapshots only cost time. In virtual time."""
 
 import asyncio
 import errno
@@ -30,7 +30,7 @@ A_DAY_MS = 86_400_000
 
 
 class Saving(Peer):
-    """A process that saves its partitions. What waits for the disk is done at once: time is virtual."""
+    """A process that saves its partitions. Disk operations complete at once: time is virtual."""
 
     def __init__(self, storage: MemoryStorage, folder: Path, *, stands_by: bool = False) -> None:
         super().__init__(storage)
@@ -59,7 +59,7 @@ async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def saved(storage: MemoryStorage, folder: Path) -> tuple[Saving, dict[str, Any]]:
-    """An owner with a group, which has saved its partition a while ago, and was killed; what its members were told."""
+    """An owner with a group that has saved its partition a while ago, and was killed; also the members' results."""
     owner = await Saving(storage, folder).start(0)
     for _ in range(5):
         await owner.process.stable_group("a", "b")
@@ -93,7 +93,7 @@ def kept_in(folder: Path) -> Callable[[Callable[[MemoryStorage, Path], Any]], Ca
 
 
 def test_a_start_reads_what_is_behind_the_snapshot(tmp_path: Path) -> None:
-    """All groups are as the whole log says, and the members are known."""
+    """All groups are as in the whole log, and the members are known."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_start_reads_what_is_behind_the_snapshot(tmp_path: Path) -> None:
 
 
 def test_what_was_saved_is_as_old_as_it_was(tmp_path: Path) -> None:
-    """However often it is loaded: as a standby that the log is not there for, it is thrown away by its whole age."""
+    """However often it is loaded: a standby without an available log is discarded by its total age."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -130,7 +130,7 @@ def test_what_was_saved_is_as_old_as_it_was(tmp_path: Path) -> None:
 
 
 def test_every_partition_is_saved_again_and_again(tmp_path: Path) -> None:
-    """Those that are owned, and those that are followed; a start as a standby goes on from there, too."""
+    """Those that are owned, and those that are followed; a start as a standby uses the latter, too."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -211,7 +211,7 @@ async def _a_folder(peer: Saving, storage: MemoryStorage) -> None:
     ],
 )
 def test_one_that_cannot_be_used_costs_time_alone(tmp_path: Path, happens: Any, reason: str | None) -> None:
-    """One line says why, and the whole log is read."""
+    """One line has the reason, and the whole log is read."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -235,7 +235,7 @@ def test_one_that_cannot_be_used_costs_time_alone(tmp_path: Path, happens: Any, 
 
 
 def test_a_snapshot_older_than_the_logs_own_clock_allows_is_not_used(tmp_path: Path) -> None:
-    """Though by the clock of the machine, which was set back, it is new."""
+    """It is recent by the machine's clock, which was set back."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_snapshot_older_than_the_logs_own_clock_allows_is_not_used(tmp_path: P
 
 
 def test_a_partition_is_not_saved_before_what_strangers_overwrote_is_written_again(tmp_path: Path) -> None:
-    """A start from there would not know of it, and compaction would take the entity away."""
+    """A start from it would not know of the foreign record, and compaction would remove the entity."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_partition_is_not_saved_before_what_strangers_overwrote_is_written_aga
 
 
 def test_a_partition_that_is_given_up_meanwhile_is_not_saved(tmp_path: Path) -> None:
-    """A closed partition has no groups any more, which is not what the log says."""
+    """A closed partition has no groups in memory, unlike the log."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_partition_that_is_given_up_meanwhile_is_not_saved(tmp_path: Path) -> 
 
 
 def test_a_partition_with_a_quarantined_group_is_not_saved(tmp_path: Path) -> None:
-    """Owned or followed, it is read wholly at the next start, which names the group again."""
+    """Owned or followed, it is read completely at the next start, which reports the group again."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -319,7 +319,7 @@ def test_a_partition_with_a_quarantined_group_is_not_saved(tmp_path: Path) -> No
 
 
 def test_a_standby_that_is_taken_while_it_is_saved_is_not_saved(tmp_path: Path) -> None:
-    """It is read on by the takeover, so what was written would be of no moment."""
+    """The takeover reads on, so the snapshot would be useless."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_standby_that_is_taken_while_it_is_saved_is_not_saved(tmp_path: Path) 
 
 
 def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The groups are served all the same, and the snapshot of before stays whole."""
+    """The groups are served all the same, and the previous snapshot stays intact."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:
@@ -366,7 +366,7 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_folder_is_made_and_tried(tmp_path: Path) -> None:
-    """Before anything is served; where nothing can be written the start says so."""
+    """Before anything is served; if it is not writable the start fails with an error."""
     folder = tmp_path / "some" / "where"
     SnapshotFolder(folder=folder, interval_ms=1_000).prepare()
     assert list(folder.iterdir()) == []
@@ -376,7 +376,7 @@ def test_a_folder_is_made_and_tried(tmp_path: Path) -> None:
 
 
 def test_a_standby_that_was_thrown_away_does_not_begin_with_its_snapshot_again(tmp_path: Path) -> None:
-    """It would be thrown away for the same reason, again and again."""
+    """It would be discarded again for the same reason."""
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:

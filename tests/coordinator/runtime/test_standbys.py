@@ -1,4 +1,4 @@
-"""A process follows the partitions of others, and takes one over by reading what is new; in virtual time."""
+"""A process follows other owners' partitions, and takes one over by reading only what is new; in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,11 +31,11 @@ from tests.simulation.virtual_time import VirtualClock
 from tests.waiting import until
 
 ALONE = 1
-"""One partition is enough for most of them."""
+"""One partition is enough for most tests."""
 
 
 class Peer:
-    """A process that shares the log with others, and stands by for what is not its own. Its clock can be moved."""
+    """A process that shares the log, with standbys of partitions that it does not own. Its clock can be moved."""
 
     def __init__(self, storage: MemoryStorage, *, stands_by: bool = True) -> None:
         self.process = SimulatedProcess(storage)
@@ -79,7 +79,7 @@ class Peer:
 
 
 async def pair(storage: MemoryStorage) -> tuple[Peer, Peer]:
-    """The owner of everything, with a group of two; and one that stands by and has read it all."""
+    """The owner of everything, with a group of two; and a standby that has read it all."""
     owner = await Peer(storage).start(*range(len(storage.records)))
     await owner.process.stable_group("a", "b")
     standby = await Peer(storage).start()
@@ -88,7 +88,7 @@ async def pair(storage: MemoryStorage) -> tuple[Peer, Peer]:
 
 
 async def more(owner: Peer) -> None:
-    """Something new in the log."""
+    """Append a new event."""
     owner.process.group_id = GroupId("another")
     await owner.process.stable_group("a", "b")
 
@@ -100,7 +100,7 @@ async def ended(*peers: Peer) -> None:
 
 
 def last_ready(storage: MemoryStorage) -> Any:
-    """The newest one of any partition, by its time."""
+    """The latest CoordinatorReady of any partition, by its time."""
     key = EntityKind.PARTITION, "ready"
     records = [record for records in storage.records for record in records if not record.is_foreign]
     of_ready = [r for r in records if r.value and (decode_key(r.key).kind, decode_key(r.key).entity_id) == key]
@@ -117,7 +117,7 @@ def said(logs: Sequence[Any]) -> list[str]:
 
 @story
 async def test_a_takeover_reads_what_is_new_and_no_history() -> None:
-    """The group is as it was, with what came since the last look."""
+    """The group is unchanged, including what came after the last reading."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)
     for _ in range(20):
@@ -137,7 +137,7 @@ async def test_a_takeover_reads_what_is_new_and_no_history() -> None:
 
 @story
 async def test_a_partition_that_is_given_up_is_followed_from_then_on() -> None:
-    """And is taken over again by what is new."""
+    """Taking it back only reads what is new."""
     storage = MemoryStorage(2)
     owner, standby = await pair(storage)
     assert (owner.figures.followed, standby.figures.followed) == (0, 2)
@@ -154,7 +154,7 @@ async def test_a_partition_that_is_given_up_is_followed_from_then_on() -> None:
 
 @story
 async def test_the_state_of_a_partition_is_there_once() -> None:
-    """The groups that stood by are the owner's from then on."""
+    """The standby's groups become the owner's."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)
     (followed,) = standby.standbys._followed.values()
@@ -224,7 +224,9 @@ async def _unreadable(storage: MemoryStorage, standby: Peer) -> None:
 def test_what_cannot_be_gone_on_with_is_thrown_away(
     happens: Callable[[MemoryStorage, Peer], Any], reason: str, when: str
 ) -> None:
-    """It is read anew after a pause; and a takeover reads everything. In both cases one line says why."""
+    """It is read again after a pause, or by a takeover, which reads everything. One line has the reason in both
+    cases.
+    """
 
     @story
     async def run() -> None:
@@ -254,7 +256,7 @@ def test_what_cannot_be_gone_on_with_is_thrown_away(
 
 @story
 async def test_who_cannot_read_a_partition_tries_more_and_more_rarely() -> None:
-    """A record of the partition itself that is broken stops a takeover; a standby is none for so long."""
+    """A broken record of the partition itself prevents a takeover; until it is repaired there is no standby."""
     storage = MemoryStorage(ALONE)
     ready = encode_key(RecordKey("0", EntityKind.PARTITION, "ready"))
     storage.records[0].append(StoredRecord(0, 0, 0, ready, b"\xc3\x01 broken"))
@@ -269,7 +271,7 @@ async def test_who_cannot_read_a_partition_tries_more_and_more_rarely() -> None:
 
 @story
 async def test_the_claims_of_what_is_followed_are_kept_prepared() -> None:
-    """Again and again, as connections are closed when they are idle; and not those of what the process owns."""
+    """Again and again, as idle connections are closed; not for partitions that the process owns."""
     storage = MemoryStorage(3)
     peer = Peer(storage)
     prepared: list[int] = []
@@ -286,7 +288,7 @@ async def test_the_claims_of_what_is_followed_are_kept_prepared() -> None:
 
 @story
 async def test_while_the_log_is_away_a_standby_stays_as_it_is() -> None:
-    """It is read on where it was, and a takeover that had to be tried again still reads what is new alone."""
+    """It reads on from its position, and even a retried takeover only reads what is new."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)
     usual, is_away = standby.process.log.read, True
@@ -315,7 +317,7 @@ async def test_while_the_log_is_away_a_standby_stays_as_it_is() -> None:
 
 @story
 async def test_a_bug_in_a_standby_costs_time_and_nothing_else() -> None:
-    """It is said, and the takeover reads everything."""
+    """It is logged, and the takeover reads everything."""
     storage = MemoryStorage(ALONE)
     owner, standby = await pair(storage)
     (followed,) = standby.standbys._followed.values()
@@ -337,7 +339,7 @@ async def test_a_bug_in_a_standby_costs_time_and_nothing_else() -> None:
 
 @story
 async def test_who_does_not_stand_by_reads_nothing_of_others() -> None:
-    """As where it is switched off."""
+    """As when standbys are switched off."""
     storage = MemoryStorage(ALONE)
     owner = await Peer(storage).start(0)
     idle = await Peer(storage, stands_by=False).start()

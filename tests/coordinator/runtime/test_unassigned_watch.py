@@ -1,4 +1,4 @@
-"""The watch over unassigned partitions: since when, what is logged, and when a group is asked to rebalance."""
+"""The watch over unassigned partitions: since when, the log lines, and when a group is asked to rebalance."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -27,7 +27,7 @@ MINUTE_MS = 60_000
 
 
 class Stage:
-    """A group, its topics, and a clock that stands until it is moved."""
+    """A group, its topics, and a clock that the test moves."""
 
     def __init__(self, h: Harness, **topics: int) -> None:
         self.h = h
@@ -50,7 +50,7 @@ class Stage:
         self.h.send(command)
 
     def look(self, *, after_ms: int = 0) -> list[Any]:
-        """Look, and return the lines of the log."""
+        """Check, and return the log lines."""
         self.now_ms += after_ms
         with capture_logs() as lines:
             asyncio.run(self.watch.check())
@@ -132,7 +132,7 @@ def test_the_topics_that_members_subscribe_are_counted_and_unknown_ones_lack_not
 
 
 def test_a_topic_whose_partitions_are_not_known_for_a_while_is_not_settled() -> None:
-    """The group was asked for it, and is not asked again when the cluster answers again."""
+    """The group was asked for it, and is not asked again when the cluster responds again."""
     h, a, b = configured("1")
     stage = Stage(h, orders=8)
     stage.look()
@@ -156,7 +156,7 @@ def test_while_muster_will_still_ask_the_way_out_says_so() -> None:
 
 
 def test_topics_of_groups_with_the_config_are_counted_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit of topics, those of groups that Muster can only report are left out."""
+    """Beyond the limit of topics, those of groups without the config are left out."""
     monkeypatch.setattr(unassigned_watch, "TOPICS_MAX", 1)
     without = Harness(group_id="without")
     (a,) = without.form(without.static("a", protocols=protocols(metadata=subscription("audit"))))
@@ -218,7 +218,7 @@ def test_of_many_topics_that_lack_ten_are_named_and_the_others_counted() -> None
 
 
 def test_of_more_topics_that_lack_than_fit_into_an_event_so_many_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members may subscribe to as many as their requests hold."""
+    """Members may subscribe to as many as their requests can hold."""
     monkeypatch.setattr(unassigned_watch, "ASKED_MAX", 3)
     topics = [f"topic-{number}" for number in range(5)]
     h = Harness(group_id="many")
@@ -249,7 +249,7 @@ def test_the_way_out_is_the_users_if_no_more_topics_can_be_asked_for(monkeypatch
 
 
 def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
-    """Its first new partitions have waited for long; each new number would else be a new beginning."""
+    """Its first new partitions have waited for long; otherwise each new count would restart the time."""
     h, _, _ = configured("0")
     stage = Stage(h, orders=7)
     lines = []
@@ -264,7 +264,7 @@ def test_a_topic_that_grows_again_and_again_is_told_and_asked_for() -> None:
 
 
 def test_a_topic_that_shrinks_is_a_new_beginning() -> None:
-    """It was deleted and created again: what it lacks now, it has not lacked for long."""
+    """It was deleted and created again: the missing partitions have not been missing for long."""
     h, _, _ = configured("0")
     stage = Stage(h, orders=9)
     stage.look()
@@ -273,7 +273,7 @@ def test_a_topic_that_shrinks_is_a_new_beginning() -> None:
 
 
 def test_a_kept_topic_is_asked_for_once_although_its_count_is_known_now_and_then() -> None:
-    """Brokers may not answer for a while; the leader assigns it again to the member that does not subscribe it."""
+    """Brokers may be unavailable for a while; the leader assigns it again to the member that does not subscribe it."""
     h, a, b = configured("1000")
     leader, other = (a, b) if a.is_leader else (b, a)
     other = other.restarted(protocols=protocols(metadata=subscription("payments")))
@@ -291,7 +291,7 @@ def test_a_kept_topic_is_asked_for_once_although_its_count_is_known_now_and_then
 
 
 def test_made_up_topics_in_an_assignment_are_few_in_the_log() -> None:
-    """A leader may assign whatever it likes; what Muster asks for is in one event."""
+    """A leader may assign any topic; the ones that Muster asks for fit into one event."""
     h = Harness(group_id="made-up")
     (a,) = h.form(h.static("a"))
     a.sync({a.member_id: encode_assignment({f"made-up-{number}": [0] for number in range(5_000)})})
@@ -314,7 +314,7 @@ def test_other_work_goes_on_while_a_large_group_is_looked_at(monkeypatch: pytest
 
 
 def test_other_work_goes_on_while_groups_that_are_not_stable_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There may be a million groups that only commit offsets, and they are always Empty."""
+    """There may be a million groups that only commit offsets, which are always Empty."""
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
     h, a, b = configured("0")
     a.leave()
@@ -326,7 +326,7 @@ def test_other_work_goes_on_while_groups_that_are_not_stable_are_passed_over(mon
 
 
 async def _turns_while(work: Coroutine[Any, Any, None]) -> int:
-    """How often other work had its turn until this has ended."""
+    """The number of turns that other work had until this one completed."""
     looking, turns = asyncio.create_task(work), 0
     while not looking.done():
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Why there is no listening at an address."""
+"""Errors when a process cannot listen at an address."""
 
 import errno
 import socket
@@ -7,7 +7,7 @@ from muster.coordinator.settings.addresses import why_not_bound
 
 
 def test_what_is_advised_depends_on_whether_the_port_or_the_host_is_to_blame() -> None:
-    """For a right that is missing neither is."""
+    """A missing permission has nothing to do with either."""
     taken = why_not_bound(OSError(errno.EADDRINUSE, "Address already in use"))
     assert taken == "Address already in use; choose another port, 0 takes a free one"
     elsewhere = "name an address of this machine; 0.0.0.0 is all of IPv4, [::] all of both families"

@@ -1,4 +1,4 @@
-"""Certificates that are renewed while in use: new connections use the new one, at either end."""
+"""Certificates that are renewed while in use: new connections use the new one, at both ends."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ def logged() -> Iterator[list[dict[str, object]]]:
 
 
 def serial_shown(serving: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str | None, str | None]:
-    """The serial numbers of the certificates that the server and the client show, in memory."""
+    """The serial numbers of the certificates that server and client present, in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client_end = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     server_end = serving.wrap_bio(to_server, to_client, server_side=True)
@@ -43,7 +43,7 @@ def serial_shown(serving: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str |
 
 
 def both_ends(authority: Authority, server: Issued, client: Issued) -> tuple[FilesContext, FilesContext]:
-    """The contexts of a listener that demands certificates, and of a connection to brokers that shows one."""
+    """The contexts of a listener that requires certificates, and of a connection to brokers that presents one."""
     serving = client_context(("a", server.certificate), ("b", server.key), ("c", authority.certificate))
     upstream = {
         "security.protocol": "SSL",
@@ -76,7 +76,7 @@ async def test_what_was_renewed_is_shown_from_then_on(authority: Authority, logg
 
 
 async def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path) -> None:
-    """As when authorities change: first both are trusted, then certificates are renewed."""
+    """When the authority changes, both are trusted at first; then certificates are renewed."""
     serving, connecting = both_ends(authority, authority.issue("server"), authority.issue("client"))
     other = Authority(tmp_path / "other", name="Another authority")
     shown = other.issue("client")
@@ -92,7 +92,7 @@ async def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path
 async def test_files_that_are_being_written_change_nothing_and_are_said_once(
     authority: Authority, logged: list[dict[str, object]]
 ) -> None:
-    """Half a file, a key without its certificate, none at all: the old pair is in use until both are there."""
+    """Half a file, a key without its certificate, none at all: the old pair is used until both are complete."""
     server = authority.issue("server")
     serving, connecting = both_ends(authority, server, authority.issue("client"))
     certificates = Certificates(lambda: (serving, connecting))
@@ -124,7 +124,7 @@ async def test_files_that_are_being_written_change_nothing_and_are_said_once(
 async def test_what_could_not_be_read_is_looked_at_again_soon(
     authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key and its certificate that are written one after the other: not with the next usual look."""
+    """A key and its certificate are written one after the other: the next check comes sooner than usual."""
     monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600)
     monkeypatch.setattr(module, "RETRY_INTERVAL_S", 0.001)
     server = authority.issue("server")
@@ -149,7 +149,7 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
 async def test_a_disk_that_hangs_holds_nobody_up_and_is_said(
     authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opens a pipe waits until somebody writes to it; meanwhile the loop turns, and nobody looks again."""
+    """Opening a pipe blocks until it is written to; meanwhile the loop runs, and there is no second check."""
     monkeypatch.setattr(module, "SLOW_CHECK_S", 0.01)
     server = authority.issue("server")
     serving, connecting = both_ends(authority, server, authority.issue("client"))

@@ -1,4 +1,4 @@
-"""Settings are checked as a whole before anything starts; `muster config check` prints the effective ones with
+"""Settings are checked as a whole before anything starts; `muster config check` prints the effective ones with their
 sources.
 """
 
@@ -22,12 +22,12 @@ def checked(*arguments: str, **variables: str) -> Result:
 
 
 def given_by(result: Result) -> dict[str, tuple[str, str]]:
-    """The value of each setting, and what gave it, of a check with --format json."""
+    """The value and source of each setting, from a check with --format json."""
     return {each["name"]: (each["value"], each["given_by"]) for each in json.loads(result.stdout)["settings"]}
 
 
 def test_each_setting_is_told_with_its_value_and_what_gave_it(tmp_path: Path) -> None:
-    """A flag, a variable, the file, or nothing; a setting of Kafka's by Kafka's name."""
+    """A flag, a variable, the file, or nothing; Kafka's settings by Kafka's name."""
     file = tmp_path / "muster.toml"
     file.write_text('listen = "127.0.0.1:1"\ntopic = ["a:1", "b"]\n[config]\n"group.max.size" = 3\n')
     options = ["--config-file", str(file), "--node-id", "7", "--format", "json"]
@@ -43,7 +43,7 @@ def test_each_setting_is_told_with_its_value_and_what_gave_it(tmp_path: Path) ->
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
-    """Neither in the table nor in JSON; who they are for is."""
+    """Neither in the table nor in JSON; user names are."""
     options = ["--upstream", "kafka:9092", "--upstream-config", "security.protocol=SASL_PLAINTEXT"]
     options += ["--upstream-config", "sasl.mechanism=PLAIN", "--upstream-config", "sasl.username=muster"]
     forms = ("table", "json")
@@ -62,7 +62,7 @@ def test_the_table_has_a_line_for_each_setting() -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once_each_in_one_line(tmp_path: Path) -> None:
-    """In flags, `--config`, variables and the file; and what contradicts what, among those that can be used."""
+    """In flags, `--config`, variables and the file; and contradictions among the usable ones."""
     file = tmp_path / "muster.toml"
     file.write_text('colour = 1\nlistten = 2\nmetrics = "127.0.0.1:9092"\n[config]\n"group.max.sise" = 1\n')
     options = ["--config-file", str(file), "--config", "group.max.size", "--config", "nonsense=1", "--topic", "a:x"]
@@ -90,7 +90,7 @@ def test_everything_that_is_wrong_is_told_at_once_each_in_one_line(tmp_path: Pat
 
 
 def test_a_setting_that_cannot_be_used_does_not_contradict_others_too() -> None:
-    """It has its default from there on, which nobody has given."""
+    """It then has its default, which the user did not set."""
     config = ["group.min.session.timeout.ms=much", "group.max.session.timeout.ms=100"]
     with pytest.raises(BadSettings) as bad:
         load_settings({}, config, None)
@@ -128,7 +128,7 @@ def test_serve_refuses_with_the_same_lines() -> None:
     ],
 )
 def test_a_variable_that_nobody_reads_is_named(variable: str, value: str, found: list[tuple[str, str | None]]) -> None:
-    """But not what Kubernetes sets for services called muster, or muster-nodes."""
+    """But not the variables that Kubernetes sets for services called muster, or muster-nodes."""
     assert sets_nothing({variable: value, "PATH": "/"}, Settings.model_fields) == found
 
 
@@ -139,7 +139,7 @@ def test_a_check_warns_of_such_variables_and_refuses_nothing() -> None:
 
 
 def test_the_check_takes_whatever_serve_takes() -> None:
-    """One signature for both."""
+    """Both have the same signature."""
     said = {
         name: CliRunner().invoke(cli.app, [*name.split(), "--help"], env=WIDE).stdout
         for name in ("serve", "config check")

@@ -1,4 +1,4 @@
-"""Where settings come from, which of them wins, and the errors for unusable ones."""
+"""Sources of settings, their precedence, and the errors for unusable ones."""
 
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ from muster.variables import mistyped, sets_nothing
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of the tests says nothing."""
+    """Clear the environment."""
     for name in ("MUSTER_LOG", "MUSTER_LISTEN", "MUSTER_TOPIC", "MUSTER_GROUP_MAX_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
 
 def test_the_defaults_are_kafkas() -> None:
-    """Without any setting the rules have Kafka's values."""
+    """Without any settings the rules have Kafka's values."""
     settings = load_settings({}, [], None)
     assert settings.group_settings() == GroupSettings()
     effective = settings.effective_group_settings()
@@ -43,7 +43,7 @@ def test_the_defaults_are_kafkas() -> None:
 
 
 def test_the_limits_of_connections_are_the_same_for_whoever_takes_no_settings() -> None:
-    """But that one principal leaves some for others."""
+    """Except that one principal leaves some for others."""
     limits = load_settings({}, [], None).connection_limits()
     assert limits == ConnectionLimits(connections_per_principal=9_000)
 
@@ -51,7 +51,7 @@ def test_the_limits_of_connections_are_the_same_for_whoever_takes_no_settings() 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each source fills in what the ones before it left open."""
+    """Each source only fills in what the previous ones left open."""
     file = tmp_path / "muster.toml"
     file.write_text(
         'listen = "127.0.0.1:1"\nlog-level = "debug"\ntopic = ["a:1", "b:2"]\n'
@@ -68,13 +68,13 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
 
 
 def test_kafkas_longest_interval_is_one() -> None:
-    """Whoever wants no sweep at all says Long.MAX_VALUE."""
+    """Long.MAX_VALUE switches sweeps off."""
     settings = load_settings({}, [f"offsets.retention.check.interval.ms={2**63 - 1}"], None)
     assert settings.group_settings().offsets_retention_check_interval_ms == 2**63 - 1
 
 
 def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one writes lists in a unit file."""
+    """As usual for lists in a unit file."""
     monkeypatch.setenv("MUSTER_TOPIC", "orders:12, payments")
     assert [topic.name for topic in load_settings({}, [], None).topics()] == ["orders", "payments"]
 
@@ -115,7 +115,7 @@ def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
 def test_a_setting_that_cannot_be_used_is_named_with_its_value(
     flags: dict[str, object], config: list[str], said: str
 ) -> None:
-    """And with the way out."""
+    """With the way out."""
     with pytest.raises(BadSettings) as raised:
         load_settings(flags, config, None)
     assert said in str(raised.value)
@@ -139,7 +139,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_its_value(
     ids=range(11),
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: str) -> None:
-    """With what is wrong in it."""
+    """With the error in it."""
     file = tmp_path / "muster.toml"
     file.write_text(text)
     with pytest.raises(BadSettings, match=str(file)) as raised:
@@ -148,13 +148,13 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: st
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """The system's own words are passed on."""
+    """With the system's own message."""
     with pytest.raises(BadSettings, match="No such file"):
         load_settings({}, [], tmp_path / "none.toml")
 
 
 def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
-    """As every option may; what is wrong with it is said with its name."""
+    """Like every option; its errors have its name."""
     file = tmp_path / "none.toml"
     done = CliRunner().invoke(cli.app, ["serve"], env={"MUSTER_CONFIG_FILE": str(file)})
     assert (done.exit_code, done.stderr) == (
@@ -185,7 +185,7 @@ def test_the_help_of_a_setting_ends_with_its_default_if_it_has_one(field: str, d
 
 
 def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:
-    """A column of options would cut the long ones, with an ellipsis: they stand below."""
+    """A column of options would shorten long names with an ellipsis, so there is none."""
     printed = CliRunner().invoke(cli.app, ["serve", "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
     assert "\u2026" not in printed
     for name in ("ssl.endpoint.identification.algorithm", "MUSTER_UPSTREAM_CONFIG_", "group.max.size"):
@@ -217,7 +217,7 @@ def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:
     ],
 )
 def test_a_variable_that_sets_nothing_is_found_where_another_is_near(variable: str, meant: str | None) -> None:
-    """Those that Kubernetes sets for a service `muster` are near none."""
+    """Those that Kubernetes sets for a service `muster` resemble none."""
     fields = Settings.model_fields.keys() - PROPERTY_FIELDS
     found = sets_nothing({"PATH": "/bin", variable: "x", "MUSTER_LOG": "memory:"}, fields)
     assert [near for near in found if near[1] is not None] == ([] if meant is None else [(variable, meant)])
@@ -238,14 +238,14 @@ def test_no_setting_of_serve_is_taken_for_a_typo_by_another_command() -> None:
     ],
 )
 def test_a_setting_of_something_that_is_not_there_is_named(given: dict[str, Any], said: str) -> None:
-    """It would do nothing, and nobody would notice."""
+    """It would have no effect, unnoticed."""
     with pytest.raises(BadSettings) as raised:
         load_settings(given, [], None)
     assert str(raised.value) == said
 
 
 def test_who_shares_partitions_stands_by_unless_that_is_switched_off_or_it_owns_nothing() -> None:
-    """An edge takes nothing over."""
+    """A frontend takes nothing over."""
     sharing = {"share_partitions": True, "node_id": 3, "log": "kafka://kafka:9092/groups"}
     assert not load_settings({}, [], None).stands_by
     assert load_settings(sharing, [], None).stands_by
@@ -255,7 +255,7 @@ def test_who_shares_partitions_stands_by_unless_that_is_switched_off_or_it_owns_
 
 
 def test_a_time_is_a_duration_or_a_number_of_ms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flag, variable, file and Kafka's name take the same; anything else is named with the way out."""
+    """Flag, variable, file and Kafka's name accept the same; errors have the way out."""
     file = tmp_path / "muster.toml"
     file.write_text('snapshot-interval-ms = "2m"\nsnapshots = "here"\nlog = "kafka://a:1/b"\n[config]\n'
                     '"group.max.session.timeout.ms" = "1h"\n"group.min.session.timeout.ms" = 1000\n')  # fmt: skip

@@ -25,7 +25,7 @@ _SESSION_MS: Final = 60_000
 
 
 class Front(msgspec.Struct, frozen=True, kw_only=True):
-    """`muster` stands before `broker`; `topic` is there, and is nobody else's."""
+    """`muster` in front of `broker`; `topic` exists for this test alone."""
 
     broker: Broker
     muster: MusterProcess
@@ -34,7 +34,7 @@ class Front(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def front_of(broker: Broker) -> Iterator[Front]:
-    """A sidecar of the module's own."""
+    """A sidecar for one module."""
     topic = new_name("topic")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(WITHIN_S)
@@ -45,7 +45,7 @@ def front_of(broker: Broker) -> Iterator[Front]:
 
 
 async def until_coordinated(bootstrap: str) -> None:
-    """Wait until the broker coordinates groups: the topic that it keeps them in is made when it is first needed."""
+    """Wait until the broker coordinates groups: it creates the offsets topic on first use."""
     async with talking(bootstrap) as connection, asyncio.timeout(WITHIN_S):
         while True:
             found = await connection.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])
@@ -59,7 +59,7 @@ async def until_coordinated(bootstrap: str) -> None:
 
 
 def new_name(what: str) -> str:
-    """A name that nobody has."""
+    """A unique name."""
     return f"{what}-{uuid4().hex[:8]}"
 
 
@@ -89,13 +89,13 @@ class Member:
         return same
 
     async def commit(self, topic: str, offsets: Mapping[int, int]) -> list[int]:
-        """The error of each partition."""
+        """Return the error of each partition."""
         return await _commit(
             self.connection, self.group_id, topic, offsets, generation_id=self._generation_id, **self._me
         )
 
     async def leave(self) -> None:
-        """The group is Empty then."""
+        """Leave; the group is Empty then."""
         left = await self.connection.ask(
             "LeaveGroup", 5, group_id=self.group_id, members=[{**self._me, "reason": "done"}]
         )
@@ -103,7 +103,7 @@ class Member:
 
 
 async def formed(connection: Connection, group_id: str, topic: str) -> Member:
-    """A stable group of one member, who subscribes to the topic."""
+    """A stable group of one member that subscribes to the topic."""
     body: dict[str, Any] = {
         "group_id": group_id,
         "session_timeout": ms(_SESSION_MS),
@@ -166,7 +166,7 @@ async def _commit(
 
 
 async def committed(connection: Connection, group_id: str, topic: str) -> dict[int, int]:
-    """The offsets of the topic, by partition."""
+    """The committed offsets of the topic, by partition."""
     asked = {"name": topic, "partition_indexes": list(range(PARTITIONS))}
     answer = await connection.ask(
         "OffsetFetch", 8, groups=[{"group_id": group_id, "topics": [asked]}], require_stable=False
@@ -181,7 +181,7 @@ async def committed(connection: Connection, group_id: str, topic: str) -> dict[i
 
 
 async def until_empty_at(broker: Broker, group_id: str) -> None:
-    """Wait until the broker has nobody in the group."""
+    """Wait until the broker has no member in the group."""
     async with talking(broker.bootstrap) as connection, asyncio.timeout(WITHIN_S):
         while True:
             answer = await connection.ask("DescribeGroups", 5, groups=[group_id], include_authorized_operations=False)

@@ -1,4 +1,4 @@
-"""The loops that the tests of sockets run on: the sidecar's own is uvloop's, whose transports differ here and there."""
+"""The event loops for tests of sockets: the sidecar runs on uvloop, whose transports differ in details."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -140,7 +140,7 @@ def test_a_partition_that_waits_for_the_log_can_be_released() -> None:
 
 
 def test_a_partition_that_another_process_took_while_the_log_was_away_is_waited_for_no_more() -> None:
-    """It is that one's now; nothing here says any longer that the log is unavailable."""
+    """It belongs to the other process now; this one no longer reports the log as unavailable."""
 
     async def story() -> None:
         process, deposed = await _sharing(MemoryStorage(PARTITIONS), 0)

@@ -25,7 +25,7 @@ from tests.simulation.virtual_time import simulate
 
 
 def readies(storage: MemoryStorage, partition: int = 0) -> list[tuple[str | None, int | None]]:
-    """The former owner and its last sign of life, of each CoordinatorReady of the partition."""
+    """The former owner and its last sign of life, from each CoordinatorReady of the partition."""
     events = [decode(record.value) for record in storage.records[partition] if record.value is not None]
     return [(event.owner_before, event.owner_before_seen_ms) for event in events if isinstance(event, CoordinatorReady)]
 

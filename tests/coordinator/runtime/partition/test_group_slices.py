@@ -100,7 +100,7 @@ def test_a_queue_that_is_longer_than_a_batch_is_stored_in_several(monkeypatch: p
 
 
 def test_commands_of_many_events_are_stored_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that has ten thousand events takes no further command."""
+    """A batch with ten thousand events takes no further command."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()

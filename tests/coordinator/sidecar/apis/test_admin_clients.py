@@ -1,4 +1,4 @@
-"""AdminClients through the sidecar, with groups of ours and others in one call."""
+"""AdminClients through the sidecar, with our groups and others in one call."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ def front(kafka_broker: Broker) -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def groups(front: Front) -> Iterator[dict[str, str]]:
-    """Groups by their kind: `ours` and `theirs` live on, `left` was ours, its member has gone."""
+    """Groups by kind: `ours` and `theirs` have members; `left` was ours, and its member has left."""
     names = {kind: new_name(kind) for kind in ("ours", "theirs", "left")}
     consumers: list[RunningConsumer] = [
         Confluent(front.muster.bootstrap, names["ours"], front.topic, instance="web-1").start(),
@@ -75,7 +75,7 @@ def admin(front: Front) -> AdminClient:
 
 
 def test_confluent_lists_and_describes_all_alike(front: Front, groups: dict[str, str], admin: AdminClient) -> None:
-    """Each group once, with its members' own state."""
+    """Each group once, with its members' actual state."""
     listed = admin.list_consumer_groups(request_timeout=WITHIN_S).result()
     assert listed.errors == []
     mine = sorted(each.group_id for each in listed.valid if each.group_id in groups.values())
@@ -97,7 +97,7 @@ def test_confluent_lists_and_describes_all_alike(front: Front, groups: dict[str,
 
 
 def test_kafka_python_lists_describes_and_reads_offsets(front: Front, groups: dict[str, str]) -> None:
-    """As of groups of Kafka's own."""
+    """As for Kafka's own groups."""
     client = kafka.KafkaAdminClient(bootstrap_servers=front.muster.bootstrap)
     try:
         names = [each["group_id"] for each in client.list_groups()]
@@ -113,7 +113,7 @@ def test_kafka_python_lists_describes_and_reads_offsets(front: Front, groups: di
 
 
 def test_offsets_are_set_and_read_through_the_sidecar(front: Front, groups: dict[str, str], admin: AdminClient) -> None:
-    """Those of a group without members can be set; of one with members they cannot, whoever has it."""
+    """Offsets of a group without members can be set; those of a group with members cannot, on either side."""
 
     def set_to(group_id: str, offset: int) -> None:
         wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(front.topic, 2, offset)])
@@ -155,7 +155,7 @@ def test_settings_are_altered_and_described_by_confluent(groups: dict[str, str],
 
 
 async def test_members_are_administered_through_the_sidecar(front: Front, groups: dict[str, str]) -> None:
-    """All that `muster members` does: listing, registering, withdrawing, settings, removing."""
+    """Everything that `muster members` does: listing, registering, withdrawing, settings, removing."""
     async with GroupAdmin(front.muster.bootstrap) as members:
         (added,) = await members.add_members_to_group(groups["ours"], ["web-2"])
         assert added.done, added
@@ -171,7 +171,7 @@ async def test_members_are_administered_through_the_sidecar(front: Front, groups
 
 
 async def test_a_group_with_settings_alone_is_listed(front: Front) -> None:
-    """Upstream has forgotten it, with its last offset; the broker that would coordinate it lists it all the same."""
+    """Upstream has deleted it with its last offset; the broker that would coordinate it lists it all the same."""
     group_id = new_name("forgotten")
     async with talking(front.muster.bootstrap) as through, talking(front.broker.bootstrap) as direct:
         member = await formed(through, group_id, front.topic)
@@ -202,10 +202,11 @@ async def test_a_group_with_settings_alone_is_listed(front: Front) -> None:
 
 
 def test_commits_wait_while_offsets_are_deleted(front: Front) -> None:
-    """A member commits on and on while an administrator deletes offsets of its group: some wait, none is refused.
+    """A member keeps committing while an administrator deletes offsets of its group: some commits wait, none is
+    refused.
 
-    It does so on several connections, so that a commit is in flight whenever the shadow is about to be withdrawn; and
-    the administrator asks twice in a row, so that it finds the shadow joining again.
+    It uses several connections, so that a commit is in flight whenever the shadow is about to be withdrawn; and the
+    administrator asks twice in a row, so that it finds the shadow joining again.
     """
     group_id = new_name("busy")
     durations: list[float] = []

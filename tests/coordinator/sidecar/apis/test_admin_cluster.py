@@ -15,7 +15,7 @@ pytestmark = pytest.mark.broker
 
 NOT_COORDINATOR: Final = 16
 GROUPS: Final = 4
-"""Groups of each kind: enough to have more than one coordinator."""
+"""Groups of each kind: enough to have several coordinators."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,8 @@ def front(kafka_cluster: Cluster) -> Iterator[Front]:
 
 
 async def test_each_group_is_known_to_its_coordinator_alone(kafka_cluster: Cluster, front: Front) -> None:
-    """Listed once, by the broker that upstream names, whether upstream lists it or not; the others describe none.
+    """It is listed once, by its upstream coordinator, whether upstream lists it or not; other brokers do not describe
+    it.
 
     Settings are altered at any broker, as Kafka's are.
     """
@@ -60,7 +61,7 @@ async def test_each_group_is_known_to_its_coordinator_alone(kafka_cluster: Clust
 
 
 async def _forget(bootstrap: str, group_id: str) -> None:
-    """Have the broker delete a group that nobody is in."""
+    """Have the broker delete a group without members."""
     await until_empty_at(Broker(bootstrap=bootstrap, how=""), group_id)
     async with talking(bootstrap) as direct:
         deleted = await direct.ask("DeleteGroups", 2, groups_names=[group_id])

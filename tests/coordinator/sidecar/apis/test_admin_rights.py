@@ -38,10 +38,10 @@ def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
 
 
 class Scene:
-    """The same groups twice, those whose names begin with `seen` being alice's to READ, the others nobody's.
+    """The same groups on both sides: alice may READ those whose names begin with `seen`, and no one the others.
 
-    `member` has one through the sidecar, `theirs` upstream; `left` was ours, `forgotten` too, but upstream knows it no
-    more.
+    `member` has a member through the sidecar, `theirs` one upstream; `left` was ours, as was `forgotten`, which
+    upstream has deleted.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Scene:
 
     @asynccontextmanager
     async def set_up(self, broker: SecuredBroker, muster: MusterProcess) -> AsyncIterator[Connection]:
-        """Gives a connection, through the sidecar, of somebody who may do all; the members stay while it lasts."""
+        """Return a connection of a superuser through the sidecar; the members stay while it is open."""
         add_acls(broker.admin(), Acl("alice", "group", self.name("seen", ""), "READ", is_prefix=True))
         async with (
             speaking(broker.address(LISTENER), SUPER_USER) as direct,
@@ -68,7 +68,7 @@ class Scene:
 
 
 async def leave(member: Member) -> None:
-    """Its group is Empty then."""
+    """Leave; the group is Empty then."""
     left = {"member_id": member.member_id, "group_instance_id": None, "reason": None}
     answer = await member.connection.ask("LeaveGroup", 5, group_id=member.group_id, members=[left])
     assert [each["error_code"] for each in answer["members"]] == [0]
@@ -81,7 +81,7 @@ async def is_deleted(direct: Connection, group_id: str) -> bool:
 
 
 async def test_a_user_is_told_of_groups_that_he_may_see(broker: SecuredBroker, muster: MusterProcess) -> None:
-    """Listed are these alone, also those that upstream does not list; each described group is answered for itself."""
+    """Only these are listed, including those that upstream does not list; each described group has its own result."""
     scene = Scene()
     async with scene.set_up(broker, muster) as admin, speaking(muster.bootstrap, "alice") as alice:
         assert await _listed(alice, scene) == [
@@ -104,7 +104,7 @@ async def test_a_user_is_told_of_groups_that_he_may_see(broker: SecuredBroker, m
 
 
 async def test_a_user_deletes_groups_that_he_may_delete(broker: SecuredBroker, muster: MusterProcess) -> None:
-    """The others are refused in the same answer, and stay."""
+    """The others are refused in the same response, and stay."""
     scene = Scene()
     async with scene.set_up(broker, muster) as admin:
         left, member, theirs = (scene.name("seen", each) for each in ("left", "member", "theirs"))
@@ -121,7 +121,7 @@ async def test_a_user_deletes_groups_that_he_may_delete(broker: SecuredBroker, m
 
 
 async def test_a_user_alters_settings_that_he_may_alter(broker: SecuredBroker, muster: MusterProcess) -> None:
-    """Ours are for whom the broker lets alter Kafka's, and told to whom it tells those; nothing leaks of the others."""
+    """Muster's configs need the same rights as Kafka's, to alter and to describe; nothing of other groups leaks."""
     scene = Scene()
     async with scene.set_up(broker, muster) as admin:
         mine, hidden = scene.name("seen", "member"), scene.name("hidden", "member")
@@ -151,7 +151,7 @@ async def test_a_user_alters_settings_that_he_may_alter(broker: SecuredBroker, m
 async def test_who_moves_a_group_may_read_it_and_who_sees_its_members_may_describe_it(
     broker: SecuredBroker, muster: MusterProcess, rights: tuple[str, ...], altered: int, described: int
 ) -> None:
-    """Beside what the broker asks for; a setting of ours that names nobody is told as Kafka's own are."""
+    """In addition to what the broker requires; Muster's configs without members are described like Kafka's own."""
     group_id = new_group()
     acls = [Acl("bob", "group", group_id, right) for right in rights]
     add_acls(broker.admin(), *acls)
@@ -188,7 +188,7 @@ async def _altered(connection: Connection, *group_ids: str) -> list[int]:
 
 
 async def _described(connection: Connection, *group_ids: str) -> list[Any]:
-    """The settings of each group, or the error."""
+    """The configs of each group, or the error."""
     asked = {"resource_type": 32, "configuration_keys": ["target.group.size"]}
     answer: Fields = await connection.ask(
         "DescribeConfigs",

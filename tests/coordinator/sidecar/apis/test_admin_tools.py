@@ -1,4 +1,4 @@
-"""Kafka's own tools through the sidecar, with groups of ours and others in one call."""
+"""Kafka's own tools through the sidecar, with our groups and others in one call."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def front(own_kafka_broker: Broker) -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def living(front: Front) -> Iterator[dict[str, str]]:
-    """A group of `ours` and one of `theirs`, with a member each that has committed."""
+    """A group of `ours` and one of `theirs`, each with a member that has committed."""
     names = {kind: new_name(kind) for kind in ("ours", "theirs")}
     consumers: list[RunningConsumer] = [
         Confluent(front.muster.bootstrap, names["ours"], front.topic).start(),
@@ -54,7 +54,7 @@ def living(front: Front) -> Iterator[dict[str, str]]:
 
 
 async def left(front: Front, offset: int = 1) -> dict[str, str]:
-    """Two groups that were left with an offset: one was `ours`, one `theirs`."""
+    """Two groups with an offset and no members: one was `ours`, one `theirs`."""
     names = {kind: new_name(f"left-{kind}") for kind in ("ours", "theirs")}
     async with talking(front.muster.bootstrap) as through, talking(front.broker.bootstrap) as direct:
         await emptied(through, names["ours"], front.topic, {0: offset})
@@ -64,7 +64,7 @@ async def left(front: Front, offset: int = 1) -> dict[str, str]:
 
 
 def test_what_tools_say_of_our_groups_at_the_brokers(front: Front, living: dict[str, str]) -> None:
-    """As docs/sidecar.md has it: they are left out, or refused as no consumer groups; kafka-groups lists the shadow."""
+    """As in docs/sidecar.md: they are left out, or refused as no consumer groups; kafka-groups lists the shadow."""
     at = ["--bootstrap-server", front.broker.bootstrap]
     listed = run_tool(JavaTool.CONSUMER_GROUPS, *at, "--list").stdout.split()
     assert (living["ours"] in listed, living["theirs"] in listed) == (False, True)
@@ -78,15 +78,15 @@ def test_what_tools_say_of_our_groups_at_the_brokers(front: Front, living: dict[
 
 
 def tool(front: Front, which: JavaTool, *arguments: str, fails: bool = False) -> str:
-    """Run the tool; returns its output, of both streams if it fails."""
-    patience = ("--timeout", "60000") if which is JavaTool.CONSUMER_GROUPS else ()  # 5 s by itself, then exit code 0
+    """Run the tool; return its output, both streams if it fails."""
+    patience = ("--timeout", "60000") if which is JavaTool.CONSUMER_GROUPS else ()  # 5 s by default, then exit code 0
     done = run_tool(which, "--bootstrap-server", front.muster.bootstrap, *arguments, *patience)
     assert bool(done.returncode) == fails, done.stderr
     return done.stdout + done.stderr if fails else done.stdout
 
 
 def rows_of(printed: str, *group_ids: str) -> list[list[str]]:
-    """The lines of a table that are about these groups, as cells, in the order of the groups."""
+    """The table lines about these groups, as cells, in the order of the groups."""
     lines = [line.split() for line in printed.splitlines()]
     return sorted((cells for cells in lines if cells and cells[0] in group_ids), key=lambda cells: cells[0])
 
@@ -115,7 +115,7 @@ async def test_groups_are_listed_and_described_together(front: Front, living: di
 
 
 async def test_groups_are_reset_and_deleted_together(front: Front, living: dict[str, str]) -> None:
-    """Those that were left; the tool says of those with members that they are active, whoever has them."""
+    """Those without members; the tool reports the others as active, on either side."""
     gone = await left(front, offset=3)
     everything = [argument for name in (*gone.values(), *living.values()) for argument in ("--group", name)]
     to_zero = ("--reset-offsets", "--to-offset", "0", "--topic", f"{front.topic}:0", "--execute")
@@ -134,7 +134,7 @@ async def test_groups_are_reset_and_deleted_together(front: Front, living: dict[
 
 
 def test_offsets_of_a_live_group_are_kept_for_its_topics(front: Front, living: dict[str, str]) -> None:
-    """`--delete-offsets` of a subscribed topic is refused for ours as for theirs."""
+    """`--delete-offsets` of a subscribed topic is refused for both."""
     for name in living.values():
         printed = tool(
             front, JavaTool.CONSUMER_GROUPS, "--delete-offsets", "--group", name, "--topic", f"{front.topic}:1"

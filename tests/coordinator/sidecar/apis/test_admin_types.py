@@ -1,4 +1,4 @@
-"""Groups that were ours and have another type upstream now: they are described and deleted by the broker."""
+"""Groups that were ours and have another type upstream now: the broker describes and deletes them."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -69,7 +69,7 @@ def streams(topic: str, member: dict[str, Any]) -> tuple[Any, type[Any]]:
 
 
 class Somebody:
-    """A direct member of a group upstream. `heartbeat` says of which type."""
+    """A direct member of a group upstream, of the type that `heartbeat` determines."""
 
     def __init__(self, link: UpstreamLink, topic: str) -> None:
         self._link = link
@@ -77,7 +77,7 @@ class Somebody:
         self._member_id = str(uuid.uuid4())
 
     async def beat(self, heartbeat: Heartbeat, group_id: str, epoch: int) -> None:
-        """The first, or the last one."""
+        """Send the first heartbeat, or the last one."""
         member = {"group_id": KafkaGroupId(group_id), "member_id": self._member_id, "member_epoch": i32(epoch)}
         request, response = heartbeat(self._topic, member)
         answer = await self._link.ask_coordinator(group_id, request, response, error_of=lambda told: told.error_code)
@@ -101,7 +101,7 @@ async def somebody(front: Front) -> AsyncIterator[Somebody]:
 
 
 async def once_ours(front: Front, through: Connection, direct: Connection) -> GroupId:
-    """A group that is Empty here, with a setting of ours, and unknown upstream."""
+    """A group that is Empty here, with a Muster config, and unknown upstream."""
     group_id = GroupId(new_name("converted"))
     member = await formed(through, group_id, front.topic)
     change = {"name": CONFIG, "config_operation": 0, "value": VALUE}
@@ -128,13 +128,13 @@ async def described(connection: Connection, group_id: str, version: int) -> Fiel
 
 
 async def listed(connection: Connection, group_id: str, *types: str) -> list[Fields]:
-    """The group's line in ListGroups, if it has one."""
+    """The group's entry in ListGroups, if any."""
     answer = await connection.ask("ListGroups", 5, states_filter=[], types_filter=list(types))
     return [each for each in answer["groups"] if each["group_id"] == group_id]
 
 
 async def setting(connection: Connection, group_id: str) -> str | None:
-    """Set a config of ours, so that something is known here of the group."""
+    """Set a Muster config, so that the group is known here."""
     asked = {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": [CONFIG]}
     answer = await connection.ask(
         "DescribeConfigs", 4, resources=[asked], include_synonyms=False, include_documentation=False
@@ -145,7 +145,7 @@ async def setting(connection: Connection, group_id: str) -> str | None:
 
 
 async def assert_told_alike(through: Connection, direct: Connection, group_id: str, type_name: str) -> None:
-    """The sidecar refuses it as the broker does."""
+    """Check that the sidecar refuses it like the broker."""
     for version in (4, 5, 6):
         assert await described(through, group_id, version) == await described(direct, group_id, version)
     for types in ((), ("classic",), ("classic", type_name)):
@@ -156,7 +156,7 @@ async def assert_told_alike(through: Connection, direct: Connection, group_id: s
 async def test_a_group_that_is_of_another_type_upstream_is_the_brokers(
     front: Front, somebody: Somebody, heartbeat: Heartbeat
 ) -> None:
-    """With members and without: what is known of it here is not shown as that group, nor deleted with it."""
+    """With and without members: what Muster knows of it is not shown as that group, nor deleted with it."""
     async with talking(front.muster.bootstrap) as through, talking(front.broker.bootstrap) as direct:
         group_id = await once_ours(front, through, direct)
         assert (await described(through, group_id, 5))["group_state"] == "Empty"

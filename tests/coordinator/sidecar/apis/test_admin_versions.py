@@ -34,7 +34,7 @@ def front(kafka_broker: Broker) -> Iterator[Front]:
 
 
 class Scene:
-    """The same four groups, once upstream alone and once with some of them ours; `names` are those of the latter."""
+    """The same four groups, once upstream only, and once with some of them ours; `names` are the latter."""
 
     def __init__(self, front: Front) -> None:
         self.front = front
@@ -55,8 +55,8 @@ class Scene:
         return [self.name(side, group) for group in groups]
 
     def plain(self, answer: Any) -> Any:
-        """The answer with what differs by nature left out: the side in names, member ids, and hosts, which a broker in
-        a container sees otherwise.
+        """The response without its inherent differences: the side in names, member ids, and hosts, which a broker in a
+        container sees differently.
         """
         if isinstance(answer, dict):
             own = {"member_id", "client_host"}
@@ -68,7 +68,7 @@ class Scene:
         return answer
 
     def mine(self, entries: Sequence[Fields], key: str) -> list[Fields]:
-        """Those of this scene, in the order of their names."""
+        """Those of this scene, sorted by name."""
         return sorted(
             (self.plain(each) for each in entries if each[key].startswith(self.run)), key=lambda one: one[key]
         )
@@ -76,7 +76,7 @@ class Scene:
 
 @pytest.mark.parametrize("version", range(7))
 async def test_groups_are_described_as_kafka_describes_them(front: Front, version: int) -> None:
-    """In the order asked, with the broker's operations; a group that is named twice once, unlike there."""
+    """In the order of the request, with the broker's operations; a repeated group only once, unlike in Kafka."""
     scene = Scene(front)
     answers = {}
     async with talking(front.broker.bootstrap) as direct, talking(front.muster.bootstrap) as through:
@@ -100,7 +100,7 @@ async def test_groups_are_described_as_kafka_describes_them(front: Front, versio
 
 @pytest.mark.parametrize("version", range(6))
 async def test_groups_are_listed_as_kafka_lists_them(front: Front, version: int) -> None:
-    """Each once, with the members' protocol type, whatever is filtered."""
+    """Each once, with the members' protocol type, for each filter."""
     scene = Scene(front)
     filters: list[dict[str, Any]] = [{}]
     if version >= 4:
@@ -133,7 +133,7 @@ def _expected(filters: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_groups_are_deleted_as_kafka_deletes_them(front: Front, version: int) -> None:
-    """One result each; who has members stays; what is deleted is gone on both sides, its offsets too."""
+    """One result each; groups with members stay; deleted ones are gone on both sides, with their offsets."""
     scene = Scene(front)
     results = {}
     async with talking(front.broker.bootstrap) as direct, talking(front.muster.bootstrap) as through:
@@ -156,7 +156,7 @@ async def test_groups_are_deleted_as_kafka_deletes_them(front: Front, version: i
 
 
 def by_partition(answer: Fields) -> Fields:
-    """An answer of OffsetDelete without an order of partitions: Kafka has none."""
+    """An OffsetDelete response by partition: Kafka guarantees no order."""
     errors = {
         (topic["name"], each["partition_index"]): each["error_code"]
         for topic in answer["topics"]
@@ -166,7 +166,7 @@ def by_partition(answer: Fields) -> Fields:
 
 
 async def test_offsets_are_deleted_as_kafka_deletes_them(front: Front) -> None:
-    """A live group loses all offsets but those of subscribed topics; then its shadow is back, and commits go on."""
+    """A live group loses all offsets but those of subscribed topics; then its shadow returns, and commits continue."""
     scene, other = Scene(front), front.topic
     answers: dict[str, Any] = {}
     async with talking(front.broker.bootstrap) as direct, talking(front.muster.bootstrap) as through:
@@ -210,7 +210,7 @@ async def test_offsets_of_groups_without_members_are_deleted_by_the_broker(front
 
 
 async def test_a_group_that_was_just_left_takes_a_commit_of_nobody(front: Front) -> None:
-    """As `--reset-offsets` makes one: the shadow that is just leaving does not have it refused."""
+    """As `--reset-offsets` sends it: the leaving shadow does not make the broker refuse it."""
     async with talking(front.muster.bootstrap) as through:
         for _ in range(10):
             group_id = new_name("left")
@@ -221,7 +221,7 @@ async def test_a_group_that_was_just_left_takes_a_commit_of_nobody(front: Front)
 
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_settings_of_both_are_described_in_one_answer(front: Front, version: int) -> None:
-    """Kafka's as Kafka tells them, ours behind them; names choose among both; other resources are as they were."""
+    """Kafka's unchanged, followed by ours; names select among both; other resources are unchanged."""
     group_id = new_name("described")
 
     def asked(*names: str) -> dict[str, Any]:
@@ -246,7 +246,7 @@ async def test_settings_of_both_are_described_in_one_answer(front: Front, versio
 
 @pytest.mark.parametrize("version", range(2))
 async def test_settings_of_both_are_changed_all_or_none(front: Front, version: int) -> None:
-    """For each resource; what is wrong with either side's refuses both; other resources are changed upstream."""
+    """For each resource; an error on either side refuses both; other resources are changed upstream."""
     scene = Scene(front)
     mixed, ours, theirs = scene.names("through", "mixed", "ours", "theirs")
 
@@ -277,7 +277,7 @@ async def test_settings_of_both_are_changed_all_or_none(front: Front, version: i
             return told[KAFKAS], told[OURS]
 
         async def until_values(group_id: str, wanted: tuple[str | None, str | None]) -> None:
-            """A broker answers a change when the controller has it, and shows it when it has followed."""
+            """A broker acknowledges a change when the controller has it, and shows it when it has caught up."""
             async with asyncio.timeout(60):
                 while await values(group_id) != wanted:  # noqa: ASYNC110 -- another process tells
                     await asyncio.sleep(0.05)

@@ -66,7 +66,7 @@ def run(arguments: list[str], bootstrap: str, group_id: str = "", *options: str)
 
 @pytest.mark.parametrize("arguments", [*CHANGES, *OTHERS, ["release", "--all"]], ids=" ".join)
 def test_a_broker_is_named_as_one(front: Front, upstreams: str, arguments: list[str]) -> None:
-    """It is what listens at the default address on a broker's own machine."""
+    """On a broker's own machine it listens at the default address."""
     done = run(arguments, front.broker.bootstrap, upstreams)
     said = f"{front.broker.bootstrap} is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)\n"
     assert (done.exit_code, done.stdout) == (2, "")
@@ -77,7 +77,7 @@ def test_a_broker_is_named_as_one(front: Front, upstreams: str, arguments: list[
 def test_a_group_whose_members_are_upstream_is_not_called_unknown(
     front: Front, upstreams: str, arguments: list[str]
 ) -> None:
-    """Changes say what `members list` says; who would release it is not told to adopt it."""
+    """Changes report the same as `members list`; `muster release` does not suggest adopting it."""
     done = run(arguments, front.muster.bootstrap, upstreams)
     assert (done.exit_code, done.stdout) == (1, "")
     if arguments[0] == "release":
@@ -105,7 +105,7 @@ def test_a_group_of_a_newer_type_is_not_called_unknown(front: Front) -> None:
 
 
 def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str) -> None:
-    """It relays what others ask of that group, so it answers as a broker does."""
+    """It relays requests about that group, so it responds like a broker."""
     at = ["--upstream", front.broker.bootstrap, "--broker-base-port", str(lasting_base())]
     with running_muster(log="memory:", options=[*at, "--groups", "others-*"]) as muster:
         for arguments in [*CHANGES, *OTHERS]:
@@ -117,7 +117,7 @@ def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str
 
 
 async def test_all_groups_are_not_released_by_who_may_not_see_them() -> None:
-    """A list leaves out what a user may not describe; `--all` says so where it may."""
+    """A list omits groups that the user may not describe; `--all` says which permission is missing."""
     with shared_broker() as broker, sidecar(broker) as muster:
         seen, hidden = new_group(), new_group()
         async with speaking(muster.bootstrap, SUPER_USER) as members:

@@ -36,7 +36,7 @@ FOR_EVER_MS = 3_600_000
 async def listening(
     error: ErrorCode = NOT_A_CONSUMER_GROUP, *, delay_ms: int = 1
 ) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
-    """A broker that says this to every heartbeat, and a relay with a shadow in one of the groups."""
+    """A broker that answers every heartbeat with this error, and a relay with a shadow in one of the groups."""
     async with (
         scripted_broker() as broker,
         relaying(
@@ -64,7 +64,7 @@ def beat(member_epoch: int, *, group_id: str = OURS, version: int = 1, number: i
 
 
 def told(payload: bytes, version: int = 1) -> Any:
-    """The answer, which may have a message only where there is an error."""
+    """The response, which may have a message only with an error."""
     return read_response(CONSUMER_GROUP_HEARTBEAT, version, payload)
 
 
@@ -98,7 +98,7 @@ async def test_what_the_client_is_told(
 
 
 async def test_only_who_joins_is_held_and_nobody_on_another_connection() -> None:
-    """A former member lets go at once, and so does everybody whose answer is the broker's own."""
+    """A former member gets its response at once, like all clients whose response is the broker's own."""
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(beat(0))
         other = await relay.connect(1)
@@ -115,7 +115,7 @@ async def test_answers_stay_in_order_behind_one_that_is_held() -> None:
         assert (await client.answer())[0] == 1
         await until(lambda: len(broker.asked) == 3)
         (connection,) = relay.listening.connections
-        assert connection.is_parked  # which is not idle
+        assert connection.is_parked  # not idle
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await client.reader.readexactly(1)
@@ -128,7 +128,7 @@ async def test_held_answers_come_in_their_turn() -> None:
 
 
 async def test_who_stops_does_not_wait_for_it() -> None:
-    """The answer is true at once; so it leaves, and the connection closes."""
+    """The response is correct without the delay; so it is sent, and the connection closes."""
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(beat(0))
         await until(lambda: broker.asked)

@@ -41,7 +41,7 @@ REFUSED = AuthorizeCommitOutcome(error=ErrorCode.unknown_member_id)
 
 
 class SteadyShadows:
-    """Every group has one, which goes out and in at once. `steps` and `doubted` are what it was told."""
+    """Every group has a shadow, which leaves and returns at once. `steps` and `doubted` have its calls."""
 
     name = ShadowName.of("log")
 
@@ -75,14 +75,14 @@ class SteadyShadows:
 
 
 def decides(command: AnyRequest) -> Outcome:
-    """All may be done."""
+    """All operations are allowed."""
     if isinstance(command, DeleteGroup):
         return DeleteGroupOutcome(error=ErrorCode.none)
     return DeleteOffsetsOutcome(error=ErrorCode.none) if isinstance(command, DeleteOffsets) else ACCEPTED
 
 
 class Stage:
-    """A relay that handles what this is about. No answer is waited for where that has a limit."""
+    """A relay with the handlers under test. Waits without a response have no limit."""
 
     def __init__(self, reserved: ReservedNames | None = None) -> None:
         self._reserved = reserved or ReservedNames(None)
@@ -108,7 +108,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged(router: GroupRouter | None = None) -> AsyncIterator[tuple[Stage, ScriptedBroker, Relay, Client]]:
-    """A broker, a relay before it, and a client of that."""
+    """A broker, a relay in front of it, and a client of the relay."""
     stage = Stage()
     stage.router = router
     async with scripted_broker() as broker, relaying({1: broker}, more=stage.apis) as relay:
@@ -134,7 +134,7 @@ def committed(payload: bytes) -> list[ErrorCode]:
 
 
 def answering(broker: ScriptedBroker, *errors: ErrorCode) -> None:
-    """Have the broker answer commits with these, a partition each."""
+    """Have the broker answer commits with these errors, one for each partition."""
 
     def script(asked: Asked) -> None:
         if asked.api_key == OFFSET_COMMIT:
@@ -147,15 +147,15 @@ def answering(broker: ScriptedBroker, *errors: ErrorCode) -> None:
 
 
 def at_work(api_key: int) -> "list[asyncio.Task[Any]]":
-    """The handler of this API."""
+    """Running handlers of this API."""
     return [task for task in asyncio.all_tasks() if task.get_name() == f"request-{api_key}"]
 
 
-# ---- whom the broker's verdict is about ----------------------------------------------------------------
+# ---- broker errors about the shadow ------------------------------------------------------------------
 
 
 async def test_what_the_broker_says_of_the_shadow_has_the_client_try_again() -> None:
-    """And the shadow is looked after."""
+    """The shadow is checked."""
     async with staged() as (stage, broker, _, client):
         answering(broker, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id, ErrorCode.illegal_generation)
         again = ErrorCode.coordinator_load_in_progress
@@ -167,7 +167,7 @@ async def test_what_the_broker_says_of_the_shadow_has_the_client_try_again() -> 
 
 
 async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
-    """It is nobody's, so that the broker is not asked about it."""
+    """It is no topic's id, so the broker is not asked."""
     async with staged() as (_, _, relay, client):
         relay.groups.outcome = lambda _: REFUSED
         partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
@@ -183,7 +183,7 @@ async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
 
 
 async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have_the_group() -> None:
-    """The log may be away for long, and such a group is none of ours; of any other its owner has to be asked."""
+    """The log may be unavailable for long, and such a group is not ours; for any other its owner has to be asked."""
     loading = AuthorizeCommitOutcome(error=ErrorCode.coordinator_load_in_progress)
     async with staged(router(Upstream(), is_loaded=False)) as (_, broker, relay, client):
         relay.groups.outcome = lambda _: loading
@@ -194,22 +194,22 @@ async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have
         relay.groups.outcome = lambda _: loading
         held = Holding(broker, METADATA)
         client.send(commit(0))
-        await until(lambda: held.asked)  # which topics exist: the refusal is for each of them
+        await until(lambda: held.asked)  # which topics exist: each gets the error
         assert relay.groups.commands
 
 
 async def test_while_a_partition_is_taken_over_a_commit_is_told_that_it_is_loading() -> None:
-    """Upstream is not asked whose the group is: soon the log says so."""
+    """Upstream is not asked whose group it is, as the log will soon show it."""
     async with staged(router(Upstream(), is_loaded=False, is_loaded_soon=True)) as (_, _, relay, client):
         assert committed(await client.ask(commit(0))) == [ErrorCode.coordinator_load_in_progress]
         assert not relay.groups.commands
 
 
-# ---- who goes ------------------------------------------------------------------------------------------
+# ---- clients and brokers that disconnect -------------------------------------------------------------
 
 
 async def test_a_refusal_that_asks_the_broker_first_ends_with_it() -> None:
-    """Else it would wait for ever."""
+    """Otherwise it would wait for ever."""
     async with staged() as (_, broker, relay, client):
         relay.groups.outcome = lambda _: REFUSED
         held = Holding(broker, METADATA)
@@ -241,7 +241,7 @@ async def test_who_asks_when_the_broker_is_gone_ends_at_once() -> None:
 
 
 async def test_a_broker_that_deletes_no_offsets_does_not_keep_the_shadow_out() -> None:
-    """The group's commits go on, and the answer that comes too late is nobody's."""
+    """The group's commits continue, and a response that comes too late is dropped."""
     async with staged() as (stage, broker, relay, client):
         held = Holding(broker, OFFSET_DELETE)
         told = read_response(OFFSET_DELETE, 0, await client.ask(delete_offsets()))
@@ -256,7 +256,7 @@ async def test_a_broker_that_deletes_no_offsets_does_not_keep_the_shadow_out() -
 
 
 async def test_a_broker_that_deletes_no_groups_does_not_keep_their_shadows_out() -> None:
-    """Nobody could join meanwhile."""
+    """No client could join meanwhile."""
     async with staged() as (stage, broker, _, client):
         stage.shadows.is_owned = False
         Holding(broker, DELETE_GROUPS)
@@ -268,7 +268,7 @@ async def test_a_broker_that_deletes_no_groups_does_not_keep_their_shadows_out()
 
 @pytest.mark.parametrize("is_let_go", [True, False])
 async def test_a_commit_is_not_held_back_for_ever(is_let_go: bool) -> None:
-    """The client asks again."""
+    """The client retries."""
     async with staged() as (stage, broker, _, client):
         answering(broker, ErrorCode.none)
         async with stage.in_flight.paused(GROUP):

@@ -47,7 +47,7 @@ def fails(error: Exception) -> None:
 
 
 class OwnerProcess:
-    """The process that owns groups: `assigned` says which; by default all."""
+    """The process that owns groups: those in `assigned`, by default all."""
 
     def __init__(self, frontend: Relay) -> None:
         self.groups = ScriptedGroups(parks_joins)
@@ -85,7 +85,7 @@ class OwnerProcess:
         self.requests.accepted(connection)
 
     def hang(self) -> None:
-        """As a process that is stopped by SIGSTOP: it says nothing any more, and its connections stand."""
+        """Hang like a process stopped by SIGSTOP: silent, with open connections."""
         self.listener.log_identity = None
         self.connections[-1].handle = lambda _: None
         self.connections[-1].send = lambda message: None  # type: ignore[method-assign]
@@ -95,7 +95,7 @@ class OwnerProcess:
         self.node = msgspec.structs.replace(self.node, port=port)
 
     async def end(self) -> None:
-        """As a process that ends: its connections break."""
+        """End like a process: its connections break."""
         await self.listener.close()
         await self.requests.close()
 
@@ -111,7 +111,7 @@ def owner_of(
     shadowed: set[GroupId],
     deleted: list[str],
 ) -> ForwardedRequests:
-    """One that handles memberships, and heartbeats of the newer protocol."""
+    """An owner that handles memberships, and heartbeats of the newer protocol."""
 
     async def list_own() -> Any:
         return []
@@ -139,7 +139,7 @@ def owner_of(
 
 
 def deleting(deleted: list[str]) -> SidecarApi:
-    """DeleteGroups, which each process does for whatever it is asked."""
+    """DeleteGroups, which each process executes for all requested groups."""
 
     def handle(request: ClientRequest) -> None:
         results = [{"group_id": each, "error_code": ErrorCode.none} for each in request.body.groups_names]
@@ -151,7 +151,7 @@ def deleting(deleted: list[str]) -> SidecarApi:
 
 
 class BootClock:
-    """The frontend's clock, which runs when a test says so."""
+    """The frontend's clock, moved by the test."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -161,7 +161,7 @@ class BootClock:
 
 
 class Stage(msgspec.Struct, eq=False):
-    """See the module. `frontend.groups` are the groups of the frontend itself."""
+    """See the module. `frontend.groups` are the frontend's own groups."""
 
     broker: ScriptedBroker
     frontend: Relay
@@ -179,14 +179,14 @@ class Stage(msgspec.Struct, eq=False):
         return self.owner.groups
 
     def share(self) -> None:
-        """Have the frontend own the one half of the groups, and the owner the other."""
+        """Give the frontend half of the groups, and the owner the other half."""
         cluster = self.frontend.service.cluster
         both = (cluster.node, self.owner.node)
         self.frontend.service.cluster = cluster.shared(both, both)
         self.forwarder.ownership_changed()
 
     def give_to(self, node: Node | None) -> None:
-        """Have the partition of all groups owned by this process; None: by nobody."""
+        """Give the partition of all groups to this process, or to none."""
         cluster = self.frontend.service.cluster
         known = [each for each in (cluster.node, self.owner.node) if node is not None or each is cluster.node]
         self.frontend.service.cluster = cluster.shared(known, [node])
@@ -194,7 +194,9 @@ class Stage(msgspec.Struct, eq=False):
         self.forwarder.ownership_changed()
 
     async def parked_join(self) -> tuple[Client, list[int]]:
-        """Connect a client to the frontend, whose join is parked at the owner, and note the ids of dropped requests."""
+        """Connect a client to the frontend, whose join is parked at the owner, and record the ids of dropped
+        requests.
+        """
         gone: list[int] = []
         self.owner.service.gone = gone.append
         client = await self.frontend.connect(1)
@@ -203,7 +205,7 @@ class Stage(msgspec.Struct, eq=False):
         return client, gone
 
     async def until_delegated(self) -> None:
-        """Wait until the frontend has heard of the owner's leases, without which a grant is worth nothing."""
+        """Wait until the frontend has the owner's lease, without which delegation has no effect."""
         await until(lambda: any(isinstance(each, Leases) for each in self.from_owner))
 
     async def until_reached(self) -> None:
@@ -212,7 +214,7 @@ class Stage(msgspec.Struct, eq=False):
 
 @asynccontextmanager
 async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
-    """Everything belongs to the owner at first."""
+    """At first the owner has everything."""
     clock = BootClock()
     made: list[tuple[Frontend, Owners]] = []
     deleted: list[str] = []

@@ -1,4 +1,4 @@
-"""Heartbeats that the owner lets the frontend answer: until the group changes, the lease ends, or the link does."""
+"""Heartbeats that the owner delegates to the frontend: until the group changes, the lease ends, or the link does."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ REBALANCING = HeartbeatOutcome(error=ErrorCode.rebalance_in_progress)
 
 @asynccontextmanager
 async def granting(*, lease_left_ms: int = LEASE_MS) -> AsyncIterator[tuple[Stage, Client]]:
-    """A client whose heartbeat the owner has accepted, once the frontend has heard of its lease."""
+    """A client whose heartbeat the owner has accepted, after the frontend got the lease."""
     async with forwarding(answer_lease_ms=LEASE_MS) as stage:
         stage.groups.gives_tickets = True
         stage.owner.lease_left_ms = lease_left_ms
@@ -46,12 +46,12 @@ async def error(client: Client) -> ErrorCode:
 
 
 def heard(stage: Stage) -> list[int]:
-    """The times at which the owner has counted the member as heard."""
+    """The times at which the owner recorded the member as heard."""
     return stage.groups.tickets[-1].touched
 
 
 async def test_equal_heartbeats_of_the_connection_are_answered_by_the_edge() -> None:
-    """The owner is told whom, once for those that come together; another connection is another client."""
+    """The owner is notified of the members, once for those that come together; another connection is another client."""
     async with granting() as (stage, client):
         before = len(heard(stage))
         for _ in range(30):
@@ -64,7 +64,7 @@ async def test_equal_heartbeats_of_the_connection_are_answered_by_the_edge() -> 
 
 
 async def test_a_group_that_changes_is_answered_for_by_its_owner() -> None:
-    """The frontend is told at once, before any of its clients is told of the change."""
+    """The frontend is notified at once, before any of its clients."""
     async with granting() as (stage, client):
         stage.groups.outcome = lambda _: REBALANCING
         stage.groups.tickets[-1].change()
@@ -74,7 +74,7 @@ async def test_a_group_that_changes_is_answered_for_by_its_owner() -> None:
 
 
 async def test_a_group_that_changed_while_the_answer_was_made_is_not_granted() -> None:
-    """Its ticket is not true any more when the answer leaves."""
+    """Its ticket is no longer valid when the response is sent."""
     async with forwarding(answer_lease_ms=LEASE_MS) as stage:
         stage.groups.gives_tickets = True
         keep = stage.groups.heartbeat_ticket
@@ -93,7 +93,7 @@ async def test_a_group_that_changed_while_the_answer_was_made_is_not_granted() -
 
 @pytest.mark.parametrize(("left_ms", "asked"), [(100, 2), (0, 2), (LEASE_MS, 1)])
 async def test_the_edge_answers_as_long_as_the_owner_could(left_ms: int, asked: int) -> None:
-    """As the owner says by its own lease, counted from before it was asked, on a clock that runs in suspend."""
+    """The owner sends its own lease, counted from before the request, on a clock that runs during suspend."""
     async with granting(lease_left_ms=left_ms) as (stage, client):
         stage.clock.now_ms += 100
         assert await error(client) is ErrorCode.none
@@ -101,7 +101,7 @@ async def test_the_edge_answers_as_long_as_the_owner_could(left_ms: int, asked: 
 
 
 async def test_a_grant_is_over_with_the_clients_authorization() -> None:
-    """The broker may deny it the group since."""
+    """The broker may have denied access to the group since."""
     async with granting() as (stage, client):
         stage.frontend.now_ms += 5_000
         assert await error(client) is ErrorCode.none
@@ -109,7 +109,7 @@ async def test_a_grant_is_over_with_the_clients_authorization() -> None:
 
 
 async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for() -> None:
-    """However late the owner's answer comes."""
+    """However late the owner's response is."""
     async with forwarding(answer_lease_ms=LEASE_MS) as stage:
 
         def late(_: AnyRequest) -> HeartbeatOutcome:
@@ -128,7 +128,7 @@ async def test_the_authorization_of_a_grant_counts_from_before_it_was_asked_for(
 
 
 async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was answered: its session goes on, by the rules of the group as it is now."""
+    """Its heartbeat was answered: its session is extended, by the rules of the group's current state."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
         assert await error(client) is ErrorCode.none
@@ -142,7 +142,7 @@ async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatc
 
 
 async def test_who_was_heard_is_told_before_anything_else_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a heartbeat counts before the join behind it."""
+    """So a heartbeat counts before the join after it."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
         before = len(heard(stage))
@@ -154,7 +154,7 @@ async def test_who_was_heard_is_told_before_anything_else_is_sent(monkeypatch: p
 
 
 async def test_what_the_owner_was_not_told_it_is_told_once_it_is_reached_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that was answered while the link hung is not given up for it; nor is anything answered without it."""
+    """A member that was answered while the link hung does not expire; and without the link no more are answered."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
         assert await error(client) is ErrorCode.none
@@ -168,7 +168,7 @@ async def test_what_the_owner_was_not_told_it_is_told_once_it_is_reached_again(m
 
 
 async def test_an_edge_that_connects_again_and_again_leaves_nothing() -> None:
-    """A group that never changes is granted to it anew each time; also by an answer that was under way meanwhile."""
+    """A group that never changes is delegated again each time; also by a response that was on its way meanwhile."""
     async with granting() as (stage, client):
         requests = stage.owner.requests
         for _ in range(3):
@@ -196,7 +196,7 @@ def _valid(stage: Stage) -> ConsentedTicket:
 
 
 async def test_a_lease_counts_from_before_the_owner_was_asked() -> None:
-    """However late its answer comes, as to a process that was suspended meanwhile."""
+    """However late its response is, for example to a process that was suspended."""
     clock, sent = BootClock(), list[HeartbeatReport]()
     delegated = DelegatedHeartbeats(
         send=lambda _, message: sent.append(message) if isinstance(message, HeartbeatReport) else None,
@@ -219,9 +219,10 @@ async def test_a_lease_counts_from_before_the_owner_was_asked() -> None:
 
 
 async def test_each_message_is_confirmed_by_its_own_answer() -> None:
-    """450 members are told of in three messages, the link breaks behind the second answer: the last 50 are told again.
+    """450 members are reported in three messages, the link breaks after the second response: the last 50 are sent
+    again.
 
-    And once more, when it breaks again before that was answered.
+    And again, when it breaks before that was answered.
     """
     sent = list[HeartbeatReport]()
     numbers = itertools.count(1_000)
@@ -237,7 +238,7 @@ async def test_each_message_is_confirmed_by_its_own_answer() -> None:
     node = Node(node_id=2, host="127.0.0.1", port=1)
 
     def members() -> list[int]:
-        """How many each message since then names, those that only ask left out."""
+        """The number of members in each message since then, without those that only request a lease."""
         counts = [len(each.members) for each in sent if each.members]
         sent.clear()
         return counts
@@ -262,7 +263,7 @@ async def test_each_message_is_confirmed_by_its_own_answer() -> None:
 
 
 def kept_heartbeats() -> Any:
-    """A client's side that keeps what it is given."""
+    """A client side that keeps its delegated heartbeats."""
     client = MagicMock(spec=ClientSide)
     client.heartbeats = MagicMock()
     client.is_open.return_value = True

@@ -1,4 +1,4 @@
-"""Requests for groups of another process: forwarded, answered as if they had been sent there."""
+"""Requests for groups of another process: forwarded, and answered as if they had been sent there."""
 
 from uuid import uuid4
 
@@ -32,7 +32,7 @@ def error_of(api: str, version: int, payload: bytes) -> int:
 
 
 async def test_a_heartbeat_is_answered_by_the_owner() -> None:
-    """It is told who sent it, from where the client is connected."""
+    """It gets the client, and the address from which it is connected."""
     async with forwarding() as stage:
         client = await stage.frontend.connect(1)
         assert error_of("Heartbeat", 3, await client.ask(heartbeat())) == 0
@@ -73,13 +73,13 @@ async def test_a_parked_join_holds_up_nobody_else() -> None:
 
 @pytest.fixture
 def short_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request of a client that hangs up has no ten seconds more to be answered in."""
+    """A disconnected client's request does not get ten more seconds."""
     monkeypatch.setattr(broker_side, "LINGER_S", 0.05)
 
 
 @pytest.mark.usefixtures("short_linger")
 async def test_a_client_that_has_gone_waits_no_more() -> None:
-    """The owner is told, so its parked join counts for nobody."""
+    """The owner is notified, so its parked join counts for no client."""
     async with forwarding() as stage:
         client, gone = await stage.parked_join()
         client.vanish()
@@ -90,7 +90,7 @@ async def test_a_client_that_has_gone_waits_no_more() -> None:
 
 
 async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() -> None:
-    """Its answer would be taken for the next one's: a frontend has one request of a client under way."""
+    """Its response would be taken for the next one's: a frontend has one pending request for each client."""
     async with forwarding() as stage:
         _, gone = await stage.parked_join()
         ((_, clients),) = stage.owner.requests._frontends.items()
@@ -104,7 +104,7 @@ async def test_what_is_left_of_a_request_is_dropped_when_the_next_one_comes() ->
 @pytest.mark.usefixtures("short_linger")
 @pytest.mark.parametrize("by_client", [True, False])
 async def test_the_owner_learns_how_the_clients_connection_to_the_edge_ended(by_client: bool) -> None:
-    """Where the frontend itself is lost, nobody knows what became of the client."""
+    """If the frontend itself is lost, the client's end is unknown."""
     async with forwarding() as stage:
         client, _ = await stage.parked_join()
         (command, _) = stage.groups.parked[0]
@@ -121,7 +121,7 @@ async def test_the_owner_learns_how_the_clients_connection_to_the_edge_ended(by_
 
 
 async def test_a_client_of_the_process_itself_has_one_connection_as_edge_and_as_owner() -> None:
-    """Its joins take the way of forwarded ones, and its heartbeats do not."""
+    """Its joins are handled like forwarded ones, and its heartbeats are not."""
     async with forwarding() as stage:
         stage.give_to(stage.frontend.service.cluster.node)
         client = await stage.frontend.connect(1)
@@ -135,7 +135,7 @@ async def test_a_client_of_the_process_itself_has_one_connection_as_edge_and_as_
 
 
 async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id() -> None:
-    """So it makes no second member, and its client notices nothing."""
+    """So it adds no second member, and its client notices nothing."""
     async with forwarding() as stage:
         stage.frontend.service.new_uuid = lambda: str(uuid4())
         client = await stage.frontend.connect(1)
@@ -176,7 +176,7 @@ async def test_a_join_that_is_superseded_at_the_owner_is_idle_at_the_edge() -> N
 
 
 async def test_an_edge_of_a_former_version_is_sent_nothing_that_it_does_not_know() -> None:
-    """It would take the link for broken, and with it all its clients' joins."""
+    """It would treat the link as broken, which ends all its clients' joins."""
     async with forwarding() as stage:
         superseded, _ = await stage.parked_join()
         (frontend,) = stage.owner.requests._frontends
@@ -194,7 +194,7 @@ async def test_an_edge_of_a_former_version_is_sent_nothing_that_it_does_not_know
 
 
 async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:
-    """An owner that gives the group up answers NOT_COORDINATOR, which the client does not see."""
+    """An owner that releases the group answers NOT_COORDINATOR, which the client does not see."""
     async with forwarding() as stage:
         client = await stage.frontend.connect(1)
         client.send(join(9))
@@ -208,7 +208,7 @@ async def test_a_join_that_the_owner_hands_over_goes_to_the_next_one() -> None:
 
 
 async def test_a_join_at_a_broker_that_does_not_coordinate_is_told_so_at_once() -> None:
-    """It waits for no next owner, as that one would be told the same by the client's broker."""
+    """It does not wait for the next owner, which would get the same answer from the client's broker."""
     async with forwarding() as stage:
         asked = 0
 
@@ -228,7 +228,7 @@ async def test_a_join_at_a_broker_that_does_not_coordinate_is_told_so_at_once() 
 
 
 async def test_a_sync_waits_for_an_owner_that_loads() -> None:
-    """To be told to join again, as Kafka tells it, would make all others join, too, if it is the leader."""
+    """If it were told to rejoin, as Kafka does, all others would rejoin, too, if it is the leader."""
     async with forwarding() as stage:
         stage.owner.loading = True
         client = await stage.frontend.connect(1)
@@ -244,7 +244,7 @@ async def test_a_sync_waits_for_an_owner_that_loads() -> None:
 
 
 async def test_an_owner_decides_nothing_for_groups_of_others() -> None:
-    """It says so, and the request waits for whoever owns the group."""
+    """It reports that, and the request waits for the group's owner."""
     async with forwarding() as stage:
         stage.owner.assigned = False
         client = await stage.frontend.connect(1)
@@ -273,7 +273,7 @@ async def test_without_an_owner_clients_try_again(is_owned: bool, monkeypatch: p
 
 
 async def test_who_stops_waits_for_no_next_owner() -> None:
-    """Clients are answered at once, and ask elsewhere."""
+    """Clients get their responses at once, and ask elsewhere."""
     async with forwarding() as stage:
         client = await stage.frontend.connect(1)
         client.send(join())
@@ -306,7 +306,7 @@ async def test_own_groups_are_not_forwarded() -> None:
 
 
 async def test_a_malformed_request_closes_its_own_connection_alone() -> None:
-    """The request is read where the client is, and where the group is: what only the owner refuses is refused, too."""
+    """It is decoded at the client's process and at the owner: errors that only the owner finds close it, too."""
     async with forwarding() as stage:
         client, other = await stage.frontend.connect(1), await stage.frontend.connect(1)
         client.send(with_length(heartbeat()[4:-3]))

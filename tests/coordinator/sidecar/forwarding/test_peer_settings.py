@@ -1,4 +1,4 @@
-"""The settings of several sidecars: what is missing, what is contradictory, and what is refused."""
+"""The settings of several sidecars: missing, contradictory and refused ones."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,7 @@ def refused(secret: Path | None, **flags: Any) -> str:
 
 
 def test_sidecars_that_share_a_log_have_a_secret(secret: Path) -> None:
-    """White space around it does not count: it is made with a command that ends its line."""
+    """White space around it is ignored: the command that creates it ends its line."""
     settings = shared(secret)
     assert settings.peer_secret() == b"0123456789abcdef"
     assert settings.peer_tls() is None
@@ -56,7 +56,7 @@ def test_what_is_missing_or_may_not_be_is_told(secret: Path, flags: dict[str, An
 
 
 def test_an_edge_needs_no_node_id_of_its_own(secret: Path) -> None:
-    """There may be one beside each application, where nobody counts them: it takes one by chance, far from theirs."""
+    """There may be one beside each application, uncounted: it picks a random id, far from theirs."""
     ids = {shared(secret, node_id=None, role="edge").node_id for _ in range(20)}
     assert len(ids) == 20
     assert all(1_000_000_000 < each < 2**31 for each in ids)
@@ -64,7 +64,7 @@ def test_an_edge_needs_no_node_id_of_its_own(secret: Path) -> None:
 
 
 def test_a_secret_that_cannot_be_used_is_told(secret: Path, tmp_path: Path) -> None:
-    """A short one, with the command that makes one; and a file that is not there."""
+    """A short one, with the command that creates one; and a missing file."""
     secret.write_text("short")
     assert refused(secret).startswith(f"--peer-secret-file={secret}: a secret of 5 bytes, 16 are needed; make one with")
     nowhere = tmp_path / "nowhere"
@@ -80,7 +80,7 @@ def test_who_shares_nothing_has_no_use_for_them(secret: Path, flag: str) -> None
 
 
 def test_other_hosts_are_reached_by_tls(secret: Path, tmp_path: Path) -> None:
-    """Both ends show a certificate, and demand one."""
+    """Both ends present a certificate, and require one."""
     authority = Authority(tmp_path / "authority")
     issued = authority.issue("muster")
     tls = shared(

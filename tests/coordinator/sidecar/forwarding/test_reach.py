@@ -1,4 +1,4 @@
-"""Whether an owner is reachable: a takeover does not affect readiness; a cut, or another secret, does."""
+"""Whether an owner is reachable: a takeover does not affect readiness; a network failure, or another secret, does."""
 
 from muster.coordinator.peers.peer_metrics import LinkMetrics
 from muster.coordinator.peers.peer_status import links_status
@@ -23,7 +23,7 @@ def reach_of(stage: Stage, clock: Clock) -> OwnersReach:
 
 
 async def test_a_process_that_reaches_an_owner_is_ready_and_one_that_loses_all_is_for_a_takeover() -> None:
-    """Then it says which it has tried and why that failed; one that is reached again makes it ready at once."""
+    """After that the error has the addresses and their failures; when one is reachable again it is ready at once."""
     async with forwarding() as stage:
         clock = Clock()
         reach = reach_of(stage, clock)
@@ -44,7 +44,7 @@ async def test_a_process_that_reaches_an_owner_is_ready_and_one_that_loses_all_i
 
 
 async def test_a_process_that_has_reached_no_owner_yet_is_not_ready() -> None:
-    """It has nothing to lose by that; and where nobody owns anything it says so."""
+    """It serves no client that it could lose; if there are no owners the error says so."""
     async with forwarding() as stage:
         stage.give_to(None)
         stage.links.follow([])

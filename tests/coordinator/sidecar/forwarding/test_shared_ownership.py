@@ -1,4 +1,4 @@
-"""Shadows and moves when partitions come and go."""
+"""Shadows and moves when partitions are assigned and released."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ GROUPS = [GroupId(f"group-{number}") for number in range(100)]
 
 
 class Counted:
-    """Shadows, or moves: `asked` has the groups that were let go of, each time."""
+    """Shadows, or moves: `asked` has the dropped groups of each call."""
 
     def __init__(self) -> None:
         self.asked: list[set[GroupId]] = []
@@ -29,7 +29,7 @@ class Counted:
 
 
 async def test_partitions_that_are_given_up_together_are_looked_for_once() -> None:
-    """All groups are looked at each time: with 10,000 groups and 50 partitions it would hold everybody up."""
+    """Each search covers all groups: with 10,000 groups and 50 partitions it would block the loop."""
     shadows, moves = Counted(), Counted()
     event_log: Any = type("Log", (), {"partitions": PARTITIONS})
     given_up = release_callback(cast("Shadows", shadows), cast("Moves", moves), cast("EventLog", event_log))
@@ -45,7 +45,7 @@ async def test_partitions_that_are_given_up_together_are_looked_for_once() -> No
 
 
 class Assigned:
-    """The runtime and the moves, as far as they are needed."""
+    """The parts of the runtime and the moves that are needed."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
@@ -75,7 +75,7 @@ class Assigned:
 
 
 async def test_a_broker_that_hangs_keeps_nobody_from_a_partition() -> None:
-    """Shadows of former owners are looked for beside: the next change of the owners does not wait for it."""
+    """Former owners' shadows are searched in the background: the next change of owners does not wait for it."""
     assigned, hangs, looked = Assigned(), asyncio.Event(), 0
 
     async def remove_strays() -> None:

@@ -1,4 +1,4 @@
-"""Forwarding to something that hangs, breaks, or is overloaded: bounded, each client separately, no leftovers."""
+"""Forwarding to a process that hangs, breaks, or is overloaded: bounded, each client separately, no leftovers."""
 
 import asyncio
 import struct
@@ -44,7 +44,7 @@ from tests.waiting import until
 
 
 async def test_an_owner_that_hangs_keeps_no_heartbeat_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connections stand, and nothing comes. A join waits for the next owner."""
+    """Its connections are open, but silent. A join waits for the next owner."""
     monkeypatch.setattr(connection_module, "TICK_S", 0.05)
     monkeypatch.setattr(frontend_module, "OTHER_TIMEOUT_S", 0.01)
     async with forwarding() as stage:
@@ -60,7 +60,7 @@ async def test_an_owner_that_hangs_keeps_no_heartbeat_waiting(monkeypatch: pytes
 
 
 async def test_who_fails_is_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug that one request finds ends neither the link, nor what others wait for."""
+    """A bug triggered by one request ends neither the link nor other requests."""
     async with forwarding() as stage:
         client, joining = await stage.frontend.connect(1), await stage.frontend.connect(1)
         joining.send(join(9))
@@ -78,7 +78,7 @@ async def test_who_fails_is_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
-    """Its join is dropped where its group is, and not sent again."""
+    """Its join is dropped at the owner, and not sent again."""
     async with forwarding() as stage:
         _, gone = await stage.parked_join()
         connection = next(iter(stage.frontend.listening.connections))
@@ -90,7 +90,7 @@ async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
 
 
 async def test_who_authenticates_again_is_another_client() -> None:
-    """Whatever its name: what was cached for the one before, authorizations and heartbeats, is never used for it."""
+    """Whatever its name: authorizations and heartbeats cached for the former one are never used for it."""
     async with forwarding() as stage:
         stage.groups.gives_tickets = True
         client = await stage.frontend.connect(1)
@@ -108,7 +108,7 @@ async def test_who_authenticates_again_is_another_client() -> None:
 
 
 async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
-    """As after the frontend's machine was suspended, also while it asks again: the member may have been given up."""
+    """As after the frontend's machine was suspended, also while it asks again: the member may have expired."""
     answers = iter([ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id])
     async with forwarding(answer_lease_ms=1_000) as stage:
 
@@ -124,7 +124,7 @@ async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
 
 
 def newer_heartbeat(partitions: int, *, member_epoch: int = -1) -> bytes:
-    """A client of KIP-848, with so many thousand partitions."""
+    """A client of KIP-848, with this many thousand partitions."""
     thousand = tuple(map(i32, range(1_000)))
     request = ConsumerGroupHeartbeatRequest(
         group_id=KioGroupId("g"),
@@ -143,7 +143,7 @@ def newer_heartbeat(partitions: int, *, member_epoch: int = -1) -> bytes:
 
 @pytest.mark.parametrize("partitions", [1, 30])
 async def test_a_client_of_the_newer_protocol_is_answered_by_its_broker(partitions: int) -> None:
-    """Its request is read where it is forwarded, however many partitions it has; the broker gets it as it came."""
+    """Its request is decoded where it is forwarded, however many partitions it has; the broker gets it unchanged."""
     async with forwarding() as stage:
         client = await stage.frontend.connect(1)
         await client.ask(newer_heartbeat(partitions))
@@ -163,7 +163,7 @@ async def test_a_client_of_the_newer_protocol_asks_again_without_an_owner(monkey
 
 
 async def test_who_waits_for_an_owner_does_not_ask_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """10,000 that ask each 0.1 s would leave no time for anything else: they wait for a change."""
+    """10,000 that ask each 0.1 s would use up all time: they wait for a change."""
     monkeypatch.setattr(frontend_module, "PARKED_TIMEOUT_S", 0.5)
     tries = 0
     outcome = Owners.outcome
@@ -190,7 +190,7 @@ async def test_who_stops_tells_the_owner_that_nobody_waits() -> None:
 
 
 async def test_groups_of_two_owners_are_divided() -> None:
-    """Short requests, and long ones, which are looked at in slices."""
+    """Short requests, and long ones, which are divided in slices."""
     async with forwarding() as stage:
         stage.share()
         client = await stage.frontend.connect(1)
@@ -227,7 +227,7 @@ def assert_nothing_is_left(stage: Stage) -> None:
 
 
 async def test_clients_that_came_and_went_leave_nothing() -> None:
-    """Those that were answered, and those that were not."""
+    """Answered ones, and those that were not."""
     async with forwarding() as stage:
         for number in range(30):
             client = await stage.frontend.connect(1)
@@ -270,7 +270,7 @@ async def test_groups_that_cannot_be_listed_leave_nothing() -> None:
 
 
 class FakeFrontend:
-    """Answers no question of the owner's."""
+    """Answers none of the owner's questions."""
 
     node_id: int | None = 7
     highest_tag = HIGHEST_TAG
@@ -283,7 +283,7 @@ class FakeFrontend:
 
 
 async def test_an_edge_that_is_lost_loses_its_clients_some_at_a_time() -> None:
-    """Each with the questions of its own alone."""
+    """Each only with its own questions."""
     gone: list[int] = []
     clients = 10 * AT_ONCE
     async with forwarding() as stage:
@@ -303,11 +303,11 @@ async def test_an_edge_that_is_lost_loses_its_clients_some_at_a_time() -> None:
             await asyncio.sleep(0)
         assert turns >= clients // AT_ONCE
         assert frontend.told[clients:] == []
-        stage.owner.requests.received(frontend, BrokerAnswered(questions[0], b""))  # of nobody any more
+        stage.owner.requests.received(frontend, BrokerAnswered(questions[0], b""))  # of no client any more
 
 
 async def test_groups_with_long_ids_are_listed_whole_and_in_order() -> None:
-    """No message of them is so long that others go before it: the last one would come too early."""
+    """No message of them is so long that others overtake it: the last one would arrive too early."""
     groups = [
         OwnedGroup(f"{number}-{'ü' * length}", "t" * length, "Stable", is_owned=True, has_shadow=True, is_in=True)
         for number, length in enumerate((10, 300, 32_000, 32_000, *[300] * 2_000, 32_000))
@@ -328,7 +328,7 @@ async def test_groups_with_long_ids_are_listed_whole_and_in_order() -> None:
 
 
 async def test_an_answer_is_never_taken_for_the_next_requests() -> None:
-    """A frontend that sends another request before the first one is answered has that one dropped."""
+    """If a frontend sends another request before the first one is answered, the first is dropped."""
     async with forwarding() as stage:
         frontend = FakeFrontend()
         stage.groups.gives_tickets = True
@@ -342,7 +342,7 @@ async def test_an_answer_is_never_taken_for_the_next_requests() -> None:
 
 
 async def test_callbacks_are_called_some_in_each_turn() -> None:
-    """In their order; one that fails holds up no others."""
+    """In order; one that fails does not block the others."""
     paced, called = Paced(), []
 
     def fails() -> None:
