@@ -26,5 +26,7 @@ group/                  the rules of consumer groups, without I/O
 load/                   sharing one event loop and one memory budget
 cluster.py              standalone: the cluster metadata that clients see
 topics.py               standalone: declared topics (`--topic`)
+garbage.py              tunes Python's garbage collector
+random_uuids.py         random UUIDs for the ids of members
 clock.py, log_throttle.py, principals.py, tasks.py    small helpers used everywhere
 """

@@ -4,13 +4,11 @@ Makes each part from the settings, and undoes it when the process stops. The lis
 """
 
 import asyncio
-import gc
 import itertools
 import os
 import socket
-import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from importlib.metadata import version
 
 import structlog
@@ -19,6 +17,7 @@ from prometheus_client.registry import Collector
 from muster import DISTRIBUTION
 from muster.coordinator.clock import Clock
 from muster.coordinator.cluster import Cluster
+from muster.coordinator.garbage import collect_in_slices, kept_from_collection
 from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.load.answer_memory import answer_memory_of
 from muster.coordinator.load.slices import Slices
@@ -31,6 +30,7 @@ from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from muster.coordinator.observability.process_metrics import process_collectors
 from muster.coordinator.observability.status import Identity, StatusParts, StatusReport
 from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.random_uuids import RandomUuids
 from muster.coordinator.runtime.ownership.log_outage import LogOutage
 from muster.coordinator.runtime.ownership.snapshots import SnapshotFolder
 from muster.coordinator.runtime.partition.group_context import (
@@ -221,9 +221,9 @@ async def take_over(runtime: Runtime, stack: AsyncExitStack, assigned: Iterable[
     Partitions whose log is unavailable are retried.
     """
     stack.push_async_callback(runtime.stop)
-    with _no_garbage_collection():
+    with kept_from_collection():
         await runtime.start(assigned)
-    collect_garbage_in_slices()
+    collect_in_slices()
     await runtime.all_owned()
 
 
@@ -340,48 +340,6 @@ def _status_report(settings: Settings, parts: StatusParts, readiness: Readiness,
         upstream=settings.upstream,
     )
     return StatusReport(identity, parts, not_ready=readiness, not_well=lambda: watch.not_well)
-
-
-class RandomUuids:
-    """Random UUIDs (version 4). The system is asked for the random bytes of 256 UUIDs at a time.
-
-    The system call releases the interpreter's lock. With a call for each join, the event loop would often have to wait
-    until the event log's thread releases the lock.
-    """
-
-    def __init__(self) -> None:
-        self._ready: list[str] = []
-
-    def next(self) -> str:
-        if not self._ready:
-            some = os.urandom(16 * UUIDS_AT_ONCE)
-            self._ready = [str(uuid.UUID(bytes=some[at : at + 16], version=4)) for at in range(0, len(some), 16)]
-        return self._ready.pop()
-
-
-UUIDS_AT_ONCE = 256
-
-GARBAGE_THRESHOLDS = (5_000, 5, 1_000)
-
-
-def collect_garbage_in_slices() -> None:
-    """Set the garbage collector's thresholds so that a collection does not block the event loop for long.
-
-    By default a collection sometimes traverses all objects of a large request: 70 ms for 200,000 objects. With these
-    thresholds it is 25,000 objects, 5 to 10 ms; a full collection comes after five million objects that survived.
-    """
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Exclude the loaded groups from garbage collection, now and later, because they stay in memory."""
-    gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        gc.enable()
 
 
 async def _trim(event_log: SqliteEventLog, clock: RetentionClock) -> None:

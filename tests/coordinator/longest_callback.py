@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from muster.coordinator.assembly import collect_garbage_in_slices
+from muster.coordinator.garbage import collect_in_slices
 
 
 class Longest:
@@ -49,7 +49,7 @@ def longest_callback() -> Iterator[Longest]:
     sys.settrace(None)
     gc.collect()
     gc.freeze()
-    collect_garbage_in_slices()
+    collect_in_slices()
     asyncio.Handle._run = run  # type: ignore[method-assign, assignment]
     try:
         yield longest

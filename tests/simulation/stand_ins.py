@@ -14,12 +14,13 @@ from unittest.mock import patch
 
 import msgspec
 
-from muster.coordinator import assembly, partition_sharing
+from muster.coordinator import assembly, garbage, partition_sharing
 from muster.coordinator.load import slices
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net import listening
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.peers.link import peer_connection, peer_listener
+from muster.coordinator.random_uuids import RandomUuids
 from muster.coordinator.runtime.ownership import followed_topic
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.sidecar import group_parts, serve
@@ -106,10 +107,10 @@ def simulated(seed: int) -> Iterator[None]:
     with ExitStack() as stack:
         for module in (slices, peer_connection):
             stack.enter_context(patch.object(module, "time", _NO_CLOCK))
-        for module in (assembly, followed_topic):
+        for module in (garbage, followed_topic):
             stack.enter_context(patch.object(module, "gc", _NO_COLLECTOR))
         stack.enter_context(patch.object(frontend, "time", _LOOPS_CLOCK))
-        stack.enter_context(patch.object(assembly.RandomUuids, "next", _drawn_uuid))
+        stack.enter_context(patch.object(RandomUuids, "next", _drawn_uuid))
         stack.enter_context(patch.object(serve, "SystemClock", _RunningClock))
         stack.enter_context(patch.object(group_parts, "new_owner", _new_owner))
         stack.enter_context(patch.object(forwarding_assembly, "boot_clock_ms", _boot_ms))

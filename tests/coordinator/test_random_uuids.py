@@ -1,11 +1,11 @@
-"""Parts that both modes are made of."""
+"""Random UUIDs for the ids of members."""
 
 import os
 import uuid
 
 import pytest
 
-from muster.coordinator.assembly import UUIDS_AT_ONCE, RandomUuids
+from muster.coordinator.random_uuids import UUIDS_AT_ONCE, RandomUuids
 
 
 def test_random_bytes_are_asked_for_many_uuids_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
