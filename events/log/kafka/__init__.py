@@ -7,6 +7,7 @@ decompress.py  Decompresses a batch up to a limit: a few KiB may expand to many 
 log.py         The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 marks.py       Distinguishes owners' records from foreign ones by the header `muster` and where it became mandatory.
 names.py       The names that an event log uses in its cluster: topics, transactional ids, the owners' group.
+opening.py     Opens the event topic: finds or creates it, and checks it before anything is claimed.
 origin.py      An existing topic: whose records it has, its cluster, format level and number of partitions.
 producer.py    The writer of one partition: Kafka's own fencing, without transactions.
 reader.py      Reads a partition of the event topic: offsets, the records between two of them, and who wrote last.

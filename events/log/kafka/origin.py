@@ -18,8 +18,8 @@ which copies of the topic also have: the number of partitions in each batch's la
 record (marks.py). Foreign records after it are skipped, including those of mirrors.
 
 The drawback: a topic that is currently empty seems to belong to no one. A reader checks whether an owner has ever
-opened it (log.py), an owner checks its settings (client/settings.py). A topic that was written before versions noted
-origins is assumed to be ours.
+opened it (opening.py), an owner checks its settings (client/settings.py). A topic that was written before versions
+noted origins is assumed to be ours.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

@@ -47,7 +47,7 @@ class Cluster(StoredBatches):
 
 def reading(cluster: Cluster) -> KafkaEventLog:
     log = KafkaEventLog(["h:9001"], TOPIC, read_only=True, new_format_level=NEW_LEVEL)
-    log._link = cluster
+    log._link = log._opening._link = cluster
     return log
 
 

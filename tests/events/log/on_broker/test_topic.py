@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import structlog
@@ -12,7 +13,10 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from muster.coordinator.log_settings_watch import LogSettingsWatch
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.events.log.base import AppendRefused, LogMismatch, LogUnavailable
+from muster.events.log.kafka import opening
+from muster.events.log.kafka.client.settings import Guarantees
 from muster.events.log.kafka.log import KafkaEventLog
+from muster.events.log.kafka.topic import check_topic
 from muster.events.records import Record
 from tests.brokers.broker import Broker
 from tests.events.log.kafka_proxy import ApiKey, BrokerProxy
@@ -41,6 +45,28 @@ class TestTopic:
         assert configs["min.insync.replicas"] == "1"
         assert configs["unclean.leader.election.enable"] == "false"
         assert configs["message.timestamp.type"] == "LogAppendTime"
+
+    async def test_a_recreated_topic_is_warned_of_although_the_first_attempt_failed_after_creating_it(
+        self, kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The next attempt finds the topic, but its history is gone all the same."""
+        await create_topic(admin, f"{topic}_fencing_probe", {}, partitions=1)
+        failures = [LogUnavailable("no broker")]
+
+        async def fails_once(*given: Any, **named: Any) -> Guarantees:
+            if failures:
+                raise failures.pop()
+            return await check_topic(*given, **named)
+
+        monkeypatch.setattr(opening, "check_topic", fails_once)
+        log = KafkaEventLog([kafka_broker.bootstrap], topic)
+        with pytest.raises(LogUnavailable):
+            await log.open()
+        await log.open()
+        assert log.created == [topic]
+        (warning,) = log.warnings
+        assert "it was recreated, without the earlier history" in warning
+        await log.close()
 
     async def test_a_topic_that_is_made_anew_is_another_log(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
