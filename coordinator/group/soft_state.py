@@ -27,6 +27,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.connections import ConnectionRecord
 from muster.coordinator.group.deadline_table import DeadlineTable
+from muster.events.causes import Cause
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import HandedOutId, ReturnedMember
 from muster.events.tables import Table, TableSet
@@ -106,12 +107,43 @@ class InitialDelay(msgspec.Struct, frozen=True, kw_only=True):
     new_member_added: bool = False
 
 
+class RefusedSender(msgspec.Struct, frozen=True, kw_only=True):
+    """The sender of refused requests, and their cause. A duel has two, so it is without client id and host."""
+
+    cause: Cause
+    group_instance_id: str
+    client_id: str
+    client_host: str
+
+
+SENDERS_MAX = 100
+"""Senders of a group whose unwritten refusals are counted; the counts of the oldest are dropped."""
+
+
 class RateLimitWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The rate limit for recording refusals: how many were written and suppressed since the window began."""
+    """The rate limit for recording refusals: how many were written since the window began.
+
+    `suppressed`: how many of each sender were not written since its last one that was.
+    """
 
     started_ms: float = -NEVER
     written: int = 0
-    suppressed: int = 0
+    suppressed: Mapping[RefusedSender, int] = msgspec.field(default_factory=dict)
+
+    def counted(
+        self, sender: RefusedSender, now_ms: int, *, window_ms: int, limit: int
+    ) -> "tuple[RateLimitWindow, int | None]":
+        """Count a refusal; return how many of its sender were suppressed before it, or None to suppress this one."""
+        is_over = now_ms - self.started_ms >= window_ms
+        started_ms, written = (now_ms, 0) if is_over else (self.started_ms, self.written)
+        before = self.suppressed.get(sender, 0)
+        others = {each: times for each, times in self.suppressed.items() if each != sender}
+        if written < limit:
+            return RateLimitWindow(started_ms=started_ms, written=written + 1, suppressed=others), before
+        while len(others) >= SENDERS_MAX:
+            del others[next(iter(others))]
+        others[sender] = before + 1
+        return RateLimitWindow(started_ms=started_ms, written=written, suppressed=others), None
 
 
 class HeldJoin(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +276,8 @@ class SoftState(msgspec.Struct, kw_only=True):
     sync_deadline_ms: int | None = None
     initial_delay: InitialDelay | None = None
     subscribed_topics: frozenset[str] | None = None
-    refusals: RateLimitWindow = RateLimitWindow()
+    refused_joins: RateLimitWindow = RateLimitWindow()
+    fences: RateLimitWindow = RateLimitWindow()
     duels: RateLimitWindow = RateLimitWindow()
     census: Census | None = None
     rearmed: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -274,7 +307,8 @@ class SoftState(msgspec.Struct, kw_only=True):
             sync_deadline_ms=self.sync_deadline_ms,
             initial_delay=self.initial_delay,
             subscribed_topics=self.subscribed_topics,
-            refusals=self.refusals,
+            refused_joins=self.refused_joins,
+            fences=self.fences,
             duels=self.duels,
             census=None if self.census is None else self.census.copy(),
             rearmed=self.rearmed,

@@ -19,7 +19,7 @@ from muster.coordinator.group.census import Census, count
 from muster.coordinator.group.commands import Caller, JoinGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft_state import RateLimitWindow, Session, SoftState
+from muster.coordinator.group.soft_state import RateLimitWindow, RefusedSender, Session, SoftState
 from muster.coordinator.group.transitions import assert_valid_transition
 from muster.events.causes import Cause
 from muster.events.connection import LastConnection
@@ -49,7 +49,7 @@ REMOVED_MEMBERS_MAX = 1_000
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
-"""How many refused requests of a group are recorded per window; the next one recorded counts the others."""
+"""How many refused joins, and fences, of a group are recorded per window; the next of a sender counts its others."""
 
 OFFERED_MAX = 16
 NAME_CHARS_MAX = 255
@@ -307,7 +307,7 @@ class Turn:
 
     def note_refused_join(self, join: JoinGroup, error: ErrorCode) -> None:
         """Record that a join was refused, and what it offered, within the rate limit."""
-        self.soft.refusals, suppressed = self._counted(self.soft.refusals)
+        self.soft.refused_joins, suppressed = self._counted(self.soft.refused_joins)
         if suppressed is not None:
             self.record(
                 JoinRefused,
@@ -320,12 +320,12 @@ class Turn:
 
     def note_fenced(self, error: ErrorCode, current: Member | None) -> None:
         """Record that a request was fenced, and the member that holds the instance id, within the rate limit."""
-        self.soft.refusals, suppressed = self._counted(self.soft.refusals)
+        self.soft.fences, suppressed = self._counted(self.soft.fences)
         self._record_fence(error, current, suppressed)
 
     def note_duel(self, current: Member) -> None:
-        """Record a duel, within a rate limit of its own, so that other refusals cannot hide it."""
-        self.soft.duels, suppressed = self._counted(self.soft.duels)
+        """Record a duel, within the rate limit; it counts the others of its instance id, from either process."""
+        self.soft.duels, suppressed = self._counted(self.soft.duels, of_both=True)
         self._record_fence(ErrorCode.fenced_instance_id, current, suppressed)
 
     def _record_fence(self, error: ErrorCode, current: Member | None, suppressed: int | None) -> None:
@@ -339,10 +339,13 @@ class Turn:
                 suppressed=suppressed,
             )
 
-    def _counted(self, refusals: RateLimitWindow) -> tuple[RateLimitWindow, int | None]:
-        """Count a refusal; return how many were suppressed since the last one written, or None to suppress this one."""
-        if self.now_ms - refusals.started_ms >= REFUSALS_WINDOW_MS:
-            refusals = RateLimitWindow(started_ms=self.now_ms, suppressed=refusals.suppressed)
-        if refusals.written >= REFUSALS_PER_WINDOW:
-            return msgspec.structs.replace(refusals, suppressed=refusals.suppressed + 1), None
-        return msgspec.structs.replace(refusals, written=refusals.written + 1, suppressed=0), refusals.suppressed
+    def _counted(self, window: RateLimitWindow, *, of_both: bool = False) -> tuple[RateLimitWindow, int | None]:
+        """Count a refusal of this sender, or, with `of_both`, of either process that has its instance id."""
+        why = self.why
+        sender = RefusedSender(
+            cause=why.cause,
+            group_instance_id=why.group_instance_id or "",
+            client_id="" if of_both else (why.client_id or "")[:NAME_CHARS_MAX],
+            client_host="" if of_both else why.client_host or "",
+        )
+        return window.counted(sender, self.now_ms, window_ms=REFUSALS_WINDOW_MS, limit=REFUSALS_PER_WINDOW)

@@ -57,6 +57,9 @@ SOON_S: Final = 0.01
 
 DESCRIBE_HINT: Final = "DescribeGroups of an AdminClient shows who (Kafka's tools describe no such group)"
 
+CANNOT_JOIN: Final = "cannot join the ownership group yet, retrying; this process gets no partitions before that"
+CANNOT_REJOIN: Final = "cannot rejoin the ownership group; still serving assigned partitions"
+
 RETRY_S: Final = 0.5
 LEAVE_TIMEOUT_S: Final = 5.0
 
@@ -322,7 +325,7 @@ class OwnershipGroup:
         suppressed = self._losses.lost(self._who.group_id)
         if suppressed is not None:
             log.warning(
-                "cannot rejoin the ownership group; still serving assigned partitions",
+                CANNOT_REJOIN if self._has_taken_part else CANNOT_JOIN,
                 group_id=self._who.group_id,
                 error=trouble,
                 others_since=suppressed,
@@ -331,7 +334,7 @@ class OwnershipGroup:
     def _is_in(self) -> None:
         self.trouble = None
         if self._losses.back(self._who.group_id):
-            log.info("rejoined the ownership group", group_id=self._who.group_id)
+            log.info("in the ownership group now", group_id=self._who.group_id)
 
 
 def _way_out(error: NotUnderstood) -> str:

@@ -185,7 +185,7 @@ class Rerunner:
         ones.
         """
         soft = self._soft.copy()
-        soft.refusals = RateLimitWindow()
+        soft.refused_joins = soft.fences = RateLimitWindow()
         soft.pending_members.clear()
         soft.held_joins.clear()
         soft.expansion_deadline_ms = None  # until it is known which joins were delayed

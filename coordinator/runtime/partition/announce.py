@@ -35,7 +35,7 @@ def announce(events: Iterable[AnyEvent]) -> None:
 
 def _announce_fence(event: MemberFenced) -> None:
     if event.why.cause is not Cause.INSTANCE_DUEL:
-        INSTANCE_FENCES.inc()
+        INSTANCE_FENCES.inc(1 + event.suppressed)
         return
     INSTANCE_DUELS.inc(1 + event.suppressed)
     log.warning(
@@ -47,4 +47,5 @@ def _announce_fence(event: MemberFenced) -> None:
         other_client_id=event.current_client_id,
         other_client_host=event.current_client_host,
         suppressed=event.suppressed,
+        way_out="stop one of them, or give each process a group.instance.id of its own",
     )

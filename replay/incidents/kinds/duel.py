@@ -1,7 +1,8 @@
 """Two live processes with one instance id."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Duelled
 from muster.replay.incidents.grade import Grade
@@ -10,7 +11,9 @@ from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
 from muster.replay.incidents.windows import SAME_DUEL_MS
 from muster.replay.rebalances.wording import host
 from muster.replay.text.grammar import plural
-from muster.replay.text.times import instant
+from muster.replay.text.times import instant, moment
+
+A = TypeVar("A", CameBack, Duelled)
 
 KIND = Kind(
     "duel",
@@ -54,7 +57,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
                 f"two live processes kept taking the instance id '{instance}' from each other, {one} and"
                 f" {other}{counted}"
             ),
-            chain=(*map(_taking, taken), *map(_fenced, fenced)),
+            chain=(*_takings(taken), *_fences(fenced)),
             advice=("give each process a group.instance.id of its own",),
         )
 
@@ -72,21 +75,37 @@ def _who(client_id: str | None, client_host: str | None) -> str:
     return f"client {client_id or '(none)'} at {host(client_host or '') or 'an unknown host'}"
 
 
-def _taking(act: CameBack) -> Statement:
+def _by_client(acts: Iterable[A], who: Callable[[A], str]) -> Iterator[tuple[str, list[A]]]:
+    found: defaultdict[str, list[A]] = defaultdict(list)
+    for act in acts:
+        found[who(act)].append(act)
+    yield from found.items()
+
+
+def _takings(taken: Iterable[CameBack]) -> Iterator[Statement]:
+    """State for each client how often it took the instance id."""
+    for who, acts in _by_client(taken, lambda act: _who(act.member.client_id, act.member.client_host)):
+        yield _statement(f"{who} took the instance id{_times(len(acts))}", acts)
+
+
+def _fences(fenced: Iterable[Duelled]) -> Iterator[Statement]:
+    """State for each client how many of its requests were fenced."""
+    for who, acts in _by_client(fenced, lambda act: _who(act.why.client_id, act.why.client_host)):
+        times = sum(act.times for act in acts)
+        requests = "a request" if times == 1 else f"{times} requests"
+        are = "was" if times == 1 else "were"
+        yield _statement(f"{requests} of {who} {are} fenced: the other one had taken it", acts)
+
+
+def _statement(text: str, acts: Sequence[AnyAct]) -> Statement:
+    until = f", the last one at {moment(acts[-1].at_ms)}" if len(acts) > 1 else ""
     return Statement(
-        text=f"{_who(act.member.client_id, act.member.client_host)} took the instance id",
+        text=f"{text}{until}",
         grade=Grade.RECORDED,
-        at=instant(act.at_ms),
-        seqs=(act.seq,),
+        at=instant(acts[0].at_ms),
+        seqs=tuple(dict.fromkeys((acts[0].seq, acts[-1].seq))),
     )
 
 
-def _fenced(act: Duelled) -> Statement:
-    times = f"{act.times} requests" if act.times > 1 else "a request"
-    are = "were" if act.times > 1 else "was"
-    return Statement(
-        text=f"{times} of {_who(act.why.client_id, act.why.client_host)} {are} fenced: the other one had taken it",
-        grade=Grade.RECORDED,
-        at=instant(act.at_ms),
-        seqs=(act.seq,),
-    )
+def _times(times: int) -> str:
+    return "" if times == 1 else f" {times} times"

@@ -109,8 +109,8 @@ def _no_common_protocol(act: JoinNotLetIn) -> tuple[str, str]:
 def refused_text(acts: Sequence[JoinNotLetIn]) -> str:
     """'was refused 12 times in 58 s'.
 
-    Ten refusals a minute are logged one by one. The first refusal of the next minute has the number of the others, so
-    those of the last minute may not be counted.
+    Ten refusals a minute are logged one by one. A client's first refusal of the next minute has the number of its
+    others, so those of the last minute may not be counted.
     """
     times, took_ms = sum(act.times for act in acts), acts[-1].at_ms - acts[0].at_ms
     were = "was" if len(_by_client(acts)) == 1 else "were"

@@ -218,6 +218,30 @@ def test_refusals_are_written_up_to_a_limit() -> None:
     assert refused.suppressed == 0
 
 
+def test_refusals_that_are_not_written_are_counted_for_their_own_client() -> None:
+    """A client that was refused once in vain is not blamed for the refusals of another one."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=1_800_000))
+    stubborn, other = h.dynamic(host="/10.0.0.1"), h.dynamic(host="/10.0.0.2")
+    for _ in range(13):
+        stubborn.join(member_id=MemberId("ghost"))
+    other.join(member_id=MemberId("ghost"))
+    h.sleep(60_000)
+    refused = [*other.join(member_id=MemberId("ghost")).events, *stubborn.join(member_id=MemberId("ghost")).events]
+    assert [each.suppressed for each in refused if isinstance(each, JoinRefused)] == [1, 3]
+
+
+def test_a_duel_hides_no_refused_join() -> None:
+    """Fences and refused joins have limits of their own."""
+    h = Harness()
+    (first,) = h.stable_group(h.static("a", session_timeout_ms=1_800_000))
+    first.restarted().join()
+    for _ in range(20):
+        assert first.heartbeat().error is ErrorCode.fenced_instance_id
+    (refused,) = h.dynamic().join(member_id=MemberId("ghost")).events
+    assert isinstance(refused, JoinRefused)
+
+
 def test_fenced_join_names_both_processes() -> None:
     """S16, ST3: 82 with the id echoed; the event has the current holder of the instance id."""
     h = Harness()

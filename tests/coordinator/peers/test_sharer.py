@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from muster.coordinator.cluster import Cluster, Node, new_cluster
-from muster.coordinator.peers.ownership_group import DESCRIBE_HINT, PROTOCOL_TYPE
+from muster.coordinator.peers.ownership_group import CANNOT_JOIN, CANNOT_REJOIN, DESCRIBE_HINT, PROTOCOL_TYPE
 from muster.coordinator.peers.sharer import CLIENTS_REDIRECTED_S, Sharer
 from muster.coordinator.peers.sharing import Candidate, MemberIdentity, Peer, encode, sharing_of
 from muster.coordinator.upstream.errors import UpstreamRefused
@@ -395,6 +395,25 @@ async def test_while_the_coordinator_is_away_nothing_changes(coordinator: Muster
     await second.die()
 
 
+async def test_a_process_that_cannot_join_yet_does_not_say_that_it_serves(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the first start in a cluster, whose brokers have no coordinator for a new group in the first second."""
+
+    async def unavailable(*_: object, **__: object) -> None:
+        raise TryAgain("who coordinates group owners: COORDINATOR_NOT_AVAILABLE")
+
+    only = Process(Log(), bootstrap, 1)
+    with capture_logs() as logged:
+        with monkeypatch.context() as patched:
+            patched.setattr(only.link, "ask_coordinator", unavailable)
+            await until(lambda: only.sharer.group.trouble is not None)
+        await until(lambda: only.sharer.group.trouble is None)
+    lines = [line["event"] for line in logged if line.get("group_id") == "owners"]
+    assert lines == [CANNOT_JOIN, "in the ownership group now"]
+    await only.die()
+
+
 async def test_who_may_not_read_the_group_serves_on_and_says_what_is_missing(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,7 +438,8 @@ async def test_who_may_not_read_the_group_serves_on_and_says_what_is_missing(
             await until(lambda: only.sharer.group.trouble is None)
     lacks, again = logged
     assert "lacks the ACL Allow READ on group owners" in lacks["error"]
-    assert again["event"] == "rejoined the ownership group"
+    assert lacks["event"] == CANNOT_REJOIN
+    assert again["event"] == "in the ownership group now"
     assert only.owned == owned
     assert not only.member.done()
     await only.die()

@@ -33,6 +33,7 @@ def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
     assert grown == dict(zip(NAMES, (1, 1, 2), strict=True))
     (line,) = told
     assert (line["log_level"], line["group_id"], line["group_instance_id"]) == ("warning", "orders", "a")
+    assert line["way_out"] == "stop one of them, or give each process a group.instance.id of its own"
     assert (line["client_host"], line["other_client_host"]) == ("/10.0.0.1", "/10.0.0.2")
 
 
@@ -71,6 +72,20 @@ def test_duels_that_were_not_written_are_counted_with_the_next() -> None:
     before = counted()
     announce(h.events[seen:])
     assert counted()["muster_instance_duels_total"] - before["muster_instance_duels_total"] >= 20
+
+
+def test_fenced_requests_that_were_not_written_are_counted_with_the_next() -> None:
+    h = Harness()
+    first = h.static("a", session_timeout_ms=600_000)
+    h.stable_group(first)
+    first.restarted().join()
+    for _ in range(25):
+        first.heartbeat()
+    h.sleep(60_000)
+    first.heartbeat()
+    before = counted()
+    announce(h.events)
+    assert counted()["muster_instance_fences_total"] - before["muster_instance_fences_total"] == 26
 
 
 def test_rebalances_are_counted_by_their_causes() -> None:
