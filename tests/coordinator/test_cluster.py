@@ -12,7 +12,7 @@ def test_a_topic_is_declared_with_its_partitions() -> None:
 
 
 def test_a_topics_id_is_for_ever_the_same() -> None:
-    """Clients remember it over restarts; the value was taken from the first version."""
+    """Clients remember it across restarts; the expected value is from the first version."""
     assert str(topic_id("orders")) == "25013ad9-5e53-572c-95a0-0567dc4cdb02"
     assert topic_id("orders") != topic_id("clicks")
 

@@ -1,4 +1,4 @@
-"""Looking at the event topic's settings while it is served; on a real broker: `events/log/on_broker/test_topic.py`."""
+"""Checking the event topic's settings while it is served; on a real broker: `events/log/on_broker/test_topic.py`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from tests.waiting import until
 
 
 class Watched:
-    """A log that has these flaws, look by look; an error is raised."""
+    """A log with these flaws, one set for each check; an error is raised."""
 
     location = "events"
     warnings = ("an old flaw",)
@@ -34,7 +34,7 @@ class Watched:
 
 
 async def test_a_process_looks_as_long_as_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its status has what it found, but for what was said at the start."""
+    """Its status has the findings, except those reported at the start."""
     monkeypatch.setattr(log_settings_watch, "CHECK_INTERVAL_S", 0.001)
     failed: list[Exception] = []
     parts = StatusParts()
@@ -47,7 +47,7 @@ async def test_a_process_looks_as_long_as_it_serves(monkeypatch: pytest.MonkeyPa
 
 
 async def test_while_the_log_is_away_nothing_changes() -> None:
-    """The flaws that were found stay until the next look."""
+    """The known flaws stay until the next check."""
     watch = LogSettingsWatch(Watched(["it is deleted"], LogUnavailable("it is away"), []), "events")
     for expected in (("it is deleted",), ("it is deleted",), ()):
         await watch.check()
@@ -55,7 +55,7 @@ async def test_while_the_log_is_away_nothing_changes() -> None:
 
 
 async def test_what_cannot_be_looked_at_is_logged_once_and_looked_at_again() -> None:
-    """Whatever is wrong with the answer; the same again has no other line."""
+    """For any error in the response; a repeated one is not logged again."""
     odd, denied = OddAnswer("of another topic"), LogMismatch("min.insync.replicas='x', which is not a number")
     watch = LogSettingsWatch(Watched(odd, odd, denied, ["it is deleted"], odd, []), "events")
     with structlog.testing.capture_logs() as told:

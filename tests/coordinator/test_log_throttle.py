@@ -1,4 +1,4 @@
-"""When a line is due that would come again and again."""
+"""When a repeated log line is due."""
 
 from muster.coordinator.log_throttle import (
     KEYS_MAX,
@@ -20,7 +20,7 @@ def throttle() -> tuple[LogThrottle, Clock]:
 
 
 def test_a_line_is_due_at_first_and_once_a_minute() -> None:
-    """With how many went unsaid; each key for itself."""
+    """With the number of suppressed ones; each key separately."""
     lines, clock = throttle()
     assert [lines.due("a"), lines.due("a"), lines.due("b"), lines.due("a")] == [0, None, 0, None]
     clock.now_ms += LINE_INTERVAL_MS - 1
@@ -30,7 +30,7 @@ def test_a_line_is_due_at_first_and_once_a_minute() -> None:
 
 
 def test_what_is_over_is_told_once_and_begins_anew() -> None:
-    """For how long, and how often it was."""
+    """With its duration and the number of occurrences."""
     lines, clock = throttle()
     assert lines.end("a") is None
     lines.due("a")
@@ -42,7 +42,7 @@ def test_what_is_over_is_told_once_and_begins_anew() -> None:
 
 
 def test_what_is_lost_and_comes_back_many_times_has_two_lines_a_minute() -> None:
-    """A minute after its last line the next loss has a line at once; each key for itself."""
+    """A minute after its last line the next loss is logged at once; each key separately."""
     clock = Clock()
     lines = LossThrottle(lambda: clock.now_ms)
     assert not lines.back("a")
@@ -58,7 +58,7 @@ def test_what_is_lost_and_comes_back_many_times_has_two_lines_a_minute() -> None
 
 
 def test_what_is_lost_and_never_comes_back_takes_no_memory_without_limit() -> None:
-    """A thousand keys are remembered; for the oldest no line says that it is back."""
+    """A thousand keys are remembered; the oldest ones get no line when they return."""
     lines = LossThrottle(lambda: 5_000)
     for key in range(100_000):
         assert lines.lost(key) == 0
@@ -67,7 +67,7 @@ def test_what_is_lost_and_never_comes_back_takes_no_memory_without_limit() -> No
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """Keys may be clients' to make up: a thousand are remembered."""
+    """Clients may make up keys: a thousand are remembered."""
     lines, _ = throttle()
     for key in range(1_001):
         assert lines.due(key) == 0
@@ -76,7 +76,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 def test_kinds_of_names_are_bounded_too() -> None:
-    """The oldest of a thousand kinds is forgotten, and its names have lines of their own again."""
+    """The oldest of a thousand kinds is forgotten, and its names get their own lines again."""
     clock = Clock()
     lines = NamesThrottle(lambda: clock.now_ms)
     for name in range(10):
@@ -88,7 +88,7 @@ def test_kinds_of_names_are_bounded_too() -> None:
 
 
 def test_names_that_one_owner_makes_up_take_no_line_from_another_owner() -> None:
-    """Ten owners have names of their own, and all others one line."""
+    """Ten owners have lines for their own names, and all others share one line."""
     clock = Clock()
     lines = NamesThrottle(lambda: clock.now_ms)
     made_up = [lines.due_of("hostile", "refused", name) for name in range(1_000)]
@@ -111,7 +111,7 @@ def test_what_is_suppressed_though_a_line_is_due_is_counted_by_the_next_one() ->
 
 
 def test_a_name_keeps_its_line_for_as_long_as_it_comes() -> None:
-    """Names that are made up meanwhile take the places of those that were silent, not its own."""
+    """Names made up meanwhile take the places of silent ones, not its own."""
     clock = Clock()
     lines = NamesThrottle(lambda: clock.now_ms)
     lines.due_of("honest", "refused", "orders")

@@ -1,4 +1,4 @@
-"""The limit of open files: it is raised, and connections are refused before it is met."""
+"""The limit of open files: it is raised, and connections are refused before it is reached."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def test_connections_and_the_reserve_fit(limit: int, each: int) -> None:
 
 @contextmanager
 def serving(tmp_path: Path, limits: str) -> Iterator[dict[str, dict[str, Any]]]:
-    """The lines of the log, by their event, of a process that was started under these limits and serves."""
+    """The log lines by event of a process that runs under these limits."""
     output = tmp_path / "output"
     address = f"{HOST}:0"
     command = [*COMMAND, "--listen", address, "--metrics", address, "--log", "memory:", "--log-format", "json"]
@@ -59,7 +59,7 @@ def serving(tmp_path: Path, limits: str) -> Iterator[dict[str, dict[str, Any]]]:
 
 
 async def test_more_clients_than_files_leave_the_side_door_open(tmp_path: Path) -> None:
-    """Those that are too many are closed, one line at the start has said so, and who is there is served."""
+    """Excess clients are closed, one line at the start has announced it, and connected clients are served."""
     with serving(tmp_path, f"ulimit -n {OPEN_FILES}") as events:
         host, _, port = events["serving"]["listen"].rpartition(":")
         clients = [await asyncio.open_connection(host, int(port)) for _ in range(OPEN_FILES + 100)]
@@ -82,7 +82,7 @@ def asked(url: str) -> str:
 
 
 def test_the_soft_limit_is_raised(tmp_path: Path) -> None:
-    """Shells and containers often have a soft one of 1,024 below a hard one that is enough."""
+    """Shells and containers often have a soft limit of 1,024 below a sufficient hard one."""
     hard = int(subprocess.run(["sh", "-c", "ulimit -Hn"], capture_output=True, text=True, check=True).stdout)
     with serving(tmp_path, f"ulimit -Sn {OPEN_FILES}") as events:
         lowered = [line for line in events.values() if "open_files_max" in line]
@@ -91,7 +91,7 @@ def test_the_soft_limit_is_raised(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_file_is_free() -> Iterator[Callable[[], None]]:
-    """Has no file free for this process from when it is called on."""
+    """Leave no free file descriptor to this process from now on."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def fill() -> None:
@@ -106,7 +106,7 @@ def no_file_is_free() -> Iterator[Callable[[], None]]:
 def test_files_that_have_run_out_are_told_once_a_minute_and_by_readyz(
     no_file_is_free: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The event loop accepts, and hangs up at once, without a word."""
+    """The event loop accepts and disconnects at once, without a message."""
     monkeypatch.setattr(told, "_logged_s", {})
     readiness = Readiness(SystemClock())
     readiness.reason = lambda: "the event log is away"
@@ -134,7 +134,7 @@ def test_once_a_file_is_free_all_is_well(no_file_is_free: Callable[[], None], mo
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process's limit can be set on Linux alone")
 async def test_without_a_free_file_members_are_answered_on_the_connections_that_they_have() -> None:
-    """Though nobody has sent such a request before."""
+    """Even for the first such request."""
     body: dict[str, Any] = {
         **join_body(group_id=""),
         "generation_id": 1,

@@ -9,7 +9,7 @@ from muster.coordinator.random_uuids import UUIDS_AT_ONCE, RandomUuids
 
 
 def test_random_bytes_are_asked_for_many_uuids_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call gives the interpreter's lock away, for which a join would wait while the log's thread works."""
+    """Each call releases the interpreter lock, so a join would wait while the log's thread works."""
     asked: list[int] = []
     random_bytes = os.urandom
 

@@ -7,7 +7,7 @@ from tests.coordinator.upstream.stage import unexpected
 
 
 async def test_they_are_closed_when_they_have_ended() -> None:
-    """Their ends may need what is closed next, as the link to the brokers."""
+    """Their ends may need what is closed next, such as the link to the brokers."""
     tasks, began, done = BackgroundTasks(unexpected), asyncio.Event(), list[str]()
 
     async def steps() -> None:

@@ -1,4 +1,4 @@
-"""Times that are printed are UTC's, wherever the machine is."""
+"""Printed times are in UTC, whatever the machine's time zone."""
 
 import json
 import os
@@ -23,7 +23,7 @@ structlog.get_logger().info("x", instant=instant(0), read=read, deposed=str(depo
 
 
 def test_times_are_utc_in_another_zone() -> None:
-    """Five and a half hours ahead: in lines of the log, in `muster replay`, and in errors."""
+    """Five and a half hours ahead: in log lines, in `muster replay`, and in errors."""
     before = datetime.now(UTC)
     env = {**os.environ, "TZ": "XST-5:30"}
     done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The listeners of a sidecar in process, in front of scripted brokers, and a client of theirs.
+"""The listeners of a sidecar in process, in front of scripted brokers, and a client for them.
 
-It starts the relay and sends requests. Groups are scripted, too (tests/coordinator/scripted.py): what a group answers
-is not of interest here, but when.
+It starts the relay and sends requests. Groups are scripted, too (tests/coordinator/scripted.py): only the time of their
+responses matters here.
 
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
@@ -48,11 +48,11 @@ WITHIN_S = 20
 HOST = "127.0.0.1"
 MORE_THAN_SOCKETS_TAKE = 40_000_000
 BASE_PORTS = 8
-"""Node ids below this can be had."""
+"""Node ids below this have ports."""
 
 
 class Held:
-    """Every group is ours, but those whose ids begin with `theirs`."""
+    """Every group is ours, except those whose ids begin with `theirs`."""
 
     name = ShadowName.of("log")
 
@@ -124,7 +124,7 @@ class Relay:
         self.limits = limits
         self.broker_context = broker_context
         self.asked_to_look = 0
-        """How often the cluster was to be looked at, since a broker was not reached."""
+        """The number of requests to check the cluster after a broker was not reached."""
         self.forward: Forward = forward_nothing
         self.port = 0
         self.base_port = 0
@@ -187,18 +187,18 @@ class Relay:
         return self.port if node_id is None else self.base_port + node_id
 
     async def connect(self, node_id: int | None = None) -> "Client":
-        """A client at the listener of a broker, or at the one to begin with."""
+        """Connect a client to a broker's listener, or to the bootstrap listener."""
         return Client(*await asyncio.open_connection(HOST, self.port_of(node_id), limit=2**27))
 
     def drain(self) -> None:
-        """As on SIGTERM."""
+        """Drain, as on SIGTERM."""
         self.listening.stop_listening()
         for connection in self.listening.connections:
             connection.drain()
 
 
 class Client:
-    """Sends bytes, and takes answers apart."""
+    """Sends bytes, and splits responses."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -207,19 +207,19 @@ class Client:
         self.writer.write(b"".join(frames))
 
     async def answer(self) -> tuple[int, bytes]:
-        """The next answer's correlation id, and what follows it."""
+        """The next response's correlation id and body."""
         async with asyncio.timeout(WITHIN_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             content = await self.reader.readexactly(size)
         return int.from_bytes(content[:4], "big"), content[4:]
 
     async def ask(self, frame: bytes) -> bytes:
-        """Send a request, and take what follows the correlation id of its answer."""
+        """Send a request, and return the body of its response."""
         self.send(frame)
         return (await self.answer())[1]
 
     async def rest(self) -> bytes:
-        """All that still comes until the end of the stream, which may be a reset."""
+        """All remaining bytes until the end of the stream, which may be a reset."""
         data = b""
         async with asyncio.timeout(WITHIN_S):
             try:
@@ -230,7 +230,7 @@ class Client:
         return data
 
     def stop_reading(self) -> None:
-        """Have what is sent stay with the sender, as far as the machine does not keep it."""
+        """Stop reading, so that data stays with the sender beyond the kernel's buffers."""
         cast("asyncio.Transport", self.writer.transport).pause_reading()
 
     def read_again(self) -> None:
@@ -240,7 +240,7 @@ class Client:
         self.writer.close()
 
     def vanish(self) -> None:
-        """As if the process had been killed."""
+        """Disconnect like a killed process."""
         self.writer.transport.abort()
 
 
@@ -261,7 +261,7 @@ async def relaying(
     broker_context: ssl.SSLContext | None = None,
     more: Callable[[Relay], Iterable[SidecarApi]] = lambda _: (),
 ) -> AsyncIterator[Relay]:
-    """Listening for these brokers, by node id; closed at the end, with nothing left open. `more`: what is handled."""
+    """Listen for these brokers, by node id; closed at the end, with nothing left open. `more`: handlers."""
     relay = Relay(
         connection_limits=ConnectionLimits(
             connections_max=connections_max,

@@ -54,7 +54,7 @@ _HEADER = Struct(">hhI")
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A request as it came. `frame` is without its length."""
+    """A received request. `frame` is without its length."""
 
     frame: bytes
     connection: "Connection"
@@ -73,7 +73,7 @@ class Asked:
 
     @property
     def body(self) -> Any:
-        """The request as kio knows it."""
+        """The request, decoded by kio."""
         request: Any = load_request_schema(self.api_key, self.api_version)
         header = request.__header_schema__
         _, at = entity_reader(header)(self.frame, 0)
@@ -81,16 +81,16 @@ class Asked:
         return body
 
     def answer(self, payload: bytes) -> None:
-        """The bytes behind the correlation id."""
+        """Send the bytes after the correlation id."""
         self.connection.send(framed(self.correlation_id, payload))
 
     def tell(self, answer: Any) -> None:
-        """One of kio's responses."""
+        """Send a kio response."""
         self.answer(response_bytes(answer))
 
 
 class Connection:
-    """One that was accepted."""
+    """An accepted connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -99,16 +99,16 @@ class Connection:
         self.is_closed = False
 
     def send(self, data: bytes) -> None:
-        """Whatever a test likes."""
+        """Send any bytes."""
         self.writer.write(data)
 
     def hang_up(self) -> None:
-        """As if the broker had died."""
+        """Disconnect, as if the broker had died."""
         self.writer.transport.abort()
 
 
 class ScriptedBroker:
-    """See the module. `reads` is whether connections accepted from now on are read from."""
+    """See the module. `reads`: whether connections accepted from now on are read."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
@@ -119,7 +119,7 @@ class ScriptedBroker:
         self.port = 0
 
     def usual(self, asked: Asked) -> None:
-        """The answer without a script."""
+        """The response without a script."""
         if asked.api_key == API_VERSIONS:
             asked.tell(offering(asked.api_version, self.offered))
         elif asked.api_key == DESCRIBE_GROUPS:
@@ -130,7 +130,7 @@ class ScriptedBroker:
             asked.answer(b"")
 
     def keys_asked(self) -> list[int]:
-        """The API keys of all that was asked, in its order."""
+        """The API keys of all received requests, in order."""
         return [asked.api_key for asked in self.asked]
 
     @property
@@ -138,7 +138,7 @@ class ScriptedBroker:
         return sum(not each.is_closed for each in self.connections)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, to its end."""
+        """Serve a connection to its end."""
         connection = Connection(reader, writer)
         self.connections.append(connection)
         if not self.reads:
@@ -158,7 +158,7 @@ class ScriptedBroker:
 
 
 class Holding:
-    """A script that holds some requests, by their API keys, until a test answers them."""
+    """A script that withholds the responses to requests with these API keys until a test sends them."""
 
     def __init__(self, broker: ScriptedBroker, *api_keys: int) -> None:
         self._broker = broker
@@ -175,7 +175,7 @@ class Holding:
 
 @asynccontextmanager
 async def scripted_broker(port: int = 0) -> AsyncIterator[ScriptedBroker]:
-    """Listening on a free port of 127.0.0.1, or on the one that is given."""
+    """Listen on 127.0.0.1, on a free port or on this one."""
     broker = ScriptedBroker()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -199,18 +199,18 @@ async def scripted_broker(port: int = 0) -> AsyncIterator[ScriptedBroker]:
 
 
 def framed(correlation_id: int, payload: bytes) -> bytes:
-    """An answer as it is sent."""
+    """A response with its length."""
     return (4 + len(payload)).to_bytes(4, "big") + correlation_id.to_bytes(4, "big") + payload
 
 
 def request(api_key: int, api_version: int, correlation_id: int, rest: bytes = b"\x00\x00") -> bytes:
-    """A request as it is sent; `rest` follows the correlation id."""
+    """A request with its length; `rest` follows the correlation id."""
     content = _HEADER.pack(api_key, api_version, correlation_id) + rest
     return len(content).to_bytes(4, "big") + content
 
 
 def asking(body: Any, correlation_id: int = 7, client_id: str | None = "shop") -> bytes:
-    """One of kio's requests as it is sent."""
+    """A kio request with its length."""
     header = body.__header_schema__(
         request_api_key=body.__api_key__,
         request_api_version=body.__version__,
@@ -222,19 +222,19 @@ def asking(body: Any, correlation_id: int = 7, client_id: str | None = "shop") -
 
 
 def kio_bytes(entity: Any) -> bytes:
-    """Any entity of kio's, as its own writer writes it."""
+    """A kio entity, written by kio."""
     out = BytesIO()
     entity_writer(type(entity))(out, entity)
     return out.getvalue()
 
 
 def response_bytes(answer: Any) -> bytes:
-    """One of kio's responses: what follows the correlation id."""
+    """A kio response: the bytes after the correlation id."""
     return kio_bytes(answer.__header_schema__(correlation_id=0))[4:] + kio_bytes(answer)
 
 
 def read_response(api_key: int, api_version: int, payload: bytes) -> Any:
-    """Read what follows the correlation id, with kio, to the last byte."""
+    """Read the bytes after the correlation id with kio, to the last byte."""
     kind: Any = load_response_schema(api_key, api_version)
     at = tagged_fields_size(payload, 0) if kind.__header_schema__.__flexible__ else 0
     answer, size = entity_reader(kind)(payload, at)
@@ -243,12 +243,12 @@ def read_response(api_key: int, api_version: int, payload: bytes) -> Any:
 
 
 def response(api_key: int, api_version: int, **fields: Any) -> Any:
-    """One of kio's responses, nested entities as mappings; what the version lacks is left out."""
+    """A kio response, with nested entities as mappings; fields that the version lacks are left out."""
     return filled(load_response_schema(api_key, api_version), {"throttle_time": timedelta(0), **fields})
 
 
 def offering(api_version: int, offered: Mapping[int, tuple[int, int]]) -> Any:
-    """An ApiVersions response; in the form of v0 for a version that is not known."""
+    """An ApiVersions response; in the form of v0 for an unknown version."""
     first, last = offered[API_VERSIONS]
     is_known = first <= api_version <= last
     return response(
@@ -264,7 +264,7 @@ def offering(api_version: int, offered: Mapping[int, tuple[int, int]]) -> Any:
 
 
 def allowing(asked: Asked, operations: int, error: ErrorCode = ErrorCode.none) -> Any:
-    """A DescribeGroups response that says what the client may do with groups that are not there."""
+    """A DescribeGroups response with the operations that the client may do with groups that do not exist."""
     described = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": ()}
     groups = [
         {"error_code": error, "group_id": group_id, "authorized_operations": operations, **described}

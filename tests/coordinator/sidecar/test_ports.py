@@ -1,4 +1,4 @@
-"""Where the listener of a broker is, by its node id."""
+"""The port of a broker's listener, by its node id."""
 
 import pytest
 
@@ -6,13 +6,13 @@ from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
 
 
 def test_a_port_follows_from_the_node_id() -> None:
-    """A port depends on no other broker, and not on when its broker was seen (known bugs P11, P15)."""
+    """It depends neither on other brokers, nor on when its broker was discovered (known bugs P11, P15)."""
     ports = BrokerPorts(base=9093)
     assert [ports.port_of(node_id) for node_id in (0, 3, 1000)] == [9093, 9096, 10_093]
 
 
 def test_the_mapping_comes_first() -> None:
-    """For ids beyond the range, and for those that are wished elsewhere."""
+    """For ids beyond the range, and for ports chosen by the user."""
     ports = BrokerPorts(base=9093, mapping={1: 19_000, 2_147_483_647: 19_001})
     assert [ports.port_of(node_id) for node_id in (0, 1, 2_147_483_647)] == [9093, 19_000, 19_001]
 
@@ -30,7 +30,7 @@ def test_an_id_beyond_the_range_is_named_with_the_range_and_the_way_out() -> Non
 
 
 def test_who_gave_the_ports_is_named() -> None:
-    """The variable, or that nobody gave them."""
+    """The variable, or that they are defaults."""
     named = BrokerPorts(base=9093, base_name="MUSTER_BROKER_BASE_PORT", mapping={1: 9094}, mapping_name="m.toml: map")
     with pytest.raises(NoPort, match="from MUSTER_BROKER_BASE_PORT 9093 on there are ports"):
         named.port_of(60_000)
@@ -46,7 +46,7 @@ def test_who_gave_the_ports_is_named() -> None:
     ],
 )
 def test_a_port_that_is_somebody_elses_is_named(ports: BrokerPorts, said: str) -> None:
-    """With whose it is; the other brokers have theirs."""
+    """With its user; the other brokers have theirs."""
     with pytest.raises(
         NoPort, match=r"node id 1 .*choose another --broker-base-port, or --listener-map 1=PORT"
     ) as none:

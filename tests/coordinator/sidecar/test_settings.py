@@ -1,4 +1,4 @@
-"""The settings of a sidecar: what they give, where secrets may come from, and what contradicts what."""
+"""The settings of a sidecar: their effects, the sources of secrets, and contradictions."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def sidecar(**flags: Any) -> Settings:
 
 
 def refused(flags: dict[str, Any], file: Path | None = None) -> str:
-    """The one line; no secret is in it."""
+    """The one line; it contains no secret."""
     with pytest.raises(BadSettings) as bad:
         load_settings(flags, [], file)
     assert "\n" not in str(bad.value)
@@ -44,7 +44,7 @@ def of_metrics(text: str) -> BrokerPorts:
 
 
 def test_an_upstream_makes_a_sidecar() -> None:
-    """Its event log is a topic there; white space in the list is nobody's (known bug P13)."""
+    """Its event log is a topic there; white space in the list is ignored (known bug P13)."""
     settings = load_settings({"upstream": " kafka-1:9092 , kafka-2:9092\t"}, [], None)
     assert settings.upstream == "kafka-1:9092,kafka-2:9092"
     assert settings.log == "kafka://kafka-1:9092,kafka-2:9092/__muster_events"
@@ -56,7 +56,7 @@ def test_an_upstream_makes_a_sidecar() -> None:
 
 
 def test_listeners_begin_above_the_first_address() -> None:
-    """At the port that was bound, if any was asked for; a base of one's own counts as it is."""
+    """At the bound port, if any port was requested; an explicit base is used unchanged."""
     ports = sidecar(listen="127.0.0.1:0", listener_map="7=19000, 8 = 19001").broker_ports(
         Address("127.0.0.1:4000"), None
     )
@@ -72,7 +72,7 @@ def test_no_listener_is_where_something_else_is() -> None:
 
 
 def test_groups_are_patterns_of_whole_ids() -> None:
-    """In their case of letters; all, unless some are named."""
+    """Case-sensitive; all groups, unless patterns are given."""
     assert sidecar().may_own("anything")
     settings = sidecar(groups=["orders-*", "pay?"])
     assert [group for group in ("orders-1", "Orders-1", "my-orders-1", "pay1", "pay") if settings.may_own(group)] == [
@@ -82,7 +82,7 @@ def test_groups_are_patterns_of_whole_ids() -> None:
 
 
 def test_a_secret_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside what the command line says, which everybody can see; and no form of the settings shows it."""
+    """The command line is visible to all users; and no representation of the settings shows the secret."""
     monkeypatch.setenv("MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD", SECRET)
     settings = sidecar(upstream_config=SASL)
     assert settings.upstream_security().kafka_security().sasl_plain_password == SECRET
@@ -92,7 +92,7 @@ def test_a_secret_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_file_has_a_table_for_the_upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names with or without quotes; each source fills in what the ones before it left open, name by name."""
+    """Names with or without quotes; each source only fills in what the previous ones left open, by name."""
     file = tmp_path / "muster.toml"
     file.write_text(
         f'groups = ["a*"]\n[upstream]\nbootstrap.servers = "kafka:1"\nsecurity.protocol = "SASL_PLAINTEXT"\n'
@@ -127,7 +127,7 @@ def test_a_table_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: s
 
 
 def test_the_logs_cluster_is_reached_as_the_upstream_is_when_it_is_the_upstream() -> None:
-    """Credentials are shown to no other cluster; that has properties of its own."""
+    """Credentials are sent to no other cluster; that has its own properties."""
     flags: dict[str, Any] = {"upstream": "a:1,b:1", "upstream_config": [*SASL, f"sasl.password={SECRET}"]}
     assert load_settings(flags, [], None).log_security().sasl_plain_password == SECRET
     assert load_settings({**flags, "log": "kafka://b:1/events"}, [], None).log_security().sasl_plain_password == SECRET
@@ -210,13 +210,13 @@ def test_what_cannot_be_is_refused(flags: dict[str, Any], said: str) -> None:
     ],
 )
 def test_without_an_upstream_its_settings_are_refused(flags: dict[str, Any]) -> None:
-    """They would have no effect, and whoever gave them would think they had."""
+    """They would have no effect, unnoticed by the user."""
     (name,) = flags
     assert refused(flags).startswith(f"--{name.replace('_', '-')} without --upstream: only a sidecar")
 
 
 def test_a_certificate_as_identity_is_everybodys(issued: Issued) -> None:
-    """Whoever comes through is one principal then, so somebody has to say that this is wanted."""
+    """All clients share one principal then, so the user has to confirm it."""
     tls = [
         "security.protocol=SSL",
         f"ssl.certificate.location={issued.certificate}",
@@ -224,13 +224,13 @@ def test_a_certificate_as_identity_is_everybodys(issued: Issued) -> None:
     ]
     refusal = refused({"upstream": "kafka:9092", "upstream_config": tls})
     assert "give --single-identity and a certificate for them if you want that" in refusal
-    # Whoever authenticates with SASL is who they are, whatever certificate opened the connection.
+    # A client that authenticates with SASL keeps its own identity, whatever certificate opened the connection.
     both = ["security.protocol=SASL_SSL", *tls[1:], *SASL[1:], "sasl.password=a"]
     assert sidecar(upstream_config=both).upstream_security().kafka_security().presents_certificate
 
 
 def test_a_single_identity_is_never_musters_own(authority: Authority, issued: Issued) -> None:
-    """Which may do what no client should. Without another certificate the sidecar does not start."""
+    """That one may do what no client should. Without a second certificate the sidecar does not start."""
     tls = [
         "security.protocol=SSL",
         f"ssl.certificate.location={issued.certificate}",
@@ -253,7 +253,7 @@ def test_a_single_identity_is_never_musters_own(authority: Authority, issued: Is
 
 
 def test_clients_may_be_served_with_tls(authority: Authority, issued: Issued) -> None:
-    """With certificates of their own, if an authority for them is named."""
+    """With client certificates, if an authority for them is given."""
     files = {"tls_certificate": issued.certificate, "tls_key": issued.key}
     assert sidecar(**files).client_tls() is not None
     assert "--tls-client-ca=/no: it cannot be read" in refused({"upstream": "a:1", **files, "tls_client_ca": "/no"})

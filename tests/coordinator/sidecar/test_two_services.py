@@ -1,6 +1,6 @@
-"""Two sidecars that keep different event logs, in front of one broker, with clients of one group at both.
+"""Two sidecars with different event logs in front of one broker, with clients of one group at both.
 
-Whose shadow is in the group upstream owns it; the other one refuses its joins, as the broker would.
+The sidecar whose shadow is in the group upstream owns it; the other one refuses joins, as the broker would.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ JOIN_AGAIN = {14, 15, 16, 22, 25, 27}
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """From when until when, at least, somebody had an assignment from this sidecar."""
+    """A time for which a client had an assignment from this sidecar: at least that long."""
 
     muster: MusterProcess
     since_s: float
@@ -38,7 +38,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """One who wants to be the group's only member. `member_id` is what it was told last."""
+    """A client that wants to be the group's only member. `member_id` is the last one it got."""
 
     def __init__(self, muster: MusterProcess, connection: Connection, group_id: str) -> None:
         self.muster = muster
@@ -89,12 +89,12 @@ class Client:
         return int(synced["error_code"])
 
     async def heartbeat(self) -> int:
-        """Its error."""
+        """Send a heartbeat; return its error."""
         answer = await self.connection.ask("Heartbeat", 4, **self._me, generation_id=self._generation_id)
         return int(answer["error_code"])
 
     async def leave(self) -> None:
-        """Its own going is all that it waits for."""
+        """Leave; it waits for nothing else."""
         left = {"member_id": self._me["member_id"], "group_instance_id": None, "reason": None}
         await self.connection.ask("LeaveGroup", 5, group_id=self.group_id, members=[left])
         self._me["member_id"] = ""
@@ -102,7 +102,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def sidecars(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[MusterProcess]]:
-    """Two, each with a log of its own."""
+    """Two, each with its own log."""
     asyncio.run(until_coordinated(kafka_broker.bootstrap))
     with ExitStack() as stack:
         yield [
@@ -134,7 +134,7 @@ async def shadows(broker: Broker, client: Client) -> list[str]:
 
 
 async def turns_of(client: Client) -> list[Turn]:
-    """Whenever the group is free it takes part, stays for some heartbeats, and leaves."""
+    """Join whenever the group is free, stay for some heartbeats, and leave."""
     turns: list[Turn] = []
     async with asyncio.timeout(WITHIN_S):
         while len(turns) < TURNS:
@@ -149,7 +149,7 @@ async def turns_of(client: Client) -> list[Turn]:
 
 
 async def test_at_any_time_one_of_them_owns_the_group(clients: list[Client]) -> None:
-    """However their joins cross: nobody has an assignment while somebody has one from the other sidecar."""
+    """However their joins overlap: no client has an assignment while another has one from the other sidecar."""
     first, second = await asyncio.gather(*map(turns_of, clients))
     turns = sorted(first + second, key=lambda turn: turn.since_s)
     assert len(turns) == 2 * TURNS
@@ -158,7 +158,7 @@ async def test_at_any_time_one_of_them_owns_the_group(clients: list[Client]) -> 
 
 
 async def test_who_comes_at_once_is_refused_and_told_by_whom(kafka_broker: Broker, clients: list[Client]) -> None:
-    """As whoever comes directly; the log says which other Muster has the group."""
+    """Like a client that connects directly; the log names the other Muster."""
     errors = await asyncio.gather(*(client.take_part() for client in clients))
     assert sorted(errors) == [0, INCONSISTENT_GROUP_PROTOCOL]
     owner, other = sorted(clients, key=lambda client: errors[clients.index(client)])
@@ -174,7 +174,7 @@ async def test_who_comes_at_once_is_refused_and_told_by_whom(kafka_broker: Broke
 async def test_a_restart_knows_its_own_shadow_again(
     kafka_broker: Broker, sidecars: list[MusterProcess], clients: list[Client]
 ) -> None:
-    """It knows its shadow by the identity in its log; meanwhile nobody else can have the group."""
+    """It knows its shadow by the identity in its log; in between no other can take the group."""
     owner, other = clients
     assert await owner.take_part() == 0
     before = await shadows(kafka_broker, owner)

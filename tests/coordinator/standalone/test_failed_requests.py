@@ -1,4 +1,4 @@
-"""Bugs of ours, simulated by unexpected errors: they end one client's connection, and no other is affected."""
+"""Simulated bugs (unexpected errors) end one client's connection, and affect no others."""
 
 import asyncio
 from typing import Any

@@ -1,7 +1,7 @@
-"""One client's request does not stop the others: no callback of the loop is long, whatever a request has in it.
+"""One client's request does not block the others: no callback of the loop is long, whatever a request contains.
 
-Each array of each API is sent as 4 MB of the smallest entries, which took up to 38 s of the loop in one go; and for
-each API as many entries as its bound allows, no two of them alike.
+Each array of each API is sent as 4 MB of the smallest entries, which took up to 38 s of the loop at once; and each API
+with as many entries as its bound allows, all different.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ WIDE = new_cluster(
 
 
 async def sent(muster: Serving, content: bytes) -> tuple[bytes, Longest]:
-    """The answer, and how long anybody else had to wait for one callback."""
+    """The response, and the longest callback."""
     with longest_callback() as longest:
         answer = await asyncio.to_thread(exchange, muster.server.port, content)
     return answer, longest
@@ -55,14 +55,14 @@ async def test_four_megabytes_of_the_smallest_entries_hold_nobody_up(api_key: in
 async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, version: int, path: Path) -> None:
     async with serving(cluster=WIDE) as muster:
         answer, longest = await sent(muster, as_many_as_allowed(api_key, version, path))
-    is_answered = api_key != PRODUCE  # whose acks are 0 here: that is refused by the end of the connection
+    is_answered = api_key != PRODUCE  # whose acks are 0 here: it is refused by closing the connection
     assert answer[:4] == (b"\x00\x00\x00\x01" if is_answered else b"")
     assert longest.seconds < HELD_S_MAX, longest
 
 
 @pytest.mark.parametrize("name", requests([]))
 async def test_groups_with_the_longest_ids_hold_nobody_up(name: str) -> None:
-    """As many as 8 MB hold, in each request that names many groups."""
+    """As many as fit into 8 MB, in each request that names several groups."""
     version, body = requests([f"{n:03}".ljust(STRING_BYTES_MAX, "g") for n in range(250)])[name]
     async with serving() as muster:
         answer, longest = await sent(muster, frame(name, version, **body))
@@ -70,7 +70,7 @@ async def test_groups_with_the_longest_ids_hold_nobody_up(name: str) -> None:
     assert longest.seconds < HELD_S_MAX, longest
 
 
-# ---- what clients and tools send, with a group behind it -------------------------------------------------
+# ---- requests of clients and tools, for an existing group ------------------------------------------------
 
 
 async def test_offsets_of_many_partitions_are_committed_fetched_and_deleted() -> None:
@@ -124,7 +124,7 @@ def _delete(muster: Serving) -> int:
 
 
 async def test_the_members_of_a_group_that_leave_together_hold_nobody_up() -> None:
-    """An administrator removes 5,000 of whom one is there."""
+    """An administrator removes 5,000, of which one exists."""
     async with serving() as muster:
         connection = await muster.connect("app")
         await enter(connection, 9, instance="instance-0", session_timeout=ms(300_000))
@@ -137,7 +137,7 @@ async def test_the_members_of_a_group_that_leave_together_hold_nobody_up() -> No
 
 
 async def test_a_client_that_asks_many_small_things_at_once_is_answered_a_few_at_a_time() -> None:
-    """4 MB of them: with others in between."""
+    """4 MB of them, with other clients in between."""
     small = with_length(b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")
     async with serving() as muster:
         with longest_callback() as longest:
@@ -147,7 +147,7 @@ async def test_a_client_that_asks_many_small_things_at_once_is_answered_a_few_at
 
 
 def _flood(port: int, small: bytes, count: int) -> int:
-    """Send so many, and count the answers as they come."""
+    """Send this many, and count the responses as they arrive."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         answered = 0
         for begun in range(0, count, 1_000):

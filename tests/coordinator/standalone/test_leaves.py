@@ -1,4 +1,4 @@
-"""Many members that leave by one request, which is processed in parts: there is only one rebalance."""
+"""Many members leave by one request, which is processed in parts and causes only one rebalance."""
 
 import asyncio
 from typing import Any

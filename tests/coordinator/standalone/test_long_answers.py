@@ -39,7 +39,7 @@ LONG = DescribeGroupOutcome(members=members(1_250))  # some 10 MB
 
 
 def write(slices: Slices, outcome: DescribeGroupOutcome, answer: Callable[[Answered], None]) -> Callable[[], None]:
-    """As a request of DescribeGroups has its answer written; returns what cancels it."""
+    """Write a response like a DescribeGroups; return what cancels it."""
     in_flight = InFlightRequest(ASKED, slices, answer)
     in_flight.write({"groups": [encode(GroupId("g"), outcome, 5, 0)]})
     return in_flight.cancel
@@ -57,7 +57,7 @@ def size(answered: Answered) -> int:
 
 
 async def test_answers_that_are_written_side_by_side_have_a_bound_together() -> None:
-    """A quarter of the limit's default, and one answer more; each one is given."""
+    """A quarter of the limit's default, and one response more; each is sent in the end."""
     slices, told = Slices(), list[int]()
     tracemalloc.start()
     try:
@@ -74,7 +74,7 @@ async def test_answers_that_are_written_side_by_side_have_a_bound_together() -> 
 
 
 async def test_each_long_entry_waits_for_room() -> None:
-    """However many answers begin with one; those that write are one answer more, and one entry."""
+    """However many responses start with one; written at once are one response more, and one entry."""
     slices, told = Slices(AnswerMemory(20 * MB)), list[int]()
     outcome = DescribeGroupOutcome(members=members(20, metadata=bytes(MB)))
     for _ in range(200):
@@ -88,7 +88,7 @@ async def test_each_long_entry_waits_for_room() -> None:
 
 
 async def test_short_answers_do_not_wait_for_long_ones() -> None:
-    """Neither those that are written at once, nor those that have many short entries."""
+    """Neither those that are written at once, nor those with many short entries."""
     slices, told = Slices(AnswerMemory(MB)), list[str]()
     for _ in range(8):
         write(slices, LONG, lambda _: told.append("long"))
@@ -96,12 +96,12 @@ async def test_short_answers_do_not_wait_for_long_ones() -> None:
     assert told == ["short"]
     write(slices, DescribeGroupOutcome(members=members(700, metadata=b"")), lambda _: told.append("many"))
     await all_done(slices)
-    assert told.index("many") <= 2  # one that was nearly there may come before it
+    assert told.index("many") <= 2  # one that was nearly complete may come before it
     assert (told.count("long"), slices.answer_memory.written_bytes) == (8, 0)
 
 
 async def test_clients_that_go_give_back_their_room_whether_they_write_or_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.coordinator.load.slices.SLICE_S", 0.0)  # or an answer may be written in one
+    monkeypatch.setattr("muster.coordinator.load.slices.SLICE_S", 0.0)  # or a response may be written at once
     slices, told = Slices(AnswerMemory(MB)), list[int]()
     cancels = [write(slices, LONG, lambda answered: told.append(size(answered))) for _ in range(6)]
     while slices.answer_memory.written_bytes <= MB:  # noqa: ASYNC110 -- nor does the memory
@@ -125,7 +125,7 @@ async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
 
 @pytest.mark.parametrize("is_full", [True, False])
 def test_an_answer_that_has_to_wait_holds_no_more_long_entries_than_there_was_room_for(is_full: bool) -> None:
-    """None, or the one by which the memory is full, and not as many as short ones."""
+    """None, or the one that fills the memory; not as many as with short ones."""
     answer_memory, other = AnswerMemory(0), object()
     answer_memory.take(1)
     assert answer_memory.may_grow(other)

@@ -1,4 +1,4 @@
-"""Topics that clients ask for and that are not declared: a line that names them, and the way out."""
+"""Undeclared topics that clients ask for: a log line with their names and the way out."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.coordinator.scripted import ScriptedGroups, new_service
 
 
 def test_a_topic_that_is_not_declared_is_named_once_a_minute() -> None:
-    """The next line counts what came since; names that are made up share one."""
+    """The next line has the count since; made-up names share one."""
     now_ms = 0
     missing = MissingTopics(lambda: now_ms)
     before = REGISTRY.get_sample_value("muster_topics_not_declared_total") or 0.0
@@ -30,7 +30,7 @@ def test_a_topic_that_is_not_declared_is_named_once_a_minute() -> None:
 
 
 def test_metadata_tells_of_topics_that_are_asked_for_by_name_and_are_not_there() -> None:
-    """A name that no topic can have is the client's own mistake; all topics are asked for without a name."""
+    """An invalid topic name is the client's own mistake; a request for all topics names none."""
     asked: list[tuple[str, str]] = []
     service = new_service(ScriptedGroups(lambda _command: None))
     service.missing_topic = lambda topic, client_id, _: asked.append((topic, client_id))

@@ -25,7 +25,7 @@ BESIDE = [(key, version) for key, api in APIS.items() for version in (api.versio
 
 
 def blank(api_key: int, version: int) -> dict[str, Any]:
-    """The fields of the smallest request: no name, no entry, zero."""
+    """The fields of the smallest request: empty names and arrays, and zeros."""
     request: Any = load_request_schema(api_key, version)
     return {field.name: zero(field.type) for field in fields(request) if field.default is MISSING}
 
@@ -56,7 +56,7 @@ async def test_a_server_offers_what_is_registered_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(("api_key", "version"), OFFERED, ids=str)
 async def test_each_version_that_is_offered_is_answered(api_key: int, version: int) -> None:
-    """With a response of that very version, by a server with a real runtime; nothing is offered that cannot be
+    """With a response of exactly that version, by a server with a real runtime; no version is offered that cannot be
     decoded.
     """
     name = APIS[api_key].name
@@ -73,7 +73,7 @@ async def test_each_version_that_is_offered_is_answered(api_key: int, version: i
 
 @pytest.mark.parametrize(("api_key", "version"), BESIDE, ids=str)
 async def test_no_version_beside_those_is_answered(api_key: int, version: int) -> None:
-    """Kafka hangs up; ApiVersions alone tells what there is (KIP-511)."""
+    """Kafka disconnects; only ApiVersions lists the offered versions (KIP-511)."""
     async with running() as subject:
         client = await subject.connect()
         start = api_key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\x00\x00\x00\x07\x00\x00"

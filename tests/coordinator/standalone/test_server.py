@@ -61,7 +61,7 @@ async def test_a_parked_join_holds_up_its_own_connection_alone() -> None:
         assert (await second.answer())[0] == 3
         assert [type(command) for command in subject.groups.commands] == [JoinGroup, Heartbeat]
         subject.groups.release(JOINED)
-        assert len(subject.groups.commands) == 2  # nothing is begun from within a reply
+        assert len(subject.groups.commands) == 2  # nothing is started from within a reply
         assert [(await first.answer())[0], (await first.answer())[0]] == [1, 2]
         assert [type(command) for command in subject.groups.commands] == [JoinGroup, Heartbeat, Heartbeat]
 
@@ -119,7 +119,7 @@ async def test_bytes_that_make_no_sense_close_their_connection_alone(content: by
 
 @pytest.mark.parametrize("refused", [b"\x00\x0e\x00\x63", b"\x00\x0e\x00\x05"])
 async def test_nothing_of_a_refused_request_stays_in_memory(refused: bytes) -> None:
-    """Not until garbage is collected either, which may be long after many of them."""
+    """Not even until the garbage collector runs, which may be after many of them."""
     content = with_length(refused + bytes([255]) * 1_000_000)
     async with running() as subject:
         gc.collect()
@@ -166,7 +166,7 @@ async def test_random_bytes_never_disturb_the_next_connection() -> None:
 
 
 async def test_an_answer_that_cannot_be_written_closes_the_connection() -> None:
-    """And is no failure of the one who replied (known bug S8)."""
+    """The code that replied gets no error (known bug S8)."""
     async with running() as subject:
         client = await subject.connect()
         client.send("JoinGroup", 3, **JOIN)
@@ -220,7 +220,9 @@ async def test_idle_connections_are_closed_but_parked_ones_are_not() -> None:
 
 
 async def test_a_connection_whose_join_is_superseded_is_idle() -> None:
-    """Its member waits on another one. Nothing is answered on this one any more; what it sends keeps it no longer."""
+    """Its member waits on another connection. This one gets no response any more, and new data does not keep it
+    open.
+    """
     async with running(connections_max_idle_ms=1_000) as subject:
         superseded, parked = await subject.connect(), await subject.connect()
         superseded.send("JoinGroup", 3, **JOIN)
@@ -253,7 +255,7 @@ async def test_a_client_whose_join_is_superseded_may_leave() -> None:
 
 
 async def test_a_fetch_that_waits_for_longer_than_a_connection_may_be_idle_is_closed() -> None:
-    """As in Kafka: how long it waits is the client's choice."""
+    """As in Kafka: the client chooses its wait time."""
     async with running(connections_max_idle_ms=1_000) as subject:
         client = await subject.connect()
         client.send("Fetch", 13, **FOR_HOURS)
@@ -264,7 +266,7 @@ async def test_a_fetch_that_waits_for_longer_than_a_connection_may_be_idle_is_cl
 
 
 async def test_a_server_that_listens_no_more_leaves_no_timer_behind() -> None:
-    """Open connections are ended by whoever stops it, not for being idle."""
+    """Open connections are ended by the shutdown, not for being idle."""
     async with running() as subject:
         assert len(subject.timers.pending) == 1
         subject.server.stop_listening()
@@ -272,7 +274,7 @@ async def test_a_server_that_listens_no_more_leaves_no_timer_behind() -> None:
 
 
 async def test_a_client_that_does_not_read_is_not_served_on() -> None:
-    """Its answers would fill the memory: requests are taken again when it has read."""
+    """Its responses would fill the memory: requests are read again when it has read."""
     async with running() as subject:
         client = await subject.connect()
         count = 3_000
@@ -371,7 +373,7 @@ def test_addresses_are_printed_as_java_does(address: str, printed: str) -> None:
 
 
 async def test_slow_answers_are_sent_before_more_of_them_are_made() -> None:
-    """A client that asks for much and reads nothing costs a bounded piece of memory and of everybody's time."""
+    """A client that sends many requests and reads nothing uses a limited amount of memory and time."""
     async with running() as subject:
         greedy = await subject.connect()
         for number in range(200):
@@ -387,7 +389,7 @@ async def test_slow_answers_are_sent_before_more_of_them_are_made() -> None:
 
 
 async def test_an_idle_client_that_does_not_read_is_cut_off() -> None:
-    """Told to go at one sweep, it is gone at the next; and counted once."""
+    """Marked at one sweep, it is closed at the next; and counted once."""
     async with running(connections_max_idle_ms=10_000) as subject:
         client = await subject.connect()
         for number in range(100):

@@ -28,20 +28,20 @@ LOG_PARTITIONS = 4
 GROUPS = 32
 MEMBERS = ("a",)
 FEW = 10
-"""The fence record, and what the owner wrote since the last look: a second's events, of a service that is idle."""
+"""The fence record, and the owner's records since the last reading: one second's events of an idle service."""
 TOPIC = "orders"
 TOPIC_PARTITIONS = 100
 SIMPLE_GROUPS = 16
 ROUNDS = 3
-"""Commits of each simple group for all partitions: the history."""
+"""The history: commits of each simple group for all partitions."""
 NEWEST = 1_000
 NEWEST_MAX = 4 * SIMPLE_GROUPS + 2 * FEW
-"""As many records may be read: the commits that came last, some of them twice, and the fence records."""
+"""The maximum of records read: the latest commits, some of them twice, and the fence records."""
 NOT_AVAILABLE = 15
 
 
 def form_groups(*processes: MusterProcess) -> list[str]:
-    """Some groups on each of them."""
+    """Form some groups at each of them."""
     groups = [f"group-{number}" for number in range(GROUPS)]
     at = {process.bootstrap for process in processes}
     for group_id in groups:
@@ -58,13 +58,13 @@ def members_of(process: MusterProcess, group_id: str) -> list[object]:
 
 
 def simple_groups(process: MusterProcess) -> dict[str, str]:
-    """Groups without members, which only commit, and where each one's coordinator is."""
+    """Groups without members, which only commit, and the coordinator of each."""
     groups = [f"simple-{number}" for number in range(SIMPLE_GROUPS)]
     return {group_id: coordinator_of(process.bootstrap, group_id) for group_id in groups}
 
 
 def commit(offset: int, at: Mapping[str, str], *, partitions: int) -> None:
-    """The same offset for so many partitions of each of these groups; asked again where nobody can answer now."""
+    """Commit the same offset for this many partitions of each of these groups; retried on retriable errors."""
     each = {"committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
     topics = [{"name": TOPIC, "partitions": [{"partition_index": number, **each} for number in range(partitions)]}]
     body = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None, "topics": topics}
@@ -88,7 +88,7 @@ def committed(at: Mapping[str, str]) -> dict[str, list[int]]:
 def _ask_all(
     name: str, version: int, at: Mapping[str, str], body: Mapping[str, Any], errors: Callable[[Any], set[int]]
 ) -> dict[str, Any]:
-    """The answer for each of these groups, once it is told without an error."""
+    """The response for each of these groups, once it has no error."""
     answers: dict[str, Any] = {}
 
     async def ask() -> None:
@@ -112,9 +112,9 @@ def _ask_all(
 
 @pytest.mark.parametrize("stands_by", [True, False])
 def test_who_takes_over_from_a_killed_process_reads_no_history(kafka_broker: Broker, *, stands_by: bool) -> None:
-    """It has followed its partitions; where that is switched off it reads everything.
+    """It followed its partitions; with standbys switched off it reads everything.
 
-    All groups are there, and what each has committed last.
+    All groups are there, with their last commits.
     """
     log = f"kafka://{kafka_broker.bootstrap}/standby-{uuid4().hex[:8]}"
     more, topics = () if stands_by else ("--no-hot-standbys",), [f"{TOPIC}:{TOPIC_PARTITIONS}"]
@@ -149,10 +149,10 @@ def test_who_takes_over_from_a_killed_process_reads_no_history(kafka_broker: Bro
 
 
 def test_a_start_reads_its_snapshots_and_what_is_new(kafka_broker: Broker, tmp_path: Path) -> None:
-    """After the only process was killed; and after the snapshots are gone it reads everything."""
+    """After the only process was killed; when the snapshots are deleted it reads everything."""
     log = f"kafka://{kafka_broker.bootstrap}/snapshots-{uuid4().hex[:8]}"
     folder = tmp_path / "snapshots"
-    # As a standby it would read everything before it knows what it is to own.
+    # As a standby it would read everything before it knows its assignment.
     more = ("--no-hot-standbys", "--snapshots", str(folder), "--snapshot-interval-ms", "1000")
     with sharing_process(log, 1, partitions=LOG_PARTITIONS, more=more) as process:
         until_shared(process, partitions=LOG_PARTITIONS)
@@ -175,7 +175,7 @@ def test_a_start_reads_its_snapshots_and_what_is_new(kafka_broker: Broker, tmp_p
 
 
 def _all_saved_since(folder: Path, since_ns: int) -> bool:
-    """Whether each partition was saved from its beginning after that moment."""
+    """True if each partition's snapshot was started and completed after that time."""
     files = [file for file in folder.iterdir() if file.suffix == ".snapshot"]
-    # One that was begun before may be written after it: the one behind it was not.
+    # One that was started before may be written after it, but the one after that was not.
     return len(files) == LOG_PARTITIONS and all(file.stat().st_mtime_ns > since_ns + 2_000_000_000 for file in files)

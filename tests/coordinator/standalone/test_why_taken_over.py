@@ -35,7 +35,7 @@ def name_of(process: MusterProcess) -> str:
 
 
 def takeovers(url: str, partition: int) -> list[tuple[str, str | None, OwnershipEnd | None]]:
-    """Each owner of the partition, the one before, and why that one owned it no more."""
+    """Each owner of the partition, the previous one, and why that one lost it."""
 
     async def read() -> list[tuple[str, str | None, OwnershipEnd | None]]:
         log = open_log(url, read_only=True)
@@ -59,7 +59,7 @@ def headlines(url: str, group_id: str) -> Sequence[str]:
 
 
 def test_why_a_killed_process_owns_its_partition_no_more(kafka_broker: Broker) -> None:
-    """It refused connections, and the other one removed it; when it is back, that one lets go cleanly."""
+    """It refused connections, and the other one removed it; when it returns, that one hands over cleanly."""
     log = f"kafka://{kafka_broker.bootstrap}/why-{uuid4().hex[:8]}"
     with (
         sharing_process(log, 1, partitions=PARTITIONS) as first,

@@ -13,7 +13,7 @@ from tests.coordinator.upstream.stage import Direct, Process, process, speaking_
 
 @pytest.fixture
 async def ours(kafka_broker: Broker) -> AsyncIterator[Process]:
-    """A process of ours."""
+    """One of our processes."""
     async with process(kafka_broker.bootstrap) as started:
         yield started
 
@@ -27,14 +27,14 @@ async def successor(kafka_broker: Broker) -> AsyncIterator[Process]:
 
 @pytest.fixture
 async def direct(kafka_broker: Broker) -> AsyncIterator[Direct]:
-    """Somebody who does not go through us."""
+    """A client that bypasses Muster."""
     async with speaking_directly(kafka_broker.bootstrap) as speaker:
         yield speaker
 
 
 @pytest.fixture(scope="module")
 def slow_broker() -> Iterator[RestartableBroker]:
-    """A broker that may be killed, parks first joins as long as Kafka does, and allows no long sessions."""
+    """A broker that can be killed, parks first joins as long as Kafka does, and allows no long sessions."""
     if os.environ.get(OPT_OUT_VARIABLE) == "1":
         pytest.skip(OPTED_OUT)
     settings = {"group.initial.rebalance.delay.ms": "3000", "group.max.session.timeout.ms": "500000"}
@@ -44,13 +44,13 @@ def slow_broker() -> Iterator[RestartableBroker]:
 
 @pytest.fixture
 async def slow(slow_broker: RestartableBroker) -> AsyncIterator[Process]:
-    """A process of ours in front of it."""
+    """One of our processes in front of it."""
     async with process(slow_broker.bootstrap, heartbeat_interval_ms=500) as started:
         yield started
 
 
 @pytest.fixture
 async def slow_direct(slow_broker: RestartableBroker) -> AsyncIterator[Direct]:
-    """Somebody who does not go through us, at the same broker."""
+    """A client that bypasses Muster, at the same broker."""
     async with speaking_directly(slow_broker.bootstrap) as speaker:
         yield speaker

@@ -1,4 +1,4 @@
-"""A broker whose offered versions are chosen by a test, and which requests it leaves unanswered.
+"""A broker for which a test chooses the offered versions and the requests that stay unanswered.
 
 It handles ApiVersions, Metadata, FindCoordinator, heartbeats for unknown groups, and SCRAM with a reply that ignores
 the client's message. It coordinates no groups.
@@ -23,13 +23,13 @@ from kio.static.primitive import i32
 from tests.coordinator.kio_client import filled
 
 KAFKA_3_2: Final[Mapping[int, int]] = {3: 12, 10: 4, 11: 9, 12: 4, 13: 5, 14: 5, 15: 5, 16: 4, 18: 3}
-"""The last version of each API; the first is 0."""
+"""The latest version of each API; the first is 0."""
 UNANSWERED: Final = "unanswered"
 _SIZE: Final = struct.Struct(">i")
 
 
 def heartbeat(group_id: str) -> HeartbeatRequest:
-    """A question that changes nothing: nobody is in the group."""
+    """A request that changes nothing: the group has no members."""
     return HeartbeatRequest(group_id=GroupId(group_id), generation_id=i32(1), member_id="nobody")
 
 
@@ -39,24 +39,24 @@ class FakeBroker:
     def __init__(self, offered: Mapping[int, int], context: ssl.SSLContext | None) -> None:
         self.connections = 0
         self.asked: list[int] = []
-        """The API keys of all requests, in their order."""
+        """The API keys of all requests, in order."""
         self.cluster_id = "fake"
         self.node_at = ""
-        """Where it says that node 1 is, if that is not here."""
+        """Its advertised address of node 1, if it is another one."""
         self.coordinator = 1
         """The node that it names as the coordinator of any group."""
         self.others_at: list[str] = []
-        """Where it says that there are other nodes, told before it."""
+        """Advertised addresses of other nodes, listed before it."""
         self.hangs_up = False
-        """On whoever comes from now on."""
+        """Whether it disconnects new clients."""
         self.silent_at: int | None = None
         """The key of an API that is never answered."""
         self.group_error = ErrorCode.none
-        """The state of each group that is described."""
+        """The error of each described group."""
         self.hangs_up_at: int | None = None
-        """The key of an API at which it hangs up, as a broker does on who should have authenticated."""
+        """The key of an API at which it disconnects, as brokers do with unauthenticated clients."""
         self.changed_answers: dict[int, Callable[[bytes], bytes]] = {}
-        """Keyed by API key: changes an answer's bytes before they are sent."""
+        """Keyed by API key: changes a response's bytes before they are sent."""
         self._offered = {18: 3, **offered}
         self._context = context
         self._writers: list[asyncio.StreamWriter] = []
@@ -72,14 +72,14 @@ class FakeBroker:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
 
     def stop(self) -> None:
-        """Hang up, and listen no more."""
+        """Disconnect all clients, and stop listening."""
         if self._server is not None:
             self._server.close()
         for writer in self._writers:
             writer.close()
 
     async def ended(self) -> None:
-        """When nobody is served any more."""
+        """Wait until no client is served any more."""
         await asyncio.gather(*self._serving)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,7 +95,7 @@ class FakeBroker:
                 if self.asked[-1] == self.hangs_up_at:
                     break
                 if answer is None:
-                    await reader.read()  # nothing behind it is answered either
+                    await reader.read()  # nothing after it is answered either
                     break
                 writer.write(_SIZE.pack(len(answer)) + answer)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -156,7 +156,7 @@ class FakeBroker:
 async def fake_broker(
     offered: Mapping[int, int] = KAFKA_3_2, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[FakeBroker]:
-    """One that serves until the block ends; with a `context` through TLS."""
+    """A broker that serves until the block ends; with TLS if a `context` is given."""
     broker = FakeBroker(offered, context)
     await broker.start()
     try:

@@ -1,4 +1,4 @@
-"""Upstream's coordinator as far as one shadow sees it: one group, in memory, with Kafka's answers.
+"""The upstream coordinator as one shadow sees it: one group, in memory, with Kafka's responses.
 
 It models how Kafka 4 treats one static member (measured; KIP-345). It knows nothing of Muster.
 """
@@ -23,7 +23,7 @@ INSTANCE_ID = "muster-log"
 
 
 class Upstream(msgspec.Struct):
-    """One group. `member_id` is the static member's, None when the group has none."""
+    """One group. `member_id` is the static member's, None when the group has no member."""
 
     generation_id: int = 0
     member_id: str | None = None
@@ -31,7 +31,9 @@ class Upstream(msgspec.Struct):
     ids: int = 0
 
     def accepts_commit(self, identity: CommitIdentity) -> bool:
-        """Whether a commit under this identity would be taken: by the member, in its generation, when it is stable."""
+        """Return whether a commit with this identity is accepted: by the member, in its generation, when it is
+        stable.
+        """
         return self.is_synced and identity == self._identity
 
     @property
@@ -41,18 +43,18 @@ class Upstream(msgspec.Struct):
         )
 
     def remove(self) -> None:
-        """The member is gone: it left, an administrator removed it, or its session ended."""
+        """Remove the member: it left, an administrator removed it, or its session expired."""
         if self.member_id is not None:
             self.member_id, self.is_synced = None, False
             self.generation_id += 1
 
     def delete(self) -> None:
-        """The group is gone; one of the same name begins anew."""
+        """Delete the group; one of the same name starts over."""
         self.remove()
         self.generation_id = 0
 
     def take(self, step: Action) -> ErrorCode:
-        """Do what is asked, and answer."""
+        """Apply a step, and return the response."""
         match step:
             case Join(member_id):
                 return self._join(member_id)
@@ -76,7 +78,7 @@ class Upstream(msgspec.Struct):
         if not member_id:
             self.ids += 1
             self.member_id = f"muster-{self.ids}"
-        if not is_replacement:  # a leader that joins again, a first member, or one in the middle of a rebalance
+        if not is_replacement:  # a leader that rejoins, a first member, or a member during a rebalance
             self.generation_id += 1
             self.is_synced = False
         return ErrorCode.none
@@ -87,7 +89,7 @@ class Upstream(msgspec.Struct):
         return ErrorCode.none if member_id == self.member_id else ErrorCode.fenced_instance_id
 
     def answer(self, state: State, step: Action) -> State:
-        """Apply an answer without an error."""
+        """Apply a response without an error."""
         match step:
             case Join():
                 assert self.member_id is not None

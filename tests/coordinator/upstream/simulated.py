@@ -1,4 +1,4 @@
-"""The upstream cluster on a network without sockets, in virtual time.
+"""The upstream cluster on a simulated network, in virtual time.
 
 Brokers may hang, or be down; their responses are those of `fake_broker.py`.
 """
@@ -13,7 +13,7 @@ HOST: Final = "broker"
 
 
 class SimulatedBroker(FakeBroker):
-    """It listens from the start, at a port of its own; `is_hung`: it takes connections and requests, no more."""
+    """Listens from the start, on its own port; `is_hung`: it accepts connections and requests, but does not respond."""
 
     def __init__(self, port: int) -> None:
         super().__init__(KAFKA_3_2, None)
@@ -27,7 +27,7 @@ class SimulatedBroker(FakeBroker):
         return f"{HOST}:{self._port}"
 
     def leave(self) -> None:
-        """Reset the connections, and listen no more."""
+        """Reset the connections, and stop listening."""
         del self._network().listeners[HOST, self._port]
         for connection in self.open:
             connection.cut()

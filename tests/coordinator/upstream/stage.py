@@ -1,6 +1,6 @@
 """The parties of a test with a real broker: Muster processes, and clients that connect to the broker directly.
 
-It has their requests; the tests check the responses.
+It sends their requests; the tests check the responses.
 """
 
 import uuid
@@ -32,7 +32,7 @@ ANOTHER: Final = ShadowName.of("log-of-another")
 
 
 class Process:
-    """One process of ours, or of another service by its `name`: its link, its shadows, and what it was told."""
+    """One of our processes, or another service's by its `name`: its link, its shadows, and the reported events."""
 
     def __init__(self, bootstrap: str, name: ShadowName = NAME, **settings: int) -> None:
         self.lost: list[tuple[GroupId, str]] = []
@@ -47,7 +47,7 @@ class Process:
         )
 
     async def bump_to(self, group_id: GroupId, generation_id: int) -> CommitIdentity:
-        """Another generation of ours; its identity, once it is bumped."""
+        """Bump to another generation of ours; return its identity."""
         self.shadows.update_generation(group_id, generation_id=generation_id, is_wanted=True)
         await self.shadows.wait_bumped(group_id, generation_id)
         identity = self.shadows.commit_identity(group_id, generation_id)
@@ -62,7 +62,7 @@ class Process:
 
 @asynccontextmanager
 async def process(bootstrap: str, name: ShadowName = NAME, **settings: int) -> AsyncIterator[Process]:
-    """A process of ours, or of another service, until the block ends. Nothing in it may have failed unheard."""
+    """One of our processes, or another service's, until the block ends. Checks that it reported no failure."""
     started = Process(bootstrap, name, **settings)
     await started.link.open()
     try:
@@ -74,23 +74,23 @@ async def process(bootstrap: str, name: ShadowName = NAME, **settings: int) -> A
 
 
 def unexpected(error: Exception) -> None:
-    """Told of a failure beside the requests, where there must be none."""
+    """Callback for failures in the background, where there must be none."""
     raise AssertionError("nothing may fail unheard") from error
 
 
 def new_group() -> GroupId:
-    """A name that nobody has."""
+    """A unique name."""
     return GroupId(f"followed-{uuid.uuid4().hex[:12]}")
 
 
 class Direct:
-    """Somebody who speaks to the broker directly."""
+    """A client that is connected to the broker directly."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def create_topic(self) -> None:
-        """The topic of the commits."""
+        """Create the topic of the commits."""
         topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
         created = await self.ask("CreateTopics", 5, topics=[topic], timeout=ms(20_000), validate_only=False)
         assert created["topics"][0]["error_code"] in {0, 36}
@@ -99,7 +99,7 @@ class Direct:
         return await self._connection.ask(name, version, **body)
 
     async def commit(self, group_id: str, identity: CommitIdentity | None = None, *, offset: int = 7) -> int:
-        """The error of a commit, by nobody or under an identity of ours."""
+        """The error of a commit, without a member or with an identity of ours."""
         who = (identity.generation_id, identity.member_id, identity.group_instance_id) if identity else (-1, "", None)
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}
         answer = await self.ask(
@@ -115,7 +115,7 @@ class Direct:
         return error
 
     async def committed(self, group_id: str) -> int:
-        """The offset that the broker keeps for a group, -1 for none."""
+        """The committed offset of a group at the broker, -1 for none."""
         topics = [{"name": TOPIC, "partition_indexes": [0]}]
         groups = [{"group_id": group_id, "topics": topics}]
         answer = await self.ask("OffsetFetch", 8, groups=groups, require_stable=False)
@@ -123,7 +123,7 @@ class Direct:
         return offset
 
     async def join(self, group_id: str, **changed: Any) -> dict[str, Any]:
-        """JoinGroup of a consumer, with a member id of its own when it is asked for one."""
+        """JoinGroup of a consumer, repeated with the returned member id if one is required."""
         body: dict[str, Any] = {
             "group_id": group_id,
             "session_timeout": ms(60_000),
@@ -140,7 +140,7 @@ class Direct:
         return answer
 
     async def remove_shadow(self, group_id: str) -> int:
-        """Send what removeMembersFromConsumerGroup sends."""
+        """Send the same request as removeMembersFromConsumerGroup."""
         member = {"member_id": "", "group_instance_id": NAME.group_instance_id, "reason": None}
         answer = await self.ask("LeaveGroup", 5, group_id=group_id, members=[member])
         error: int = answer["members"][0]["error_code"]
@@ -154,7 +154,7 @@ class Direct:
 
 @asynccontextmanager
 async def speaking_directly(bootstrap: str) -> AsyncIterator[Direct]:
-    """Somebody who speaks to the broker, until the block ends; the topic of the commits is there."""
+    """A direct client of the broker, until the block ends; the topic of the commits exists."""
     connection = await Connection.open(bootstrap, client_id="direct")
     speaker = Direct(connection)
     await speaker.create_topic()
@@ -180,7 +180,7 @@ async def newer_heartbeat(process: Process, group_id: str) -> ConsumerGroupHeart
 
 
 async def share_heartbeat(process: Process, group_id: str, *, member_epoch: int, member_id: str | None = None) -> str:
-    """A heartbeat in a share group (KIP-932): the first, or the last one. Its member id."""
+    """A heartbeat in a share group (KIP-932): the first, or the last one. Returns its member id."""
     member_id = member_id or str(uuid.uuid4())
     request = ShareGroupHeartbeatRequest(
         group_id=KafkaGroupId(group_id),

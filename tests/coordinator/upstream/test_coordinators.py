@@ -1,4 +1,4 @@
-"""The memory of groups' coordinators is bounded, whatever clients call their groups."""
+"""The cache of groups' coordinators is bounded, whatever group ids clients use."""
 
 from kio.schema.errors import ErrorCode
 
@@ -8,7 +8,7 @@ from muster.events.kafka.errors import OwnShortage, TryAgain
 
 
 def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
-    """Also where the reason was ours; then it counts as no absence of the coordinator."""
+    """Even for a reason on our side; then it does not count as an outage of the coordinator."""
     for error, away in ((TryAgain("kafka:9092 hung up"), True), (OwnShortage("no free file"), False)):
         coordinators = GroupCoordinators(lambda: 7)
         coordinators.learn("g", 1)
@@ -18,7 +18,7 @@ def test_a_coordinator_that_could_not_be_asked_is_looked_up_again() -> None:
 
 
 def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
-    """And no broker is remembered for that."""
+    """No broker is remembered for that."""
     coordinators = GroupCoordinators(lambda: 7)
     coordinators.failed("g", TryAgain("kafka:9092 hung up"))
     assert coordinators.last_outage("g") == (0, 7)
@@ -26,7 +26,7 @@ def test_who_was_never_found_was_away_since_nobody_knows_when() -> None:
 
 
 def test_a_coordinator_that_was_heard_was_away_since_then_at_the_earliest() -> None:
-    """Members whose silence began before that were silent on their own."""
+    """Members whose silence started before that were silent on their own."""
     coordinators = GroupCoordinators(lambda: 7)
     coordinators.learn("g", 1)
     coordinators.heard[1].answered(5)
@@ -35,7 +35,7 @@ def test_a_coordinator_that_was_heard_was_away_since_then_at_the_earliest() -> N
 
 
 def test_a_group_with_a_very_long_id_is_looked_up_each_time() -> None:
-    """As many as are kept would take 3 GB."""
+    """Caching the usual number of them would take 3 GB."""
     coordinators, long = GroupCoordinators(lambda: 7), "g" * REMEMBERED_ID_LENGTH_MAX
     for group_id, node_id, away in ((long, 1, (0, 7)), (long + "g", None, None)):
         coordinators.moved(group_id, ErrorCode.coordinator_load_in_progress)

@@ -1,4 +1,4 @@
-"""A real broker's fencing while a shadow is in the group: what it refuses, and what it takes."""
+"""A real broker's fencing while a shadow is in the group: what it refuses, and what it accepts."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.broker
 
 
 async def test_a_commit_under_the_identity_is_taken(ours: Process, direct: Direct) -> None:
-    """Which is how commits of our members are relayed."""
+    """This is how commits of our members are relayed."""
     group_id = new_group()
     identity = await ours.own(group_id)
     assert await direct.commit(group_id, identity, offset=11) == 0
@@ -24,7 +24,7 @@ async def test_a_simple_commit_is_refused(ours: Process, direct: Direct) -> None
 
 
 async def test_a_commit_of_an_older_generation_is_refused(ours: Process, direct: Direct) -> None:
-    """ILLEGAL_GENERATION, from the moment at which the next one is bumped; its own is taken."""
+    """ILLEGAL_GENERATION, as soon as the next one is bumped; its own commits are accepted."""
     group_id = new_group()
     older = await ours.own(group_id, 1)
     assert await direct.commit(group_id, older) == 0
@@ -36,7 +36,7 @@ async def test_a_commit_of_an_older_generation_is_refused(ours: Process, direct:
 
 
 async def test_a_commit_of_a_deposed_owner_is_refused(ours: Process, successor: Process, direct: Direct) -> None:
-    """FENCED_INSTANCE_ID; the successor's is taken without a bump."""
+    """FENCED_INSTANCE_ID; the successor's is accepted without a bump."""
     group_id = new_group()
     deposed = await ours.own(group_id)
     retaken = await successor.bump_to(group_id, 1)
@@ -60,7 +60,7 @@ async def test_a_direct_classic_member_is_refused(ours: Process, direct: Direct)
 
 
 async def test_a_direct_member_of_the_newer_protocol_is_refused(ours: Process, direct: Direct) -> None:
-    """GROUP_ID_NOT_FOUND: the group cannot be converted, since it is not of type consumer."""
+    """GROUP_ID_NOT_FOUND: the group cannot be converted, since its type is not consumer."""
     group_id = new_group()
     await ours.own(group_id)
     assert (await newer_heartbeat(ours, group_id)).error_code is ErrorCode.group_id_not_found

@@ -1,4 +1,4 @@
-"""Verdicts on a group by its descriptions: tables."""
+"""Verdicts on a group by its descriptions, as tables."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -71,7 +71,7 @@ MANY = "upstream it has 2 members (type consumer), for example client app at /10
     ],
 )
 def test_whose_it_is(group: DescribedGroup, verdict: Vacant | KeptUpstream | str | bool) -> None:
-    """A bool: another Muster's, and whether that is of an earlier version. A str: theirs, for a reason that has it."""
+    """A bool: another Muster's, and whether of an earlier version. A str: upstream's, for a reason that contains it."""
     told = verdict_of(group, OURS, "kafka:9092")
     match verdict:
         case bool():
@@ -86,7 +86,7 @@ def test_whose_it_is(group: DescribedGroup, verdict: Vacant | KeptUpstream | str
 
 
 def test_another_musters_group_is_named_with_the_way_out() -> None:
-    """Both identities, as far as they are seen, where the other is, and what to do."""
+    """Both identities, as far as they are known, where the other one is, and what to do."""
     told = verdict_of(described("muster", ANOTHER.group_instance_id), OURS, "kafka-1:9092,kafka-2:9092")
     assert told == ForeignShadow(
         "another Muster coordinates it (which has another event log, or a leftover of this Muster from before its"
@@ -102,14 +102,14 @@ def test_another_musters_group_is_named_with_the_way_out() -> None:
     ("protocol_data", "is_there"), [(OURS.protocol_name, True), ("", True), (ANOTHER.protocol_name, False)]
 )
 def test_a_shadow_is_known_by_its_protocol_where_instance_ids_are_not_told(protocol_data: str, is_there: bool) -> None:
-    """DescribeGroups below v4; no protocol is told while a group rebalances."""
+    """DescribeGroups below v4 lacks instance ids; a rebalancing group has no protocol."""
     fields = {"protocol_type": "muster", "protocol_data": protocol_data, "members": [MEMBER]}
     group = {"error_code": ErrorCode.none, "group_id": "orders", "group_state": "Stable"}
     assert has_shadow(filled(DescribedWithoutInstances, group | fields), OURS) is is_there
 
 
 class Describing:
-    """A link to a cluster where no group of the classic protocol has the id; `newer`: what it says by request."""
+    """A link to a cluster with no classic group of that id; `newer`: its results by request."""
 
     asked_at = "kafka:9092"
 
@@ -149,7 +149,7 @@ INHABITED = SimpleNamespace(
 async def test_a_group_of_a_newer_type_is_found_where_the_cluster_has_such(
     consumer: SimpleNamespace, share: SimpleNamespace, verdict: Vacant | KeptUpstream
 ) -> None:
-    """DescribeGroups knows no others; an empty consumer group can be joined by classic members."""
+    """DescribeGroups does not show them; classic members can join an empty consumer group."""
     link: Any = Describing(ConsumerGroupDescribe=consumer, ShareGroupDescribe=share)
     assert await probe_group(link, "orders", OURS) == verdict
     assert link.asked == ["DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe"]
@@ -164,7 +164,7 @@ async def test_a_group_of_a_newer_type_is_found_where_the_cluster_has_such(
     ],
 )
 async def test_what_refuses_the_question_keeps_the_group(error: ErrorCode | None, verdict: type | None) -> None:
-    """Where it is Kafka that does; else nothing is known of the group."""
+    """If the refusal is Kafka's; otherwise nothing is known of the group."""
 
     async def refuse(*_: Any, **__: Any) -> Any:
         raise UpstreamRefused("no", error)

@@ -7,7 +7,7 @@ from muster.coordinator.upstream.shadow_driver import _pause_s
 
 
 def test_a_question_whether_members_can_be_heard_is_asked_several_times_within_its_limit() -> None:
-    """A broker that hangs up is asked anew, and its connection is opened for that."""
+    """A broker that disconnects is asked again on a new connection."""
     assert reachability._TICK_MS < reachability.RETRY_MS
     assert max(reachability.RETRY_MS, reachability.CONNECT_TIMEOUT_MS) * 2 < reachability.ANSWER_TIMEOUT_MS
     assert reachability.AGAIN_AFTER_MS <= reachability.ANSWER_TIMEOUT_MS

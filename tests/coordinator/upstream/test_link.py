@@ -1,4 +1,4 @@
-"""The upstream cluster as we see it: found, kept fresh, asked again, given up with one clear line."""
+"""The link to the upstream cluster: found, refreshed, retried, and given up with one clear error."""
 
 import asyncio
 import socket
@@ -28,11 +28,11 @@ from tests.waiting import until
 
 FIND_COORDINATOR, HEARTBEAT = 10, 12
 QUIET = {ErrorCode.none, ErrorCode.unknown_member_id}
-"""How a heartbeat of nobody's is answered; NONE while the coordinator loads the group."""
+"""The error of an unknown member's heartbeat; NONE while the coordinator loads the group."""
 
 
 def errors(kind: str) -> float:
-    """How many errors of that kind were counted."""
+    """The number of counted errors of that kind."""
     return REGISTRY.get_sample_value("muster_upstream_errors_total", {"kind": kind}) or 0.0
 
 
@@ -44,7 +44,7 @@ def error_of(answer: HeartbeatResponse) -> ErrorCode:
 async def link_to(
     bootstrap: str, *, request_timeout_ms: int = 10_000, metadata_max_age_ms: int = 30_000
 ) -> AsyncIterator[UpstreamLink]:
-    """An open link, until the block ends; nothing beside it may have failed."""
+    """An open link, until the block ends; checks that nothing failed in the background."""
     failures: list[Exception] = []
     link = UpstreamLink(
         bootstrap,
@@ -61,7 +61,7 @@ async def link_to(
 
 
 def nobody() -> tuple[str, str]:
-    """Two addresses at which nobody listens."""
+    """Two addresses without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         return f"127.0.0.1:{one.getsockname()[1]}", f"127.0.0.1:{other.getsockname()[1]}"
 
@@ -71,7 +71,7 @@ def nobody() -> tuple[str, str]:
 
 @pytest.mark.parametrize("text", ["kafka", ":9092", "kafka:", "kafka:x", "kafka:0", "a:1,,b:2"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """With an example of one."""
+    """With an example of a valid one."""
     with pytest.raises(UpstreamRefused, match="should be HOST:PORT, for example kafka:9092"):
         UpstreamLink(text, give_up=unexpected)
 
@@ -83,7 +83,7 @@ def test_a_port_that_there_cannot_be_is_refused(text: str) -> None:
 
 
 async def test_a_cluster_that_is_not_there() -> None:
-    """One line, which names all addresses; the caller may try again."""
+    """One line with all addresses; the caller may retry."""
     first, second = nobody()
     link = UpstreamLink(f"{first},{second}", give_up=unexpected)
     for _ in range(2):
@@ -93,7 +93,7 @@ async def test_a_cluster_that_is_not_there() -> None:
 
 
 async def test_what_is_no_name_of_a_host_is_refused() -> None:
-    """It is whoever gave it who is told, and no error of ours."""
+    """The user gets the error, and it is not reported as a bug of Muster."""
     link = UpstreamLink("kafka..example:9092", give_up=unexpected)
     with pytest.raises(UpstreamRefused, match=r"kafka\.\.example:9092: .*label empty"):
         await link.open()
@@ -101,7 +101,7 @@ async def test_what_is_no_name_of_a_host_is_refused() -> None:
 
 
 async def test_somebody_who_never_answers() -> None:
-    """Is given up after the limit."""
+    """The link gives up after the limit."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link = UpstreamLink(f"127.0.0.1:{silent.getsockname()[1]}", give_up=unexpected, request_timeout_ms=100)
         with pytest.raises(TryAgain, match=r"did not answer within 0\.1 s"):
@@ -110,7 +110,7 @@ async def test_somebody_who_never_answers() -> None:
 
 
 async def test_a_broker_that_is_too_old() -> None:
-    """One line says what is needed."""
+    """One line has what is needed."""
     async with fake_broker({3: 12, 10: 4, 11: 5}) as fake:
         link = UpstreamLink(fake.address, give_up=unexpected)
         with pytest.raises(UpstreamRefused, match=r"broker offers JoinGroup v0 to v5, v9 is needed: Kafka 3\.2"):
@@ -124,7 +124,7 @@ async def test_a_broker_that_is_too_old() -> None:
 
 
 async def test_what_a_broker_does_not_offer_is_not_sent() -> None:
-    """It would hang up."""
+    """The broker would disconnect."""
     async with fake_broker({**KAFKA_3_2, 12: 3}) as fake:
         link = UpstreamLink(fake.address, give_up=unexpected)
         with pytest.raises(UpstreamRefused, match="Heartbeat v0 to v3"):
@@ -136,11 +136,11 @@ async def test_what_a_broker_does_not_offer_is_not_sent() -> None:
         await link.close()
 
 
-# ---- asking -------------------------------------------------------------------------------------------
+# ---- requests ------------------------------------------------------------------------------------------
 
 
 async def test_an_answer_that_does_not_come_is_lost() -> None:
-    """After the limit, since it may have had an effect; the next question has a connection of its own."""
+    """After the limit, since it may have had an effect; the next request has a new connection."""
     async with fake_broker() as fake, link_to(fake.address) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse, timeout_ms=1_000)
         before, lost = fake.connections, errors("answer-lost")
@@ -152,7 +152,7 @@ async def test_an_answer_that_does_not_come_is_lost() -> None:
 
 
 async def test_a_broker_was_heard_when_what_it_answers_was_asked() -> None:
-    """No later: what has come since may have been sent before it hung. One that does not answer was not heard."""
+    """Not later: its response may have been sent before it hung. A broker that does not respond was not heard."""
     now_ms = 5_000
     async with fake_broker() as fake:
         link = UpstreamLink(fake.address, give_up=unexpected, monotonic_ms=lambda: now_ms)
@@ -171,9 +171,9 @@ async def test_a_broker_was_heard_when_what_it_answers_was_asked() -> None:
 
 
 def saying(error: ErrorCode, times: int) -> Callable[[bytes], bytes]:
-    """The first answers to heartbeats, changed: they have this error."""
+    """The first heartbeat responses, changed to have this error."""
     left = iter(range(times))
-    error_at = 4 + 1 + 4  # behind the correlation id, the header's tags, and the throttle time
+    error_at = 4 + 1 + 4  # after the correlation id, the header's tags, and the throttle time
     return lambda answer: (
         answer
         if next(left, None) is None
@@ -193,7 +193,7 @@ async def simulated_link(broker: SimulatedBroker) -> AsyncIterator[UpstreamLink]
 @pytest.mark.parametrize("error", sorted(COORDINATOR_MOVED), ids=lambda error: error.name)
 @story
 async def test_a_coordinator_that_has_moved_is_asked_for_and_asked_again(error: ErrorCode) -> None:
-    """Until it answers; who has no time is told at once."""
+    """Until the new one responds; a caller with no time left gets the error at once."""
     fake = SimulatedBroker(1)
     async with simulated_link(fake) as link:
         fake.changed_answers[HEARTBEAT] = saying(error, times=4)
@@ -228,7 +228,7 @@ async def test_a_question_that_may_have_had_an_effect_is_not_asked_twice() -> No
 
 
 async def test_a_question_that_is_refused_is_not_asked_twice() -> None:
-    """It would be refused again, for as long as the caller has."""
+    """It would be refused again, for all of the caller's time."""
     async with fake_broker({**KAFKA_3_2, HEARTBEAT: 3}) as fake:
         link = UpstreamLink(fake.address, give_up=unexpected)
         with pytest.raises(UpstreamRefused, match="Heartbeat v0 to v3"):
@@ -240,7 +240,7 @@ async def test_a_question_that_is_refused_is_not_asked_twice() -> None:
 
 
 async def test_an_api_is_offered_in_the_versions_that_the_broker_names() -> None:
-    """From the first to the last, and no other API in any."""
+    """From the first to the last, and no other API in any version."""
     async with fake_broker() as fake, link_to(fake.address) as link:
         assert [link.offers(HEARTBEAT, version) for version in (-1, 0, 4, 5)] == [False, True, True, False]
         assert not any(link.offers(999, version) for version in (-2, -1, 0, 1))
@@ -251,7 +251,7 @@ async def test_an_api_is_offered_in_the_versions_that_the_broker_names() -> None
 def test_a_broker_that_may_want_a_certificate_is_told_with_where_it_is_given(
     reason: str, presents_certificate: bool
 ) -> None:
-    """Unless one is given already, or its trouble is another one."""
+    """Unless one is configured already, or the error has another cause."""
     error = ssl.SSLError(1, f"[SSL: {reason}] {reason} (_ssl.c:1006)")
     error.reason = reason
     security = KafkaSecurity(security_protocol="SSL", presents_certificate=presents_certificate)
@@ -262,7 +262,7 @@ def test_a_broker_that_may_want_a_certificate_is_told_with_where_it_is_given(
 
 
 async def test_lanes_do_not_wait_for_each_other() -> None:
-    """Each is a connection, on which the answers come one after another."""
+    """Each is a connection, on which responses come in order."""
     async with fake_broker() as fake, link_to(fake.address) as link:
         waiting = [
             asyncio.create_task(link.ask(1, heartbeat(group_id), HeartbeatResponse, lane="a"))
@@ -276,7 +276,7 @@ async def test_lanes_do_not_wait_for_each_other() -> None:
 
 
 async def test_what_cannot_be_opened_is_not_tried_at_each_question() -> None:
-    """A thousand groups that ask at once make a few attempts."""
+    """A thousand groups that ask at once cause a few attempts."""
     async with fake_broker() as fake, link_to(fake.address) as link:
         fake.hangs_up = True
         before = fake.connections
@@ -287,7 +287,7 @@ async def test_what_cannot_be_opened_is_not_tried_at_each_question() -> None:
 
 
 async def test_a_broker_of_another_cluster_behind_a_known_address_is_not_spoken_to() -> None:
-    """It is asked which cluster it is of, and nothing else; then it may be the right one again."""
+    """It is only asked for its cluster id; later it may be the right one again."""
     async with fake_broker() as fake, link_to(fake.address) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="before")
         fake.cluster_id, fake.asked = "somebody else's", []
@@ -302,7 +302,7 @@ async def test_a_broker_of_another_cluster_behind_a_known_address_is_not_spoken_
 
 
 async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
-    """Brokers may come back at new ones for ever; what is kept are those that are named, or spoken to."""
+    """Brokers may return at new ones again and again; only current and used addresses are kept."""
     async with fake_broker() as first, fake_broker() as moving, link_to(first.address) as link:
         for _ in range(5):
             moving.stop()
@@ -311,7 +311,7 @@ async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
             first.node_at = moving.address
             await link.refresh()
             await link.ask(1, heartbeat("g"), HeartbeatResponse)
-        await link.refresh()  # by now it has been noticed that the former connections are closed
+        await link.refresh()  # the end of the former connections has been noticed by now
         assert link._connections._known.keys() == {*read_servers(first.address), *read_servers(moving.address)}
 
 
@@ -320,7 +320,7 @@ async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
 
 @pytest.mark.broker
 async def test_the_first_address_may_be_nobodys(kafka_broker: Broker) -> None:
-    """The next one is asked."""
+    """The next one is used."""
     async with link_to(f"{nobody()[0]},{kafka_broker.bootstrap}") as link:
         assert link.brokers() == {1: ("127.0.0.1", int(kafka_broker.bootstrap.rpartition(":")[2]))}
         assert len(link.cluster_id) == 22
@@ -330,7 +330,7 @@ async def test_the_first_address_may_be_nobodys(kafka_broker: Broker) -> None:
 
 @pytest.mark.broker
 async def test_a_question_to_the_coordinator_of_a_group(ours: Process) -> None:
-    """Its answer comes back with whatever error it has."""
+    """Its response is returned with any error in it."""
     group_id = new_group()
     answer = await ours.link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of)
     assert answer.error_code in QUIET
@@ -338,7 +338,7 @@ async def test_a_question_to_the_coordinator_of_a_group(ours: Process) -> None:
 
 @pytest.mark.broker
 async def test_a_broker_that_is_not_there(kafka_broker: Broker) -> None:
-    """It is looked for once more, then that is said."""
+    """It is looked up once more, then that is reported."""
     async with link_to(kafka_broker.bootstrap) as link:
         with pytest.raises(TryAgain, match="broker 99 is not there"):
             await link.ask(99, heartbeat("g"), HeartbeatResponse)
@@ -346,7 +346,7 @@ async def test_a_broker_that_is_not_there(kafka_broker: Broker) -> None:
 
 @pytest.mark.broker
 async def test_a_lost_answer_is_not_asked_for_twice(kafka_broker: Broker) -> None:
-    """It may have changed something; and the coordinator is looked for anew."""
+    """It may have changed something; the coordinator is looked up again."""
     proxy = BrokerProxy(kafka_broker.bootstrap)
     await proxy.start()
     async with link_to(proxy.address) as link:
@@ -371,7 +371,7 @@ async def test_after_closing_nothing_is_asked(kafka_broker: Broker) -> None:
 
 @pytest.mark.broker
 async def test_a_cluster_of_three(kafka_cluster: Cluster) -> None:
-    """All are known from one address; groups are coordinated by several of them; a change of the brokers is told."""
+    """All are found from one address; several of them coordinate groups; a change of the brokers is reported."""
     told: list[Brokers] = []
     async with link_to(kafka_cluster.bootstrap.split(",")[0], metadata_max_age_ms=50) as link:
         assert sorted(link.brokers()) == [1, 2, 3]
@@ -383,14 +383,14 @@ async def test_a_cluster_of_three(kafka_cluster: Cluster) -> None:
             assert answer.error_code in QUIET
         assert len({link.known_coordinator(group_id) for group_id in groups}) > 1
         link.on_brokers(told.append)
-        link._view.brokers = {4: BrokerAddress("127.0.0.1", 1)}  # what it has heard before
+        link._view.brokers = {4: BrokerAddress("127.0.0.1", 1)}  # it has no earlier change
         await until(lambda: told != [])
         assert sorted(told[0]) == [1, 2, 3]
 
 
 @pytest.mark.broker
 async def test_a_coordinator_that_has_moved_is_found_again(kafka_cluster: Cluster) -> None:
-    """NOT_COORDINATOR makes the link ask who it is now."""
+    """After NOT_COORDINATOR the link looks it up again."""
     async with link_to(kafka_cluster.bootstrap) as link:
         group_id = new_group()
         await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=30_000)

@@ -1,4 +1,4 @@
-"""The connection breaks after the broker has executed a shadow's request, so that the outcome is unknown."""
+"""The connection breaks after the broker has executed a shadow's request, so the outcome is unknown."""
 
 from collections.abc import AsyncIterator
 
@@ -17,7 +17,7 @@ JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 
 @pytest.fixture
 async def proxy(kafka_broker: Broker) -> AsyncIterator[BrokerProxy]:
-    """Between the process and the broker."""
+    """A proxy between the process and the broker."""
     started = BrokerProxy(kafka_broker.bootstrap)
     await started.start()
     yield started
@@ -26,7 +26,7 @@ async def proxy(kafka_broker: Broker) -> AsyncIterator[BrokerProxy]:
 
 @pytest.fixture
 async def behind(proxy: BrokerProxy) -> AsyncIterator[Process]:
-    """A process that reaches its broker through the proxy, with quick heartbeats."""
+    """A process that reaches its broker through the proxy, with frequent heartbeats."""
     async with process(proxy.address, heartbeat_interval_ms=200) as started:
         yield started
 
@@ -35,7 +35,7 @@ async def behind(proxy: BrokerProxy) -> AsyncIterator[Process]:
 async def test_the_answers_to_a_bump_are_lost(
     proxy: BrokerProxy, behind: Process, direct: Direct, lost: tuple[int, ...]
 ) -> None:
-    """It is bumped all the same; no commit of the generation before is taken, and those of the new one are."""
+    """It is bumped all the same; commits of the previous generation are refused, those of the new one accepted."""
     group_id = new_group()
     before = await behind.own(group_id)
     for api_key in lost:
@@ -49,7 +49,7 @@ async def test_the_answers_to_a_bump_are_lost(
 
 
 async def test_the_answer_to_the_first_join_is_lost(proxy: BrokerProxy, behind: Process, direct: Direct) -> None:
-    """Its place is taken by the next one: there is one member."""
+    """The next join replaces it: there is one member."""
     group_id = new_group()
     proxy.lose_answers(JOIN, 1)
     identity = await behind.own(group_id)
@@ -60,11 +60,11 @@ async def test_the_answer_to_the_first_join_is_lost(proxy: BrokerProxy, behind: 
 async def test_a_shadow_whose_joins_were_never_answered_leaves(
     proxy: BrokerProxy, behind: Process, direct: Direct
 ) -> None:
-    """It leaves by its instance id, since its member id is not known."""
+    """It leaves by its instance id, since its member id is unknown."""
     group_id = new_group()
     proxy.lose_answers(JOIN, float("inf"))
     assert await behind.shadows.take(group_id) is None
-    await until(lambda: proxy.requests.count(JOIN) == 5)  # by now the pauses are long, and no join is under way:
+    await until(lambda: proxy.requests.count(JOIN) == 5)  # by now the pauses are long, and no join is in flight:
     await until(lambda: len(behind.shadows._driver._parked._free) == PARKED_JOINS_MAX)
     behind.shadows.update_generation(group_id, generation_id=0, is_wanted=False)
     async with behind.shadows.withdrawn(group_id):
@@ -72,7 +72,7 @@ async def test_a_shadow_whose_joins_were_never_answered_leaves(
 
 
 async def test_the_answer_to_a_leave_is_lost(proxy: BrokerProxy, behind: Process, direct: Direct) -> None:
-    """It has left, and nothing stays behind."""
+    """It has left, and nothing remains."""
     group_id = new_group()
     await behind.own(group_id)
     proxy.lose_answers(LEAVE, 1)

@@ -1,4 +1,4 @@
-"""One broker's certificate is not trusted, or refuses ours: the others are used, and the log names that broker."""
+"""One broker's certificate is not trusted, or it refuses ours: the others are used, and the log names that broker."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ from tests.coordinator.upstream.test_link import error_of, nobody
 
 
 class Stage:
-    """Brokers behind TLS: one is well, the certificates of `bad` and `worse` nobody has reason to trust."""
+    """Brokers behind TLS: one is trusted; the certificates of `bad` and `worse` are not."""
 
     def __init__(self, well: FakeBroker, bad: FakeBroker, worse: FakeBroker, properties: dict[str, str]) -> None:
         self.well, self.bad, self.worse, self.properties = well, bad, worse, properties
@@ -58,7 +58,7 @@ def _of(authority: Authority) -> ssl.SSLContext:
 
 
 async def test_the_cluster_is_found_by_the_others(tmp_path: Path) -> None:
-    """And the line of log names the one, once."""
+    """The log names that broker, once."""
     async with stage(tmp_path) as at:
         link = at.link(at.bad.address, at.well.address)
         with capture_logs() as lines:
@@ -72,7 +72,7 @@ async def test_the_cluster_is_found_by_the_others(tmp_path: Path) -> None:
 
 
 async def test_who_coordinates_a_group_is_told_by_the_others(tmp_path: Path) -> None:
-    """Also when the bad one is asked first."""
+    """Even if the bad one is asked first."""
     async with stage(tmp_path) as at:
         at.well.others_at = [at.bad.address]
         link = at.link(at.well.address)
@@ -92,7 +92,7 @@ async def test_when_all_refuse_each_is_named(tmp_path: Path) -> None:
 
 
 async def test_while_one_is_not_there_it_is_waited_for(tmp_path: Path) -> None:
-    """It may let us in."""
+    """It may accept us."""
     async with stage(tmp_path) as at:
         absent, _ = nobody()
         link = at.link(at.bad.address, absent)
@@ -107,12 +107,12 @@ async def test_the_log_is_found_by_the_others(tmp_path: Path) -> None:
         link = at.log_link(at.bad.address, at.well.address)
         await link.open()
         for _ in range(10):
-            await link.refresh()  # the brokers are asked in any order
+            await link.refresh()  # brokers are asked in any order
         await link.close()
 
 
 async def test_the_log_is_waited_for_while_one_broker_is_not_there(tmp_path: Path) -> None:
-    """And when all refuse, each is named, and nothing is waited for."""
+    """When all refuse, each is named, and there is no waiting."""
     async with stage(tmp_path) as at:
         absent, _ = nobody()
         for other, kind in ((absent, LogUnavailable), (at.worse.address, LogMismatch)):
@@ -124,7 +124,7 @@ async def test_the_log_is_waited_for_while_one_broker_is_not_there(tmp_path: Pat
 
 
 async def test_somebody_who_fails_at_scram_refuses_us() -> None:
-    """A secret that is not ours, or an impostor: one line each, of the log's link and of the sidecar's own."""
+    """A wrong secret, or an impostor: one log line each for the log's link and the sidecar's own."""
     user = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "muster", "sasl.password": "secret"}
     properties = {"security.protocol": "SASL_PLAINTEXT", **user}
     async with fake_broker({**KAFKA_3_2, 17: 1, 36: 0}) as impostor:

@@ -33,7 +33,7 @@ METADATA = 3
 
 @asynccontextmanager
 async def linked(*brokers: SimulatedBroker) -> AsyncIterator[UpstreamLink]:
-    """An open link to them, until the block ends."""
+    """An open link to these brokers, until the block ends."""
     addresses = ",".join(broker.address for broker in brokers)
     link = UpstreamLink(addresses, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms)
     await link.open()
@@ -42,7 +42,7 @@ async def linked(*brokers: SimulatedBroker) -> AsyncIterator[UpstreamLink]:
 
 
 def cluster_of_three() -> list[SimulatedBroker]:
-    """Asked in the order 3, 2, 1; the first coordinates all groups."""
+    """They are asked in the order 3, 2, 1; the first coordinates all groups."""
     brokers = [SimulatedBroker(port) for port in (1, 2, 3)]
     for broker in brokers:
         broker.node_at, broker.others_at = brokers[0].address, [brokers[2].address, brokers[1].address]
@@ -50,14 +50,14 @@ def cluster_of_three() -> list[SimulatedBroker]:
 
 
 async def ask_for(link: UpstreamLink, *groups: str) -> None:
-    """A question to the coordinator of each, which any broker tells."""
+    """A request to the coordinator of each group, which any broker knows."""
     asked = (link.ask_coordinator(each, heartbeat(each), HeartbeatResponse, error_of=error_of) for each in groups)
     await asyncio.gather(*asked)
 
 
 @story
 async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
-    """However often it was tried: it was the 1,024th attempt, after 25 minutes, that ended the process."""
+    """After any number of attempts: the 1,024th, after 25 minutes, used to end the process."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         broker.leave()
@@ -73,7 +73,7 @@ async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
 
 @story
 async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_once() -> None:
-    """/readyz says for how long."""
+    """/readyz has the duration."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         broker.leave()
@@ -96,7 +96,7 @@ async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_o
 
 @story
 async def test_the_length_of_an_outage_has_one_start() -> None:
-    """From the question that had no answer, and not from the last one that had: for /readyz, the lines and the end."""
+    """From the first unanswered request, not from the last response: for /readyz, the log lines and the end."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         await asyncio.sleep(25)
@@ -114,7 +114,7 @@ async def test_the_length_of_an_outage_has_one_start() -> None:
 
 @story
 async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
-    """With nobody asking it anything: our own connection ends."""
+    """Without any request: our own connection ends."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         await asyncio.sleep(5)
@@ -127,7 +127,7 @@ async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
 
 @story
 async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
-    """As a client of a sidecar finds it, where no connection ends by itself: the network is gone."""
+    """A sidecar's client notices it where no connection ends by itself: the network is gone."""
     broker = SimulatedBroker(1)
     for not_reached in (1, None):
         broker.is_hung = False
@@ -141,7 +141,7 @@ async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
 
 @story
 async def test_what_we_have_run_out_of_ourselves_is_no_outage() -> None:
-    """It is told as what it is, and keeps no member of a group's waiting, since it says nothing of the broker."""
+    """It is reported as such, and does not delay the expiry of members, since it says nothing about the broker."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         assert await link.coordinator("g") == 1
@@ -163,7 +163,7 @@ async def test_what_we_have_run_out_of_ourselves_is_no_outage() -> None:
 
 @story
 async def test_what_we_have_run_out_of_hides_no_outage() -> None:
-    """One connection could not be opened for want of a port; the other broker is gone."""
+    """One connection could not be opened for lack of a port; the other broker is down."""
     brokers = [SimulatedBroker(1), SimulatedBroker(2)]
     async with linked(*brokers) as link:
         loop = asyncio.get_running_loop()
@@ -191,7 +191,7 @@ async def _opens_no_more(*_: object, **__: object) -> None:
 @pytest.mark.parametrize("fault", [KeyError("api_key"), AssertionError()])
 @story
 async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: Exception) -> None:
-    """With its name: it ended the process."""
+    """The error is logged by name; it used to end the process."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         with stumbling(fault):
@@ -205,7 +205,7 @@ async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: 
 
 @story
 async def test_brokers_that_are_restarted_one_after_another_are_no_outage() -> None:
-    """Another one answers."""
+    """Another one responds."""
     brokers = cluster_of_three()
     async with linked(brokers[0]) as link:
         with capture_logs() as told:
@@ -220,7 +220,7 @@ async def test_brokers_that_are_restarted_one_after_another_are_no_outage() -> N
 
 @story
 async def test_a_connection_that_takes_no_request_any_more_is_replaced() -> None:
-    """Nothing was sent, so that the coordinator may be asked again: uvloop says it as no OSError."""
+    """Nothing was sent, so the coordinator may be asked again: uvloop's error for it is no OSError."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse)
@@ -233,7 +233,7 @@ async def test_a_connection_that_takes_no_request_any_more_is_replaced() -> None
 
 @story
 async def test_a_broker_that_hangs_delays_one_question() -> None:
-    """Half a second each; what is asked after that is asked of others, and who asks meanwhile is not delayed more."""
+    """Half a second each; later requests go to other brokers, and concurrent ones are not delayed further."""
     first, *others = cluster_of_three()
     async with linked(first) as link:
         await ask_for(link, "before")
@@ -250,7 +250,7 @@ async def test_a_broker_that_hangs_delays_one_question() -> None:
 
 @story
 async def test_a_cluster_is_found_past_a_broker_that_hangs() -> None:
-    """When its connections are opened, too; what was opened there is closed."""
+    """Also while its connections are opened; those that were opened are closed."""
     first, hung, _ = cluster_of_three()
     hung.is_hung = True
     began = seconds()
@@ -262,7 +262,7 @@ async def test_a_cluster_is_found_past_a_broker_that_hangs() -> None:
 
 @story
 async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
-    """It may have come back."""
+    """It may be back."""
     first, *others = cluster_of_three()
     async with linked(first) as link:
         for other in others:
@@ -276,7 +276,7 @@ async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
 
 @story
 async def test_who_watches_the_brokers_is_told_when_they_have_changed() -> None:
-    """And not at each look."""
+    """Not at each check."""
     first, second = SimulatedBroker(1), SimulatedBroker(2)
     async with linked(first) as link:
         told: list[dict[int, tuple[str, int]]] = []
@@ -292,7 +292,7 @@ async def test_who_watches_the_brokers_is_told_when_they_have_changed() -> None:
 
 @story
 async def test_the_cluster_is_known_by_what_it_offers() -> None:
-    """Nothing is offered of an API that is not named."""
+    """An API that is not listed is not offered."""
     async with linked(SimulatedBroker(1)) as link:
         assert [link.offers(METADATA, version) for version in (0, 12, 13)] == [True, True, False]
         assert [link.offers(69, version) for version in (0, 1)] == [False, False]

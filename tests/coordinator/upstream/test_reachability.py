@@ -42,7 +42,7 @@ FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 10, 12, 15
 
 
 class Told:
-    """Keyed by group: until when its members could not be heard, and when that was told; `since`: from when on."""
+    """Keyed by group: when its members were unreachable last, and when that was reported; `since`: when it started."""
 
     def __init__(self, reachability: Reachability) -> None:
         self._reachability = reachability
@@ -66,7 +66,7 @@ class Told:
 
 
 def new_reachability(link: UpstreamLink, *, give_up: Callable[[Exception], None] = unexpected) -> Reachability:
-    """Make one in virtual time."""
+    """Create one in virtual time."""
     return Reachability(link, give_up=give_up, monotonic_ms=VirtualClock().monotonic_ms)
 
 
@@ -90,7 +90,7 @@ async def test_a_coordinator_that_answers_has_heard_the_members() -> None:
 
 @story
 async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
-    """Kafka's next coordinator gives everybody a full session: so do we when it is back, within 2 s."""
+    """Kafka's next coordinator gives all members a full session; so does Muster when it is back, within 2 s."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
         broker.is_hung = True
@@ -114,7 +114,7 @@ async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
 
 @story
 async def test_a_coordinator_that_hangs_was_away_since_it_was_heard_the_last_time() -> None:
-    """Whether by a client or by Muster; of one that reads its log nobody knows since when it does."""
+    """Heard by a client or by Muster; when a coordinator started to load its log is unknown."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
         await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
@@ -144,7 +144,7 @@ async def test_a_coordinator_that_hangs_was_away_since_it_was_heard_the_last_tim
 
 @story
 async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_last_time() -> None:
-    """However many find nobody there; once it was heard in between it is another time."""
+    """Whatever number of clients fail to connect; if it was heard in between, the time is later."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, _):
         assert await link.coordinator("g") == 1
@@ -162,7 +162,7 @@ async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_l
 
 @story
 async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> None:
-    """As after a move: clients are told COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
+    """As after a move: clients get COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
         broker.group_error = ErrorCode.coordinator_load_in_progress
@@ -177,7 +177,7 @@ async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> N
 
 @story
 async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None:
-    """It may only be slow, or take no more connections; one that has answered before may hang since."""
+    """It may be slow, or accept no more connections; one that responded before may hang since."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         heard, reachability = link.heard, new_reachability(link)
@@ -198,7 +198,7 @@ async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None
 
 @story
 async def test_a_coordinator_that_hangs_does_not_hear_those_who_are_sent_what_it_answered_before() -> None:
-    """Its machine goes on sending that for as long as somebody reads it, answer after answer."""
+    """Its kernel keeps sending earlier responses as long as clients read them."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         heard, reachability = link.heard, new_reachability(link)
@@ -216,7 +216,7 @@ async def test_a_coordinator_that_hangs_does_not_hear_those_who_are_sent_what_it
 
 
 class FullBroker(SimulatedBroker):
-    """It hangs up on whoever connects when it is full, and goes on with those that are there."""
+    """Disconnects new clients when it is full, and serves the connected ones."""
 
     is_full = False
 
@@ -228,7 +228,7 @@ class FullBroker(SimulatedBroker):
 
 @story
 async def test_a_coordinator_that_takes_no_more_connections_is_asked_on_one_from_before() -> None:
-    """Clients share our address: one of them may have all connections that the broker gives to it."""
+    """Clients share our address: one of them may have all connections that the broker allows for it."""
     broker = FullBroker(1)
     async with linked(broker) as link:
         reachability = new_reachability(link)
@@ -247,7 +247,7 @@ async def test_a_coordinator_that_takes_no_more_connections_is_asked_on_one_from
 
 @story
 async def test_a_coordinator_that_hangs_up_hears_those_whom_it_answers_meanwhile() -> None:
-    """It is full. One that answers nobody within the time of the question is away, whoever took the connection."""
+    """It is full. If it responds to none within the request's time it is unreachable, wherever the connections went."""
     broker = FullBroker(1)
     async with asking(broker) as (link, told):
         await link.coordinator("g")
@@ -267,7 +267,7 @@ async def test_a_coordinator_that_hangs_up_hears_those_whom_it_answers_meanwhile
 
 @story
 async def test_a_stall_of_ours_is_no_silence_of_the_coordinator() -> None:
-    """The time of a question runs as far as our loop turns; after that the broker is away as ever."""
+    """A request's time only runs while our loop turns; after that the broker counts as unreachable as usual."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
         await link.coordinator("g")
@@ -293,7 +293,7 @@ async def test_a_stall_of_ours_is_no_silence_of_the_coordinator() -> None:
 
 @story
 async def test_once_it_is_closed_nobody_is_asked() -> None:
-    """Nor is a question left that might go on."""
+    """No request that could be continued is left either."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
         await link.coordinator("g")
@@ -309,7 +309,7 @@ async def test_once_it_is_closed_nobody_is_asked() -> None:
 
 @story
 async def test_other_errors_say_nothing_of_the_members() -> None:
-    """Muster may lack a right which the members have."""
+    """Muster may lack a permission that the members have."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
         broker.group_error = ErrorCode.group_authorization_failed
@@ -348,7 +348,7 @@ async def test_many_groups_are_one_question() -> None:
 
 @story
 async def test_a_coordinator_of_thousands_that_hangs_is_asked_about_a_few() -> None:
-    """About once a second, however many groups wait for it."""
+    """About one request a second, however many groups wait for it."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
         groups = [f"g{number}" for number in range(50 * GROUPS_AT_ONCE)]
@@ -387,7 +387,7 @@ async def test_groups_of_a_coordinator_that_is_gone_are_asked_about_at_its_succe
 
 
 class PartlyLed(SimulatedBroker):
-    """It does not know who coordinates one group of fifty, as when a partition of theirs has no leader."""
+    """Does not know the coordinator of one group of fifty, as when an offsets partition has no leader."""
 
     def _body(self, key: int, request: Any) -> dict[str, Any]:
         body = super()._body(key, request)
@@ -399,7 +399,7 @@ class PartlyLed(SimulatedBroker):
 
 @story
 async def test_groups_whose_coordinator_is_not_known_delay_no_others_of_a_broker_that_is_gone() -> None:
-    """However many those are: it is asked about a few at a time, with a pause only when none of them is elsewhere."""
+    """Whatever their number: it is asked about a few at a time, with a pause only if all of those are its own."""
     brokers: list[SimulatedBroker] = [SimulatedBroker(1), PartlyLed(2)]
     for broker in brokers:
         broker.node_at, broker.others_at, broker.coordinator = brokers[0].address, [brokers[1].address], 2
@@ -418,7 +418,7 @@ async def test_groups_whose_coordinator_is_not_known_delay_no_others_of_a_broker
 
 @story
 async def test_a_coordinator_that_was_away_and_is_back_has_not_heard_the_members_meanwhile() -> None:
-    """Seen by whoever asked it for the group, or by a client that found nobody there."""
+    """Noticed by a request for the group, or by a client that could not connect."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, told):
         broker.leave()
@@ -453,7 +453,7 @@ async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
 
 @story
 async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
-    """As after a move; one that still reads the group was."""
+    """As after a move; a coordinator that still loads the group was unavailable."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         for group_id, error in (("moved", ErrorCode.not_coordinator), ("read", ErrorCode.coordinator_load_in_progress)):
@@ -473,7 +473,7 @@ def _with_error(error: ErrorCode, answer: bytes) -> bytes:
 
 @story
 async def test_a_coordinator_that_says_it_is_none_and_is_named_again_is_asked_once_a_second() -> None:
-    """The brokers do not agree; neither of them is asked without a pause."""
+    """The brokers disagree; neither is asked without a pause."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
         broker.group_error = ErrorCode.not_coordinator
@@ -490,7 +490,9 @@ async def test_a_coordinator_that_says_it_is_none_and_is_named_again_is_asked_on
 
 @story
 async def test_groups_that_wait_for_another_broker_by_now_hide_no_return() -> None:
-    """While nobody answers one group waits; then its coordinator is told, and is away. Another one is heard again."""
+    """One group waits without a response; then its coordinator is known, and unreachable. Another one is heard
+    again.
+    """
     brokers = cluster_of_three()
     async with asking(*brokers) as (_, told):
         with capture_logs() as lines:
@@ -520,7 +522,7 @@ def _come_back(*brokers: SimulatedBroker) -> None:
 
 @story
 async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None:
-    """As one that does not answer: nothing is believed of such an answer, and the process lives."""
+    """Its response is not used, as if there were none, and the process continues."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         bugs: list[Exception] = []
@@ -544,7 +546,7 @@ async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None
 
 @story
 async def test_who_asks_of_a_group_again_is_told_alone() -> None:
-    """A partition that was taken over anew has other members to expire than it had before."""
+    """A partition that was taken over again has other members to expire than before."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         reachability = new_reachability(link)
@@ -569,7 +571,7 @@ def _note(told: list[str], who: str, _away: Unheard | None) -> None:
 
 @story
 async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through() -> None:
-    """Clients are relayed to it by the same trust. What does not let Muster in alone says nothing of them."""
+    """Clients are relayed to it with the same trust. A refusal of Muster's own credentials says nothing about them."""
     for refusal in (
         BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"),
         UpstreamRefused("the broker at broker:1 refuses Muster"),
@@ -590,7 +592,7 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
 
 @story
 async def test_a_bug_in_asking_ends_the_process() -> None:
-    """Else the members of the group would be waited for for ever."""
+    """Otherwise the members' expiry would be delayed for ever."""
     bugs = list[Exception]()
     link: Any = RefusingLink(ZeroDivisionError("a bug"))
     reachability = new_reachability(link, give_up=bugs.append)
@@ -601,7 +603,7 @@ async def test_a_bug_in_asking_ends_the_process() -> None:
 
 
 class RefusingLink:
-    """A link to one broker, to which there is no way while a `refusal` says why."""
+    """A link to one broker that cannot be reached while `refusal` has a reason."""
 
     def __init__(self, refusal: Exception) -> None:
         self.refusal: Exception | None = refusal
@@ -614,13 +616,13 @@ class RefusingLink:
         """It is known from the start."""
 
     def last_coordinator_outage(self, _group_id: str) -> None:
-        """It was seen by nobody else."""
+        """No one else has noticed it."""
 
     async def coordinators(self, group_ids: list[str]) -> dict[str, int]:
         return dict.fromkeys(group_ids, 1)
 
     def forget_coordinator(self, group_id: str) -> None:
-        """It is looked for each time."""
+        """It is looked up each time."""
 
     async def ask(self, _node_id: int, _request: object, response: Any, **_: object) -> Any:
         if self.refusal is not None:

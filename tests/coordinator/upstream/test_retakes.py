@@ -1,4 +1,4 @@
-"""The order in which shadows of a former process rejoin: how many at once, which first, and when none."""
+"""The order in which a former process's shadows rejoin: how many at once, which first, and when none."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.simulation.virtual_time import simulate
 
 
 class Joins:
-    """Shadows that wait for their turn, which ends when the test says so; `joined`: those that had it, in order."""
+    """Shadows that wait for a turn, which ends when the test releases it; `joined`: those that had one, in order."""
 
     def __init__(self) -> None:
         self.retakes = Retakes()
@@ -55,7 +55,7 @@ def test_those_for_whom_a_commit_waits_come_first() -> None:
 
 
 def test_who_is_not_wanted_any_more_gives_its_turn_back() -> None:
-    """Whether it had its turn, or waited for it: as many as may be are under way afterwards, and no more."""
+    """Whether it had its turn, or waited for it: the number in flight stays at the limit."""
 
     async def story() -> None:
         joins = Joins()
@@ -64,18 +64,18 @@ def test_who_is_not_wanted_any_more_gives_its_turn_back() -> None:
         assert joins.joined == [*range(RETAKES_MAX), RETAKES_MAX + 2]
         await joins.cancel(*range(2, 2 * RETAKES_MAX))
         await joins.want(*range(1_000, 1_000 + 2 * RETAKES_MAX))
-        assert len([each for each in joins.joined if each >= 1_000]) == RETAKES_MAX - 1  # 0 is under way yet
+        assert len([each for each in joins.joined if each >= 1_000]) == RETAKES_MAX - 1  # 0 is still in flight
 
     simulate(story())
 
 
 def test_who_is_called_and_cancelled_in_one_moment_gives_its_turn_back() -> None:
-    """Else there would be one fewer for good."""
+    """Otherwise there would be one fewer for good."""
 
     async def story() -> None:
         joins = Joins()
         await joins.want(*range(RETAKES_MAX + 2))
-        joins._joins[RETAKES_MAX].cancel()  # it does not know yet when the next one is called
+        joins._joins[RETAKES_MAX].cancel()  # it has not noticed yet when the next one is called
         await joins.end(0)
         await joins.end(1)
         assert joins.joined == [*range(RETAKES_MAX), RETAKES_MAX + 1]

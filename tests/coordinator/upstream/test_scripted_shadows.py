@@ -1,4 +1,6 @@
-"""Shadows are taken, left, stepped out with and given up, in virtual time; upstream is a script that can be held up."""
+"""Shadows join, leave, step out and are given up, in virtual time; upstream is a script whose responses can be
+withheld.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,11 +28,13 @@ from tests.simulation.virtual_time import simulate
 
 HEARTBEAT_INTERVAL_MS = 10_000
 ROUND_MS = 20
-"""So long a request of each kind may take, with some to spare; nothing here takes time of its own."""
+"""The time that a request of each kind may take, with a margin; here requests take no time."""
 
 
 class Upstream(Coordinator):
-    """Withholds the answers to requests of the `held` kinds; `somebody` is a member of the group that is no shadow."""
+    """Withholds the responses to requests of the `held` kinds; `somebody` is a member of the group that is no
+    shadow.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +79,7 @@ class Upstream(Coordinator):
 
 
 class Subject:
-    """Shadows of one service, with what they have told."""
+    """Shadows of one service, with the events that they reported."""
 
     def __init__(self) -> None:
         self.upstream = Upstream()
@@ -97,7 +101,7 @@ class Subject:
         self.shadows.update_generation(GROUP, generation_id=generation_id, is_wanted=is_wanted)
 
     async def own(self) -> None:
-        """The group's shadow is in, for generation 1; nothing is on record of what was asked for that."""
+        """The group's shadow has joined, for generation 1; the requests for that are not recorded."""
         self.wants(1)
         await self.shadows.wait_bumped(GROUP, 1)
         await settled()
@@ -105,12 +109,12 @@ class Subject:
 
 
 async def settled() -> None:
-    """All that can be done without an answer that is held is done."""
+    """Run everything that does not depend on a withheld response."""
     await asyncio.sleep(ROUND_MS / 1000)
 
 
 def story(run: Callable[[Subject], Awaitable[None]]) -> Callable[[], None]:
-    """A test in virtual time."""
+    """Run the test in virtual time."""
 
     async def whole() -> None:
         subject = Subject()
@@ -156,7 +160,7 @@ async def test_a_group_with_somebody_in_it_is_not_taken(subject: Subject) -> Non
 
 @story
 async def test_who_got_in_before_the_join_is_told_to_who_took_it(subject: Subject) -> None:
-    """Once: the group was nobody's here yet, so it is not lost."""
+    """Once: the group was not ours yet, so it is not lost."""
     subject.upstream.held = {"DescribeGroups"}
     subject.upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
     ask, told = subject.upstream.ask_coordinator, list[str]()
@@ -183,7 +187,7 @@ async def test_who_got_in_before_the_join_is_told_to_who_took_it(subject: Subjec
 
 @story
 async def test_a_group_that_was_taken_and_is_refused_later_is_lost(subject: Subject) -> None:
-    """Nobody waits for the join any more; the next who takes it asks anew."""
+    """The join is no longer awaited; the next caller starts over."""
     subject.upstream.held = {"JoinGroup"}
     subject.upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
     assert await subject.shadows.take(GROUP) is None
@@ -213,7 +217,7 @@ async def test_a_group_that_was_taken_for_a_join_that_came_to_nothing_is_left(su
 
 @story
 async def test_each_generation_is_bumped_and_has_its_identity(subject: Subject) -> None:
-    """There is none for any other, and for no group that has no shadow."""
+    """There is none for any other, nor for a group without a shadow."""
     await subject.own()
     first = subject.shadows.commit_identity(GROUP, 1)
     assert first is not None
@@ -230,7 +234,7 @@ async def test_each_generation_is_bumped_and_has_its_identity(subject: Subject) 
 
 @story
 async def test_a_generation_is_bumped_again_when_that_is_asked_for(subject: Subject) -> None:
-    """Until then nobody commits in it."""
+    """Until then no commits are possible in it."""
     await subject.own()
     before = subject.shadows.commit_identity(GROUP, 1)
     subject.shadows.bump_again(GROUP)
@@ -243,7 +247,7 @@ async def test_a_generation_is_bumped_again_when_that_is_asked_for(subject: Subj
 
 @story
 async def test_a_shadow_in_a_group_is_heard_at_its_interval(subject: Subject) -> None:
-    """Which is half of it to the whole, by the group; whatever is asked meanwhile, it has one timer."""
+    """Half of it to the whole, depending on the group; it has one timer, whatever else is requested."""
     await subject.own()
     for generation_id in (2, 3, 4):
         subject.wants(generation_id)
@@ -261,7 +265,7 @@ async def test_a_shadow_in_a_group_is_heard_at_its_interval(subject: Subject) ->
 
 @story
 async def test_a_shadow_that_is_not_wanted_any_more_leaves(subject: Subject) -> None:
-    """While it is on its way out the group is not ours, and upstream may have it still."""
+    """Until it has left the group is not ours, and upstream may still have it."""
     await subject.own()
     subject.upstream.held = {"LeaveGroup"}
     assert not subject.shadows.is_leaving(GROUP)
@@ -286,7 +290,7 @@ async def test_a_shadow_that_is_not_wanted_any_more_leaves(subject: Subject) -> 
 
 @story
 async def test_a_shadow_steps_out_for_as_long_as_somebody_wants_it(subject: Subject) -> None:
-    """Two at once do not disturb each other."""
+    """Two callers at once do not disturb each other."""
     await subject.own()
     before = subject.shadows.commit_identity(GROUP, 1)
     async with subject.shadows.withdrawn(GROUP):
@@ -307,7 +311,7 @@ async def test_a_shadow_steps_out_for_as_long_as_somebody_wants_it(subject: Subj
 
 @story
 async def test_a_join_that_is_under_way_is_waited_for_before_a_shadow_steps_out(subject: Subject) -> None:
-    """A broker goes on with the rebalance of a member that has gone while it was to wait, and calls the group taken."""
+    """A broker continues the rebalance of a member that left while it was parked, and treats the group as taken."""
     subject.upstream.held = {"JoinGroup"}
     subject.wants(1)
     await settled()
@@ -348,7 +352,7 @@ async def test_who_waits_for_a_join_that_is_not_answered_is_told_when_it_takes_t
 
 @story
 async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(subject: Subject) -> None:
-    """A restart retakes it; what is wanted afterwards is nobody's any more."""
+    """A restart takes it back; later requests are dropped."""
     await subject.own()
     subject.upstream.held = {"JoinGroup"}
     subject.wants(2)
@@ -394,7 +398,7 @@ async def test_who_is_not_told_which_groups_have_shadows_says_so(subject: Subjec
 
 @story
 async def test_a_bug_of_ours_beside_is_given_up_with(subject: Subject) -> None:
-    """Else the group would wait for its shadow for ever, and nobody would know why."""
+    """Otherwise the group would wait for its shadow for ever, for an unknown reason."""
     bug, given_up = RuntimeError("a bug"), list[Exception]()
 
     async def drive(_handle: object) -> None:
@@ -408,7 +412,7 @@ async def test_a_bug_of_ours_beside_is_given_up_with(subject: Subject) -> None:
 
 
 def test_heartbeats_of_many_groups_do_not_come_together() -> None:
-    """Within the second half of the interval, each group's at a place of its own."""
+    """Within the second half of the interval, each group's at its own time."""
     fractions = sorted(_fraction(GroupId(f"g{number}")) for number in range(1_000))
     assert 0.5 <= fractions[0] < 0.51
     assert 0.99 < fractions[-1] <= 1
@@ -417,7 +421,7 @@ def test_heartbeats_of_many_groups_do_not_come_together() -> None:
 
 @story
 async def test_shadows_that_are_there_and_those_that_are_missing_are_counted(subject: Subject) -> None:
-    """Missing is one that is wanted and is not in its group yet."""
+    """A shadow counts as missing if it is wanted but not in its group yet."""
     subject.upstream.held = {"JoinGroup"}
     subject.wants(1)
     await settled()
@@ -434,7 +438,7 @@ async def test_shadows_that_are_there_and_those_that_are_missing_are_counted(sub
 
 @story
 async def test_the_end_says_which_shadows_stay_and_for_how_long(subject: Subject) -> None:
-    """And nothing where none does."""
+    """Nothing if there are none."""
     await subject.own()
     with structlog.testing.capture_logs() as told:
         await subject.shadows.close()

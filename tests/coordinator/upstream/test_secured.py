@@ -39,7 +39,7 @@ def security_of(broker: SecuredBroker, listener: str, **changed: str) -> Upstrea
 
 @asynccontextmanager
 async def muster(broker: SecuredBroker, lost: list[tuple[GroupId, str]]) -> AsyncIterator[Shadows]:
-    """A process of ours that is the user `muster`."""
+    """One of our processes, as the user `muster`."""
     link = UpstreamLink(broker.address("SASL_SSL"), security_of(broker, "SASL_SSL"), give_up=unexpected)
     await link.open()
     shadows = Shadows(link, NAME, lost=lambda *told: lost.append(told), give_up=unexpected, heartbeat_interval_ms=100)
@@ -51,7 +51,7 @@ async def muster(broker: SecuredBroker, lost: list[tuple[GroupId, str]]) -> Asyn
 
 
 def test_without_properties_nothing_is_encrypted() -> None:
-    """Neither ours nor what is relayed."""
+    """Neither our own requests nor relayed ones."""
     assert UpstreamSecurity().relay_context() is None
     assert UpstreamSecurity().kafka_security().security_protocol == "PLAINTEXT"
     assert UpstreamSecurity.of({"security.protocol": "SSL"}).relay_context() is not None
@@ -73,7 +73,7 @@ def test_where_the_certificate_is_no_principal_clients_are_relayed_with_ours(tmp
 
 
 def test_what_cannot_be_used_is_said(tmp_path: Path) -> None:
-    """With the name of the option, and of what it cannot be used for."""
+    """With the option's name, and what it cannot be used for."""
     with pytest.raises(BadSecurity, match=r"--upstream-config: unknown property 'ssl\.ca'; did you mean"):
         UpstreamSecurity.of({"ssl.ca": "x"}, where="--upstream-config")
     with pytest.raises(BadSecurity, match=r"ssl\.ca\.location"):
@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.broker
 async def test_a_password_that_is_wrong(secured: SecuredBroker) -> None:
-    """One line, and trying again makes no sense."""
+    """One line, and a retry makes no sense."""
     security = security_of(secured, "SASL_PLAINTEXT", **{"sasl.password": "guessed"})
     link = UpstreamLink(secured.address("SASL_PLAINTEXT"), security, give_up=unexpected)
     with pytest.raises(UpstreamRefused, match=r"refuses Muster: .*invalid credentials"):
@@ -92,7 +92,7 @@ async def test_a_password_that_is_wrong(secured: SecuredBroker) -> None:
 
 @pytest.mark.broker
 async def test_a_certificate_of_somebody_else(secured: SecuredBroker) -> None:
-    """The system's authorities do not know it."""
+    """The system's authorities do not trust it."""
     properties = {"security.protocol": "SSL"}
     link = UpstreamLink(secured.address("SSL"), UpstreamSecurity.of(properties), give_up=unexpected)
     with pytest.raises(UpstreamRefused, match=r"the certificate of the broker at .*unable to get local issuer"):
@@ -102,7 +102,7 @@ async def test_a_certificate_of_somebody_else(secured: SecuredBroker) -> None:
 
 @pytest.mark.broker
 async def test_a_certificate_that_is_not_shown(secured: SecuredBroker) -> None:
-    """Trying again makes no sense."""
+    """A retry makes no sense."""
     security = security_of(secured, "MUTUAL")
     link = UpstreamLink(secured.address("MUTUAL"), security, give_up=unexpected)
     with pytest.raises(UpstreamRefused, match=r"TLS fails with the broker at .* certificate"):
@@ -112,7 +112,7 @@ async def test_a_certificate_that_is_not_shown(secured: SecuredBroker) -> None:
 
 @pytest.mark.broker
 async def test_a_principal_without_rights(secured: SecuredBroker) -> None:
-    """The group is theirs, and the missing ACL is named."""
+    """The group stays upstream, and the missing ACL is named."""
     async with muster(secured, []) as shadows:
         theirs = await shadows.take(new_group())
     assert theirs is not None
@@ -133,7 +133,7 @@ async def test_a_principal_that_may_look_but_not_join(secured: SecuredBroker) ->
 
 @pytest.mark.broker
 async def test_read_on_the_group_is_all_it_needs_until_it_is_revoked(secured: SecuredBroker) -> None:
-    """Then the group is lost, for that reason."""
+    """Then the group is lost, with that reason."""
     group_id = new_group()
     acl = Acl("muster", "group", group_id, "READ")
     add_acls(secured.admin(), acl)

@@ -1,5 +1,4 @@
-"""Two services (that is, two event logs) share one broker. A group belongs to only one of them, in any order of
-arrival.
+"""Two services (event logs) share one broker. A group belongs to only one of them, whichever comes first.
 
 A process of an earlier version is simulated by one whose shadows have the common name used then.
 """
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 async def other(kafka_broker: Broker) -> AsyncIterator[Process]:
-    """A process of another service; it sees at once what was done to its shadows."""
+    """A process of another service; it notices at once what was done to its shadows."""
     async with process(kafka_broker.bootstrap, ANOTHER, heartbeat_interval_ms=100) as started:
         yield started
 
@@ -35,14 +34,14 @@ async def former(kafka_broker: Broker) -> AsyncIterator[Process]:
 
 
 async def test_a_group_of_another_service_is_theirs(ours: Process, other: Process, direct: Direct) -> None:
-    """Also for who has it in its log: the other's shadow stays as it is."""
+    """Even for a service that has it in its log: the other's shadow is left alone."""
     group_id = new_group()
     identity = await other.own(group_id)
     theirs = await ours.shadows.take(group_id)
     assert "another Muster coordinates it (which has another event log," in str(theirs)
     ours.shadows.update_generation(
         group_id, generation_id=1, is_wanted=True
-    )  # as after a restart: nobody is asked first
+    )  # as after a restart: no other is asked first
     await until(lambda: ours.lost != [])
     assert [(lost, ANOTHER.group_instance_id in why) for lost, why in ours.lost] == [(group_id, True)]
     await ours.shadows.remove_stray_shadows(lambda _: True)
@@ -51,7 +50,7 @@ async def test_a_group_of_another_service_is_theirs(ours: Process, other: Proces
 
 
 async def test_nobody_is_moved_out_of_a_group_of_another_service(ours: Process, other: Process) -> None:
-    """Its only member there is a shadow, which is no client that could be told to come here."""
+    """Its only member there is a shadow, not a client that could be asked to join here."""
     group_id = new_group()
     await other.own(group_id)
     with pytest.raises(NotAdoptable, match="another Muster coordinates it"):
@@ -61,7 +60,7 @@ async def test_nobody_is_moved_out_of_a_group_of_another_service(ours: Process, 
 async def test_of_two_services_that_come_at_once_one_has_the_group(
     ours: Process, other: Process, direct: Direct
 ) -> None:
-    """The broker refuses the second shadow; who it is of is told that the group is lost, or sees it before."""
+    """The broker refuses the second shadow; its service is told that the group is lost, or sees it before."""
     groups = [new_group() for _ in range(20)]
     both = (ours, other)
 
@@ -97,7 +96,7 @@ async def test_a_group_is_the_other_services_once_it_is_empty(ours: Process, oth
 async def test_what_a_service_has_left_behind_is_removed_by_its_name(
     ours: Process, other: Process, kafka_broker: Broker
 ) -> None:
-    """The way out that the reason names."""
+    """The way out named by the reason."""
     group_id = new_group()
     await other.own(group_id)
     await other.shadows.close()
@@ -108,7 +107,7 @@ async def test_what_a_service_has_left_behind_is_removed_by_its_name(
 
 
 async def test_an_upgrade_takes_over_what_our_log_says_was_ours(ours: Process, former: Process, direct: Direct) -> None:
-    """The shadow of the earlier version makes room; one that still lives is told, and stays away."""
+    """The shadow of the earlier version is replaced; if it is still running it notices, and stays away."""
     group_id = new_group()
     before = await former.own(group_id)
     identity = await ours.bump_to(group_id, 1)
@@ -123,7 +122,7 @@ async def test_an_upgrade_takes_over_what_our_log_says_was_ours(ours: Process, f
 async def test_an_upgrade_leaves_the_groups_of_an_earlier_version_beside_it(
     ours: Process, former: Process, direct: Direct
 ) -> None:
-    """Those that our log does not know as ours, or knows as empty."""
+    """Groups that our log does not have, or has as Empty."""
     group_id = new_group()
     identity = await former.own(group_id)
     theirs = await ours.shadows.take(group_id)

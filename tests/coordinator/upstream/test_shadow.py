@@ -1,4 +1,4 @@
-"""One shadow: what it sends next, what answers change, and that no generation's commits land in another one."""
+"""One shadow: its next request, the effect of responses, and no commit of one generation gets into another."""
 
 from typing import Literal
 
@@ -40,7 +40,7 @@ BUMPED = want(on_synced(on_joined(NEW, FIRST)), 5)
 
 
 def test_a_new_shadow_joins_syncs_and_rests() -> None:
-    """Join without a member id, Sync, then nothing but heartbeats."""
+    """Join without a member id, Sync, then only heartbeats."""
     assert next_action(NEW) == Join("")
     shadow = on_joined(NEW, FIRST)
     assert next_action(shadow) == Sync(FIRST)
@@ -50,13 +50,13 @@ def test_a_new_shadow_joins_syncs_and_rests() -> None:
 
 
 def test_the_first_generation_needs_no_bump() -> None:
-    """S4: an identity that was never used is used for the first generation that comes."""
+    """S4: an unused identity is used for the first generation that comes."""
     assert next_action(BUMPED) is None
     assert commit_identity(BUMPED, 5) == FIRST
 
 
 def test_an_identity_is_used_by_a_generation_that_is_known() -> None:
-    """Before that it may yet be the first one's."""
+    """Before that it may still become the first one's."""
     synced = on_synced(on_joined(NEW, FIRST))
     assert want(synced, UNKNOWN_GENERATION).last_used is None
     assert want(synced, 5).last_used == FIRST
@@ -84,7 +84,7 @@ def test_another_generation_is_a_join_of_the_leader() -> None:
 
 
 def test_of_several_bumps_the_newest_counts() -> None:
-    """Asked for while one is under way, all are done by it."""
+    """One in flight completes all that were requested meanwhile."""
     shadow = want(on_joined(want(BUMPED, 6), SECOND), 9)
     shadow = on_synced(shadow)
     assert next_action(shadow) is None
@@ -92,7 +92,7 @@ def test_of_several_bumps_the_newest_counts() -> None:
 
 
 def test_the_same_generation_once_more_is_no_bump() -> None:
-    """The partition tells of each change of a group."""
+    """The partition reports each change of a group."""
     assert next_action(want(BUMPED, 5)) is None
 
 
@@ -107,7 +107,7 @@ def test_a_lost_join_joins_anew_and_then_once_more() -> None:
 
 
 def test_a_retaken_shadow_is_right_at_once() -> None:
-    """Commits under a former process's identity are refused by their member id."""
+    """Commits with a former process's identity are refused for their member id."""
     shadow = Shadow(wanted=7, state=ShadowState.UNSURE)
     assert next_action(shadow) == Join("")
     shadow = on_synced(on_joined(shadow, REPLACED))
@@ -116,7 +116,7 @@ def test_a_retaken_shadow_is_right_at_once() -> None:
 
 
 def test_nobody_wants_it_any_more() -> None:
-    """It leaves, and tells nothing from that moment."""
+    """It leaves, and reports nothing from then on."""
     shadow = want(BUMPED, None)
     assert next_action(shadow) == Leave("m-1")
     assert commit_identity(shadow, 5) is None
@@ -124,19 +124,19 @@ def test_nobody_wants_it_any_more() -> None:
 
 
 def test_a_group_of_the_same_name_is_bumped_even_for_the_same_number() -> None:
-    """The number of a group that is gone says nothing about the next one."""
+    """The former group's generation says nothing about the next one."""
     shadow = want(want(BUMPED, None), 5)
     assert commit_identity(shadow, 5) is None
     assert next_action(shadow) == Join("m-1")
 
 
 def test_it_leaves_by_its_instance_id_when_its_member_id_is_not_known() -> None:
-    """After a join whose answer was lost."""
+    """After a join whose response was lost."""
     assert next_action(want(on_answer_lost(NEW, Join("")), None)) == Leave("")
 
 
 def test_it_steps_out_and_comes_back() -> None:
-    """Wanted all the time, with another identity afterwards."""
+    """It stays wanted, and has another identity afterwards."""
     shadow = withdraw(BUMPED, is_withdrawn=True)
     assert next_action(shadow) == Leave("m-1")
     shadow = on_left(shadow)
@@ -147,7 +147,7 @@ def test_it_steps_out_and_comes_back() -> None:
 
 
 def test_it_comes_back_when_it_is_not_known_whether_it_has_left() -> None:
-    """The answer to its leave was lost; it joins at once, and not when a heartbeat finds that it is not there."""
+    """The response to its leave was lost; it joins at once, rather than when a heartbeat fails."""
     shadow = on_answer_lost(withdraw(BUMPED, is_withdrawn=True), Leave("m-1"))
     shadow = withdraw(shadow, is_withdrawn=False)
     assert next_action(shadow) == Join("m-1")
@@ -157,7 +157,7 @@ def test_it_comes_back_when_it_is_not_known_whether_it_has_left() -> None:
 @pytest.mark.parametrize("error", [ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation])
 @pytest.mark.parametrize("action", [Sync(FIRST), ShadowHeartbeat(FIRST)])
 def test_upstream_rebalances(action: Action, error: ErrorCode) -> None:
-    """It joins again, under its member id."""
+    """It rejoins, with its member id."""
     shadow = on_error(BUMPED, action, error)
     assert isinstance(shadow, Shadow)
     assert next_action(shadow) == Join("m-1")
@@ -166,7 +166,7 @@ def test_upstream_rebalances(action: Action, error: ErrorCode) -> None:
 
 @pytest.mark.parametrize("action", [Join("m-1"), Sync(FIRST), ShadowHeartbeat(FIRST)])
 def test_it_was_removed_or_expired(action: Action) -> None:
-    """It joins anew."""
+    """It joins as a new member."""
     shadow = on_error(BUMPED, action, ErrorCode.unknown_member_id)
     assert isinstance(shadow, Shadow)
     assert next_action(shadow) == Join("")
@@ -174,7 +174,7 @@ def test_it_was_removed_or_expired(action: Action) -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id])
 def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
-    """It has left, whoever is there now."""
+    """It counts as left, whatever other members are there."""
     shadow = on_error(want(BUMPED, None), Leave("m-1"), error)
     assert isinstance(shadow, Shadow)
     assert next_action(shadow) is None
@@ -191,7 +191,7 @@ def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
     ],
 )
 def test_refused_for_good(error: ErrorCode, words: str) -> None:
-    """The reason is for people, with Kafka's name and number."""
+    """The reason is readable, with Kafka's name and number of the error."""
     outcome = on_error(BUMPED, Join("m-1"), error)
     assert isinstance(outcome, ShadowRefused)
     assert words in outcome.reason
@@ -213,7 +213,7 @@ OPS: list[Op] = ["next", "gone", "reborn", "out", "back", "cut-before", "cut-aft
 
 
 class Story(msgspec.Struct):
-    """A shadow, its upstream, and the life and generation of our group that each identity was used for."""
+    """A shadow, its upstream, and the incarnation and generation of our group that each identity was used for."""
 
     shadow: Shadow
     upstream: Upstream
@@ -271,7 +271,7 @@ class Story(msgspec.Struct):
 
 @given(ops=st.lists(st.sampled_from(OPS) | st.just("ok"), max_size=40))
 def test_whatever_happens_no_commit_of_one_generation_lands_in_another(ops: list[Op]) -> None:
-    """And when it calms down, the shadow is there and bumped."""
+    """In the end, the shadow is there and bumped."""
     story = Story(shadow=Shadow(wanted=UNKNOWN_GENERATION), upstream=Upstream())
     for op in ops:
         story.play(op)
@@ -281,6 +281,6 @@ def test_whatever_happens_no_commit_of_one_generation_lands_in_another(ops: list
         story.play("ok")
     assert next_action(story.shadow) is None
     identity = commit_identity(story.shadow, story.generation_id)
-    if story.upstream.member_id is not None:  # it was removed after its last answer; a heartbeat will find that
+    if story.upstream.member_id is not None:  # it was removed after its last response; a heartbeat will find that
         assert identity is not None
         assert story.upstream.accepts_commit(identity)

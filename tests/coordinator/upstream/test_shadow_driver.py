@@ -1,4 +1,4 @@
-"""The driver of shadows: which requests may be in flight at once, and when one is retried."""
+"""The driver of shadows: which requests may be in flight at once, and when they are retried."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ class Silent:
 
 
 def test_a_new_group_does_not_wait_for_those_that_are_retaken() -> None:
-    """After a restart there may be thousands: 64 of their joins are parked at once, of the 256 that may be."""
+    """After a restart there may be thousands: 64 of their joins are parked at once, of 256 in all."""
 
     async def story() -> None:
         link: Any = Silent()
@@ -73,7 +73,7 @@ class Refuses:
 
 
 def driven(link: Any, for_s: float) -> ShadowDriver:
-    """A driver that has tried to have one group's shadow join for so long."""
+    """A driver that has tried for this long to have one group's shadow join."""
     driver = ShadowDriver(link, ShadowName.of("log"), session_timeout_ms=300_000)
 
     async def story() -> None:
@@ -88,7 +88,7 @@ def driven(link: Any, for_s: float) -> ShadowDriver:
 
 
 def test_pauses_between_attempts_double_up_to_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These are the longest: they are random."""
+    """These are the maxima: pauses are random."""
     monkeypatch.setattr(random, "uniform", lambda _low, high: high)
     link = Refuses(None)
     driven(link, 12.0)
@@ -97,7 +97,7 @@ def test_pauses_between_attempts_double_up_to_two_seconds(monkeypatch: pytest.Mo
 
 
 def test_where_sessions_have_to_be_shorter_half_as_long_is_asked_for() -> None:
-    """Again and again, but not for less than a minute."""
+    """Repeatedly, but not below a minute."""
     assert driven(Refuses(ErrorCode.invalid_session_timeout), 12.0).session_timeout_ms == 75_000
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 
 
 def without_host(theirs: KeptUpstream | None) -> str:
-    """The host is another one where the broker is in a container."""
+    """The host differs if the broker is in a container."""
     assert theirs is not None
     text, at, host = theirs.reason.rpartition(" at /")
     assert at, theirs
@@ -26,7 +26,7 @@ def without_host(theirs: KeptUpstream | None) -> str:
 
 
 async def test_a_group_that_upstream_does_not_know_is_ours(ours: Process, direct: Direct) -> None:
-    """At once; its shadow joins meanwhile."""
+    """At once; its shadow joins in the background."""
     group_id = new_group()
     assert not ours.shadows.owns(group_id)
     assert await ours.shadows.take(group_id) is None
@@ -44,7 +44,7 @@ async def test_a_group_with_offsets_and_nobody_in_it_is_ours(ours: Process, dire
 
 
 async def test_many_who_come_at_once_share_one_attempt(ours: Process) -> None:
-    """And one of them that gives up does not take the others with it."""
+    """One that gives up does not cancel the others."""
     group_id = new_group()
     takers = [asyncio.create_task(ours.shadows.take(group_id)) for _ in range(5)]
     await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def test_many_who_come_at_once_share_one_attempt(ours: Process) -> None:
 
 
 async def test_a_group_with_a_direct_member_is_theirs(ours: Process, direct: Direct) -> None:
-    """The reason says who is there."""
+    """The reason names the member."""
     group_id = new_group()
     await direct.join(group_id)
     theirs = await ours.shadows.take(group_id)
@@ -72,12 +72,12 @@ async def test_a_group_with_a_direct_member_of_the_newer_protocol_is_theirs(ours
 
 
 async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: Direct) -> None:
-    """The group is lost, with the reason; asked again, upstream tells who is there."""
+    """The group is lost, with the reason; the next request finds the member upstream."""
     group_id = new_group()
     await direct.join(group_id)
     ours.shadows.update_generation(
         group_id, generation_id=1, is_wanted=True
-    )  # as after a restart: nobody is asked first
+    )  # as after a restart: no check comes first
     with pytest.raises(ShadowUnavailable, match="upstream it has 1 member"):
         await ours.shadows.wait_bumped(group_id, 1)
     assert [lost for lost, _ in ours.lost] == [group_id]
@@ -88,7 +88,7 @@ async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: D
 
 
 async def test_a_share_group_is_theirs(ours: Process, direct: Direct) -> None:
-    """Groups of another type stay upstream's, with members or without."""
+    """Groups of another type stay upstream's, with or without members."""
     group_id = new_group()
     member_id = await share_heartbeat(ours, group_id, member_epoch=0)
     theirs = await ours.shadows.take(group_id)
@@ -114,7 +114,7 @@ async def test_who_joins_between_the_question_and_the_join_has_the_group(ours: P
 
 
 async def test_a_group_that_was_taken_for_nothing_is_given_back(kafka_broker: Broker, direct: Direct) -> None:
-    """Its join was refused, so no generation was ever told."""
+    """Its join was refused, so no generation was ever reported."""
     group_id = new_group()
     async with process(kafka_broker.bootstrap, heartbeat_interval_ms=100) as ours:
         assert await ours.shadows.take(group_id) is None
@@ -123,7 +123,7 @@ async def test_a_group_that_was_taken_for_nothing_is_given_back(kafka_broker: Br
 
 
 async def test_generations_grow_with_ours(ours: Process) -> None:
-    """Each generation has an identity of its own, and only the current one is used."""
+    """Each generation has its own identity, and only the current one is used."""
     group_id = new_group()
     generations = [(await ours.own(group_id, 1)).generation_id]
     for generation_id in range(2, 6):
@@ -133,7 +133,7 @@ async def test_generations_grow_with_ours(ours: Process) -> None:
 
 
 async def test_of_many_bumps_the_newest_counts(ours: Process, direct: Direct) -> None:
-    """Those between are not asked for one by one."""
+    """Those in between are skipped."""
     group_id = new_group()
     first = await ours.own(group_id, 1)
     for generation_id in range(2, 50):
@@ -147,7 +147,7 @@ async def test_of_many_bumps_the_newest_counts(ours: Process, direct: Direct) ->
 
 
 async def test_the_shadow_leaves_with_the_last_of_us(ours: Process, direct: Direct) -> None:
-    """And the group may be anybody's."""
+    """Then any client may have the group."""
     group_id = new_group()
     await ours.own(group_id)
     ours.shadows.update_generation(group_id, generation_id=1, is_wanted=False)
@@ -159,7 +159,7 @@ async def test_the_shadow_leaves_with_the_last_of_us(ours: Process, direct: Dire
 
 
 async def test_a_group_that_is_just_leaving_is_taken_again(ours: Process, direct: Direct) -> None:
-    """With an identity that nobody had before."""
+    """With a new identity."""
     group_id = new_group()
     before = await ours.own(group_id)
     ours.shadows.update_generation(group_id, generation_id=1, is_wanted=False)
@@ -171,7 +171,7 @@ async def test_a_group_that_is_just_leaving_is_taken_again(ours: Process, direct
 
 
 async def test_the_shadow_steps_out_and_in_again(ours: Process, direct: Direct) -> None:
-    """Two who want it at the same time do not disturb each other."""
+    """Two callers at the same time do not disturb each other."""
     group_id = new_group()
     before = await ours.own(group_id)
     async with ours.shadows.withdrawn(group_id):
@@ -192,14 +192,14 @@ async def test_a_group_of_others_need_not_step_out(ours: Process) -> None:
 
 
 async def test_nothing_is_bumped_where_there_is_no_shadow(ours: Process) -> None:
-    """One clear line, at once."""
+    """One clear error, at once."""
     group_id = new_group()
     with pytest.raises(ShadowUnavailable, match=f"group {group_id} has no shadow upstream"):
         await ours.shadows.wait_bumped(group_id, 1)
 
 
 async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(ours: Process, direct: Direct) -> None:
-    """A restart retakes it."""
+    """A restart takes it back."""
     group_id = new_group()
     await ours.own(group_id)
     waiting = asyncio.create_task(ours.shadows.wait_bumped(group_id, 2))
@@ -211,7 +211,7 @@ async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(ours: Pr
 
 
 async def test_closing_ends_who_is_taking_a_group(ours: Process) -> None:
-    """It is told why."""
+    """It gets the reason."""
     taking = asyncio.create_task(ours.shadows.take(new_group()))
     await asyncio.sleep(0)
     await ours.shadows.close()
@@ -222,7 +222,7 @@ async def test_closing_ends_who_is_taking_a_group(ours: Process) -> None:
 
 
 async def test_a_thousand_groups_are_retaken(ours: Process, successor: Process) -> None:
-    """In the background; all of them, each with one identity for the generation that it has."""
+    """In the background; all of them, each with one identity for its generation."""
     groups = [new_group() for _ in range(1_000)]
     for group_id in groups:
         ours.shadows.update_generation(group_id, generation_id=1, is_wanted=True)

@@ -1,4 +1,4 @@
-"""Shadows that lose something to a process, an administrator or the broker."""
+"""Shadows that are displaced by a process, an administrator or the broker."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 async def watchful(kafka_broker: Broker) -> AsyncIterator[Process]:
-    """A process whose heartbeats come quickly, so that it sees at once what was done to it."""
+    """A process with frequent heartbeats, so that it notices at once what was done to it."""
     async with process(kafka_broker.bootstrap, heartbeat_interval_ms=100) as started:
         yield started
 
@@ -44,7 +44,7 @@ async def test_the_second_process_takes_the_shadow_and_the_first_is_told(
 
 
 async def test_a_bump_of_the_deposed_process_is_refused(ours: Process, successor: Process) -> None:
-    """Callers that wait for it are told at once."""
+    """Waiting callers get the error at once."""
     group_id = new_group()
     await ours.own(group_id)
     await successor.bump_to(group_id, 1)
@@ -54,7 +54,7 @@ async def test_a_bump_of_the_deposed_process_is_refused(ours: Process, successor
 
 
 async def test_a_successor_takes_what_a_former_process_held(ours: Process, successor: Process, direct: Direct) -> None:
-    """Our own shadow alone is in it, so the group is ours to take."""
+    """Only our own shadow is in it, so the group is ours to take."""
     group_id = new_group()
     deposed = await ours.own(group_id)
     assert await successor.shadows.take(group_id) is None
@@ -78,7 +78,7 @@ async def test_a_shadow_that_an_administrator_removes_comes_back(watchful: Proce
 
 
 async def test_what_a_former_process_left_behind_leaves(ours: Process, successor: Process, direct: Direct) -> None:
-    """But for the groups that are somebody else's, or held."""
+    """Except in groups that are not ours, or that we have."""
     stray, held, others = new_group(), new_group(), new_group()
     for group_id in (stray, held, others):
         await ours.own(group_id)
@@ -91,7 +91,7 @@ async def test_what_a_former_process_left_behind_leaves(ours: Process, successor
 
 
 async def test_parked_joins_hold_up_nobody(slow: Process) -> None:
-    """Upstream parks first joins for 3 s; bumps, and the taking of other groups, go on."""
+    """Upstream parks first joins for 3 s; bumps, and the taking of other groups, continue."""
     settled = new_group()
     await slow.own(settled)
     parked = [new_group() for _ in range(10)]
@@ -106,7 +106,7 @@ async def test_parked_joins_hold_up_nobody(slow: Process) -> None:
 
 
 async def test_a_parked_shadow_leaves_at_once(slow: Process, slow_direct: Direct) -> None:
-    """It does not wait for its join to be answered, and nothing of it stays behind."""
+    """It does not wait for its join to be answered, and nothing of it remains."""
     group_id = new_group()
     began = time.monotonic()
     assert await slow.shadows.take(group_id) is None
@@ -117,7 +117,7 @@ async def test_a_parked_shadow_leaves_at_once(slow: Process, slow_direct: Direct
 
 
 async def test_a_parked_shadow_is_wanted_again(slow: Process, slow_direct: Direct) -> None:
-    """The newest word counts."""
+    """The latest request counts."""
     group_id = new_group()
     assert await slow.shadows.take(group_id) is None
     for generation_id in range(1, 8):
@@ -128,14 +128,14 @@ async def test_a_parked_shadow_is_wanted_again(slow: Process, slow_direct: Direc
 
 
 async def test_where_upstream_allows_no_long_sessions_they_are_shorter(slow: Process) -> None:
-    """500 s is the longest there; half an hour is asked for first, then half of that and so on."""
+    """500 s is the maximum there; half an hour is requested first, then half of that and so on."""
     await asyncio.gather(*(slow.own(new_group()) for _ in range(5)))
     assert slow.shadows._driver.session_timeout_ms == 450_000
     assert slow.lost == []
 
 
 async def test_the_broker_restarts(slow: Process, slow_broker: RestartableBroker) -> None:
-    """Shadows stay; what was asked for meanwhile is done when the broker is back, and old commits stay refused."""
+    """Shadows stay; pending requests are completed when the broker is back, and old commits stay refused."""
     settled, asked, new = new_group(), new_group(), new_group()
     kept, before = await slow.own(settled), await slow.own(asked)
     assert await slow.shadows.take(new) is None

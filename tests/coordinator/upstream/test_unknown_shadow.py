@@ -1,4 +1,4 @@
-"""A shadow that a broker does not know, or that meets another member; upstream is a script."""
+"""A shadow that a broker does not know, or that finds another member; upstream is a script."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,9 +24,9 @@ GROUP = GroupId("orders")
 
 
 class Upstream:
-    """Answers as a coordinator of one group does: heartbeats with `error`, the next joins with `join_errors`.
+    """Responds like a coordinator of one group: to heartbeats with `error`, to the next joins with `join_errors`.
 
-    Whoever was in the way of such a join has gone when it is asked who that is.
+    The member that blocked such a join has left when upstream is asked about it.
     """
 
     asked_at = "127.0.0.1:9092"
@@ -46,7 +46,7 @@ class Upstream:
         sent: Callable[[], None] = ignore,
         **_limits: Any,
     ) -> Any:
-        """The answer to a step."""
+        """The response to a step."""
         await asyncio.sleep(0)
         sent()
         self.asked.append(type(request).__name__.removesuffix("Request"))
@@ -89,7 +89,7 @@ async def _bumped(shadows: Shadows) -> CommitIdentity | None:
 
 
 async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
-    """Found to be gone, it joins again: commits need not wait for its next heartbeat, minutes later."""
+    """If it is gone, it rejoins: commits need not wait for its next heartbeat, minutes later."""
     upstream: Any = Upstream()
     shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
     first = await _bumped(shadows)
@@ -119,7 +119,7 @@ async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
 
 
 async def test_a_join_is_tried_again_when_whoever_was_in_its_way_has_gone() -> None:
-    """Upstream is asked who that was; nobody is lost for it."""
+    """Upstream is asked about that member; the group is not lost for it."""
     upstream: Any = Upstream()
     upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
     lost: list[object] = []

@@ -1,4 +1,4 @@
-"""Members that a group has upstream, for its adoption; upstream is a script."""
+"""A group's members upstream, for its adoption; upstream is a script."""
 
 import re
 from datetime import timedelta
@@ -21,7 +21,7 @@ GROUP = GroupId("orders")
 
 
 class Scripted:
-    """A link whose coordinator gives these answers, one after another; `error_of` is asked as the link asks it."""
+    """A link whose coordinator gives these responses in order; `error_of` is called like the link does."""
 
     asked_at = "broker:9092"
 
@@ -43,7 +43,7 @@ class Scripted:
 
 
 def describing(*groups: DescribedGroup) -> Any:
-    """A link that describes the group so, once each."""
+    """A link that describes the group like this, once each."""
     no_time = i32Timedelta.parse(timedelta(0))
     return Scripted(*(DescribeGroupsResponse(throttle_time=no_time, groups=(group,)) for group in groups))
 
@@ -75,13 +75,13 @@ async def test_a_group_of_our_own_shadow_or_of_nobody_has_none() -> None:
     ],
 )
 async def test_a_group_that_is_another_ones_by_then_is_not_adopted(then: DescribedGroup) -> None:
-    """Or of which Muster may not read, or that nobody is left in."""
+    """Nor is a group that Muster may not read, or that is empty."""
     with pytest.raises(NotAdoptable, match=re.escape(IN_IT_THERE)):
         await upstream_members(describing(described("consumer", None), then), GROUP, OURS)
 
 
 async def test_who_may_read_is_told_of_all() -> None:
-    """A broker that does not tell the rights is believed."""
+    """If the broker does not send the rights, they are assumed."""
     untold = described("consumer", "a", "b", authorized_operations=-(2**31))
     assert len(await upstream_members(describing(untold, untold), GROUP, OURS)) == 2
     denied = described("consumer", "a", "b", authorized_operations=DESCRIBE)
@@ -108,7 +108,7 @@ def left(error: ErrorCode = ErrorCode.none, *of_members: ErrorCode) -> LeaveGrou
     ],
 )
 async def test_a_member_is_removed_once_and_what_became_of_it_is_told(answers: list[Any], error: ErrorCode) -> None:
-    """Once more where the answer was lost: it does no harm."""
+    """Once more if the response was lost: it does no harm."""
     link: Any = Scripted(*answers)
     assert await remove_member(link, GROUP, MemberId("m"), GroupInstanceId("a")) is error
     assert link.errors == [error]

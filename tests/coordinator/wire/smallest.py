@@ -1,6 +1,6 @@
-"""Requests of the smallest entries: as many as their bytes can hold, in each array that an API has.
+"""Requests with the smallest entries: as many as their bytes can hold, in each array of an API.
 
-The bytes are made from kio's schemas, without any code under test. An entry has as few bytes as its schema allows,
+The bytes are built from kio's schemas, without any code under test. An entry has as few bytes as its schema allows,
 except for strings, which have one letter. Entries are all equal, or all different.
 """
 
@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 
 
 def arrays_of(entity: Any, around: Path = ()) -> Iterator[Path]:
-    """Every array of a kio class, tagged ones aside."""
+    """Every array of a kio class, except tagged ones."""
     for field in fields(entity):
         item = item_of(field)
         if item is not None and "tag" not in field.metadata:
@@ -38,7 +38,7 @@ def item_of(field: Any) -> Any:
 
 
 def request_of(api_key: int, api_version: int, path: Path, entries: int, *, are_distinct: bool = False) -> bytes:
-    """A frame without its length, with so many entries in the array at the path, and one in those around it."""
+    """A frame without its length, with this many entries in the array at the path, and one in those around it."""
     entity: Any = load_request_schema(api_key, api_version)
     start = api_key.to_bytes(2, "big") + api_version.to_bytes(2, "big") + _CORRELATION_ID
     header = b"\x00\x01c" + (b"\x00" if entity.__header_schema__.__flexible__ else b"")
@@ -46,14 +46,14 @@ def request_of(api_key: int, api_version: int, path: Path, entries: int, *, are_
 
 
 def entry_bytes(api_key: int, api_version: int, path: Path) -> int:
-    """How many bytes one entry has."""
+    """The bytes of one entry."""
     return len(request_of(api_key, api_version, path, 1)) - len(request_of(api_key, api_version, path, 0))
 
 
 def smallest(
     entity: Any, path: Path = (), entries: int = 0, *, number: int | None = None, are_distinct: bool = False
 ) -> bytes:
-    """The bytes of a kio class; with a number in its strings and integers, if there is one."""
+    """The bytes of a kio class; with a number in its strings and integers, if given."""
     flexible = bool(entity.__flexible__)
     out = bytearray()
     for field in fields(entity):

@@ -1,4 +1,4 @@
-"""The maximum size of a request, for each API: what tools send is accepted, more is refused before it is read."""
+"""The maximum size of a request for each API: tools' requests are accepted, larger ones refused before decoding."""
 
 import time
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ FOUR_MB = 4_194_304
 
 
 def arrays() -> Iterator[Any]:
-    """Every array of every API, in the first and the last version that is offered."""
+    """Every array of every API, in the first and the last offered version."""
     for api in APIS.values():
         for version in sorted({api.versions[0], api.versions[-1]}):
             for path in arrays_of(load_request_schema(api.key, version)):
@@ -59,7 +59,7 @@ def test_an_array_of_the_smallest_entries_is_read_up_to_the_bound(api_key: int, 
 @pytest.mark.slow
 @pytest.mark.parametrize(("api_key", "version", "path"), ARRAYS)
 def test_an_array_beyond_the_bound_is_refused_before_it_is_read(api_key: int, version: int, path: Path) -> None:
-    """The time is that of a few comparisons: two million entries took a second."""
+    """It takes a few comparisons: decoding two million entries took a second."""
     entries = FOUR_MB // entry_bytes(api_key, version, path)
     content = request_of(api_key, version, path, entries)
     began = time.thread_time()
@@ -78,7 +78,7 @@ def test_an_array_beyond_the_bound_is_refused_before_it_is_read(api_key: int, ve
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_a_request_that_names_one_thing_is_small_and_no_other_is_boundless(api: Api) -> None:
-    """Time follows the entries, memory the bytes: of a hundred thousand, and of 64 MiB, at most."""
+    """Time depends on the entries, memory on the bytes: at most a hundred thousand, and 64 MiB."""
     bound = bound_of(api.key)
     names_one_thing = not any(list(arrays_of(load_request_schema(api.key, version))) for version in api.versions)
     assert bound.entries_max <= (10 if names_one_thing else 100_000)
@@ -97,7 +97,7 @@ STRING_BYTES_MAX = 32_767
 
 @pytest.mark.parametrize("api_key", bounds._BOUNDS)
 def test_each_bound_is_of_the_api_that_its_reason_names_and_takes_its_longest_ids(api_key: int) -> None:
-    """Those that are decoded in a sidecar alone, too: the longest id of a client, of a group and of a transaction."""
+    """Including those that only a sidecar decodes: the longest id of a client, of a group and of a transaction."""
     bound, request = bound_of(api_key), newest_request(api_key)
     assert bound.reason.startswith(f"{request.__name__.removesuffix('Request')}: ")
     assert bound.entries_max <= (100_000 if list(arrays_of(request)) else 10)
@@ -117,7 +117,7 @@ def newest_request(api_key: int) -> Any:
 
 
 def test_a_request_may_have_as_many_bytes_as_its_bound() -> None:
-    """A heartbeat with something behind it, which is left alone; one byte more is too much."""
+    """A heartbeat followed by other bytes, which are ignored; one byte more is too much."""
     bytes_max = bound_of(12).bytes_max
     content = request_of(12, 4, (), 0).ljust(bytes_max, b"\x00")
     client_id, body = read(content)
@@ -132,7 +132,7 @@ def test_faults_of_bounds_are_counted() -> None:
     assert {counted[fault] for fault in (Fault.TOO_MANY_ENTRIES, Fault.OVERSIZED_ANSWER, Fault.FAILED_REQUEST)} == {0}
 
 
-# ---- what tools send -----------------------------------------------------------------------------------
+# ---- requests of tools ---------------------------------------------------------------------------------
 
 TEN_THOUSAND = range(10_000)
 TOOLS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -210,7 +210,7 @@ def test_what_tools_send_is_taken(name: str) -> None:
     read(frame(name, version, **body))
 
 
-# ---- entries that say the same ---------------------------------------------------------------------------
+# ---- repeated entries -----------------------------------------------------------------------------------
 
 
 def described(command: AnyRequest) -> Outcome:
@@ -218,7 +218,7 @@ def described(command: AnyRequest) -> Outcome:
 
 
 def test_a_group_that_is_named_twenty_thousand_times_is_described_once() -> None:
-    """60 KB of a request were answered with 31 MB."""
+    """A request of 60 KB used to get a response of 31 MB."""
     groups = ScriptedGroups(described)
     exchange = Exchange(
         new_service(groups), "DescribeGroups", 5, groups=["b", *["a"] * 50, "b"], include_authorized_operations=False
@@ -286,7 +286,7 @@ def test_of_a_partition_that_is_committed_twice_the_last_offset_is_kept() -> Non
 
 
 def test_an_answer_that_is_longer_than_any_client_reads_is_not_made() -> None:
-    """The connection ends, and nothing of the size was ever in memory."""
+    """The connection ends, and nothing of that size was ever in memory."""
     groups = ScriptedGroups(lambda _command: DescribeGroupOutcome(protocol_type="x" * (ANSWER_BYTES_MAX // 4)))
     answers: list[bytes | ProtocolError] = []
     content = frame("DescribeGroups", 5, groups=list("abcdefgh"), include_authorized_operations=False)

@@ -1,4 +1,4 @@
-"""Reading and writing bytes: what no client should send, and what no version can hold."""
+"""Reading and writing bytes: malformed requests, and values that a version cannot hold."""
 
 from contextlib import suppress
 from typing import Any
@@ -65,7 +65,7 @@ def fault_of(content: bytes) -> Fault:
 
 
 def start(name: str, version: int) -> bytes:
-    """A header, with a client id of null and no tagged fields."""
+    """A header, with a null client id and no tagged fields."""
     flexible = bool(getattr(load_request_schema(KEYS[name], version), "__flexible__", False))
     return (
         KEYS[name].to_bytes(2, "big")
@@ -82,7 +82,7 @@ HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "
 @given(body=st.binary(max_size=80))
 @settings(max_examples=25)
 def test_random_bodies_are_answered_or_refused(name: str, version: int, body: bytes) -> None:
-    """Nothing but the protocol's own error is ever raised."""
+    """Only the protocol's own error is ever raised."""
     answers: list[bytes | ProtocolError] = []
     fault = None
     try:
@@ -117,7 +117,7 @@ def test_random_frames_are_answered_or_refused(content: bytes) -> None:
     ],
 )
 def test_an_array_longer_than_its_frame_asks_for_no_memory(version: int, length: bytes) -> None:
-    """A length of two thousand million would end the process if it were taken at its word."""
+    """Allocating for a length of two thousand million would end the process."""
     old = b"\x00\x01g" + b"\x00\x00\x17\x70" * 2 + b"\x00\x01m" + b"\xff\xff" + b"\x00\x01c"
     flexible = b"\x02g" + b"\x00\x00\x17\x70" * 2 + b"\x02m" + b"\x00" + b"\x02c"
     content = start("JoinGroup", version) + (flexible if version == 6 else old) + length + bytes(8)
@@ -140,7 +140,7 @@ def test_bytes_behind_a_request_are_left_alone(version: int) -> None:
 
 
 def test_a_string_has_a_bound() -> None:
-    """The compact form could say more; Kafka reads no more either (K7)."""
+    """The compact form could hold more; Kafka has the same limit (K7)."""
     (answered,) = send(frame("Heartbeat", 4, **HEARTBEAT | {"member_id": "m" * 32_767}))
     assert isinstance(answered, bytes)
     for field in ("member_id", "group_instance_id"):
@@ -194,7 +194,7 @@ def test_api_versions_of_an_unknown_version_are_told_in_v0(version: int) -> None
 
 @pytest.mark.parametrize("version", [3, 5])
 def test_what_a_version_cannot_hold_is_told_to_the_connection_alone(version: int) -> None:
-    """A string of 40,000 bytes cannot be written in the old form; whoever replies must not hear of it."""
+    """A string of 40,000 bytes does not fit into the old form; the code that replied must not get the error."""
     groups = ScriptedGroups(lambda _command: None)
     exchange = Exchange(
         new_service(groups), "DescribeGroups", version, groups=["g"], include_authorized_operations=False
@@ -210,7 +210,7 @@ def test_what_a_version_cannot_hold_is_told_to_the_connection_alone(version: int
 
 @pytest.mark.parametrize("protocol_type", ["consumer", "m" * 40_000], ids=["it is written", "it cannot be"])
 def test_an_answer_gives_the_memory_back_that_it_was_written_in(protocol_type: str) -> None:
-    """Others wait for it, also where the version cannot hold what it was to say."""
+    """Others wait for it; also if the version cannot hold the response."""
     answer_memory = AnswerMemory(CHUNK_BYTES)
     group = {
         "error_code": ErrorCode.none,

@@ -1,4 +1,6 @@
-"""Metadata, FindCoordinator, DescribeCluster, ApiVersions, ListOffsets, Fetch, Produce: the cluster for clients."""
+"""Metadata, FindCoordinator, DescribeCluster, ApiVersions, ListOffsets, Fetch, Produce: the cluster as clients
+see it.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +32,7 @@ def ask(name: str, version: int, **body: Any) -> Any:
 
 
 def test_what_members_send_is_loaded_before_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In each version that is offered: without a free file it could not be read later."""
+    """In each offered version: without a free file descriptor it could not be loaded later."""
     loaded: set[tuple[int, int]] = set()
     monkeypatch.setattr(registry, "message", lambda key, version: loaded.add((key, version)))
     registry.load_messages_of_members()
@@ -71,7 +73,7 @@ def test_metadata_of_a_declared_topic(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("Metadata"))
 def test_all_topics_are_asked_for_in_the_versions_own_way(version: int) -> None:
-    """An empty list is all topics in v0, and no topic afterwards."""
+    """An empty list means all topics in v0, and none afterwards."""
     everything: list[Any] | None = [] if version == 0 else None
     assert [topic.name for topic in metadata(version, everything).topics] == ["orders", "clicks"]
     if version >= 1:
@@ -130,7 +132,7 @@ def test_operations_are_told_when_asked_for(version: int, operations: bool) -> N
     ids=["topic", "group", "cluster"],
 )
 def test_all_operations_that_a_resource_has_are_told(operations: int, names: str) -> None:
-    """Those that Kafka's AclEntry names for it, by the codes that a client has for them: each is a bit."""
+    """Those of Kafka's AclEntry, by the client's codes: each is a bit."""
     from kafka.admin import ACLOperation  # a quick run has no client
 
     told = {operation.name for operation in ACLOperation if operations >> operation.value & 1}
@@ -168,7 +170,7 @@ def test_there_are_no_other_coordinators(version: int, key_type: int, error: Err
     ],
 )
 def test_why_there_is_none_is_told(key_type: int, message: str) -> None:
-    """As by Kafka, which says NONE where nothing is wrong, until v3."""
+    """As by Kafka, which says NONE for success, until v3."""
     assert ask("FindCoordinator", 3, key="a", key_type=key_type).error_message == message
     (found,) = ask("FindCoordinator", 4, coordinator_keys=["a"], key_type=key_type).coordinators
     assert found.error_message == ("" if message == "NONE" else message)
@@ -236,7 +238,7 @@ KAFKA_OFFERS = {
 
 
 def test_the_versions_are_those_of_kafka_4_3_1() -> None:
-    """As a broker told them."""
+    """As reported by a broker."""
     assert {key: (api.versions[0], api.versions[-1]) for key, api in APIS.items()} == KAFKA_OFFERS
 
 
@@ -249,7 +251,7 @@ def test_software_with_an_odd_name_is_an_invalid_request(version: int, name: str
 
 
 def offset(version: int, timestamp: int, index: int = 0, topic: str = "orders") -> tuple[ErrorCode, int, int]:
-    """The error, the timestamp and the offset; the leader's epoch is that of Metadata where there is an offset."""
+    """The error, the timestamp and the offset; the leader's epoch is that of Metadata if there is an offset."""
     response = ask(
         "ListOffsets",
         version,
@@ -374,7 +376,7 @@ def test_there_are_no_fetch_sessions(version: int, session_id: int, session_epoc
 
 
 def test_a_position_behind_the_start_is_where_the_topic_ends() -> None:
-    """A declared topic can be fetched from for ever, wherever the client stands."""
+    """A declared topic can be fetched from indefinitely, from any position."""
     timers = ManualTimers()
     partition = {"partition": 0, "fetch_offset": 77, "partition_max_bytes": 1_000}
     exchange = fetch(12, timers, topics=[{"topic": "orders", "partitions": [partition]}])
@@ -398,7 +400,7 @@ def produce(version: int, *, acks: int = -1) -> Exchange:
 
 @pytest.mark.parametrize("version", versions("Produce"))
 def test_a_producer_is_refused_for_good(version: int) -> None:
-    """And named in the log, where its operator may look."""
+    """The log names it, where its operator may look."""
     with capture_logs() as lines:
         (topic,) = produce(version).response.responses
     assert [line["event"] for line in lines] == ["records refused: declared topics hold no data"]
@@ -418,6 +420,6 @@ def test_a_producer_that_wants_no_answer_is_cut_off() -> None:
 
 @pytest.mark.parametrize("version", versions("Metadata"))
 def test_a_topic_named_many_times_is_answered_once(version: int) -> None:
-    """Its answer is many times as long as its name."""
+    """Its response is many times longer than its name."""
     asked = [{"name": name, "topic_id": None} for name in ("orders", "nope", "orders", "orders")]
     assert [topic.name for topic in metadata(version, asked).topics] == ["orders", "nope"]

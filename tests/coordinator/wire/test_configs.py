@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and DescribeConfigs: the settings of groups, and what is requested along with them."""
+"""IncrementalAlterConfigs and DescribeConfigs: the configs of groups, and of other resources in the same request."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -79,7 +79,7 @@ def altering(outcome: Callable[[AnyRequest], Outcome | None] | None = None) -> S
 def alter(
     groups: ScriptedGroups, version: int, *resources: dict[str, Any], validate_only: bool = False
 ) -> list[tuple[ErrorCode, str | None]]:
-    """The error and message of each resource, which are answered in the order asked."""
+    """The error and message of each resource, in the order of the request."""
     exchange = Exchange(
         new_service(groups), "IncrementalAlterConfigs", version, resources=resources, validate_only=validate_only
     )
@@ -104,7 +104,7 @@ def test_a_resource_has_a_thousand_changes_at_most() -> None:
 @ALTER
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_the_changes_of_a_group_are_one_command(version: int, validate_only: bool) -> None:
-    """In their order; what a client says of a setting that it deletes is nothing."""
+    """In order; the value sent with a deletion is ignored."""
     groups = altering()
     changes = (
         change(TARGET_GROUP_SIZE, "3"),
@@ -140,7 +140,7 @@ def test_each_group_has_its_own_answer(version: int) -> None:
 
 
 def test_the_answer_waits_for_the_last_group() -> None:
-    """And stands in the order asked."""
+    """Results are in the order of the request."""
     groups = altering(lambda _command: None)
     resources = [resource("a", change(TARGET_GROUP_SIZE, "1")), resource("b", change(TARGET_GROUP_SIZE, "1"))]
     exchange = Exchange(new_service(groups), "IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
@@ -153,7 +153,7 @@ def test_the_answer_waits_for_the_last_group() -> None:
 
 @ALTER
 def test_a_resource_that_is_named_twice_is_refused(version: int) -> None:
-    """Each time, and its group is not asked; a topic of the same name is another resource."""
+    """Both times, and its group is not asked; a topic of the same name is another resource."""
     groups = altering()
     twice = resource("a", change(TARGET_GROUP_SIZE, "1"))
     answers = alter(groups, version, twice, resource("b"), twice, resource("a", kind=TOPIC))
@@ -233,7 +233,7 @@ DAMAGE = GroupDamage(partition=3, unreadable=(), generation_id=None, members=2, 
 
 
 def test_what_a_repair_would_lose_is_told_where_it_is_asked_for() -> None:
-    """The configs of a quarantined group cannot be told: asked for them, its error is the answer."""
+    """The configs of a quarantined group cannot be described: a request for them gets the error."""
     quarantined = DescribeGroupConfigOutcome(error=ErrorCode.coordinator_not_available, damage=DAMAGE)
     result = describe(4, keys=(REPAIR,), groups=describing(quarantined))
     assert result.error_code is ErrorCode.none
@@ -248,7 +248,7 @@ MOVED = GroupMove(to="upstream", state=MoveState.DONE, members=3, told=3, back=3
 
 
 def test_how_far_a_move_is_is_told_where_it_is_asked_for() -> None:
-    """And where there is one."""
+    """And if there is a move."""
     moving = describing(msgspec.structs.replace(DESCRIBED, move=MOVED))
     (entry,) = describe(4, keys=(MOVE,), groups=moving).configs
     assert (entry.name, msgspec.json.decode(entry.value, type=GroupMove)) == (MOVE, MOVED)
@@ -266,7 +266,7 @@ def test_an_old_version_tells_what_fits_into_its_strings() -> None:
 
 @DESCRIBE
 def test_every_setting_of_a_group_is_told(version: int) -> None:
-    """In the order of the table: value, source and type; never `members`, and nothing that was not asked for."""
+    """In the order of the table: value, source and type; never `members`, and nothing that was not requested."""
     groups = describing()
     result = describe(version, groups=groups)
     assert (result.error_code, result.error_message) == (ErrorCode.none, None)
@@ -323,13 +323,13 @@ def test_documentation_is_told_when_asked_for(version: int) -> None:
     ],
 )
 def test_keys_narrow_what_is_told(version: int, keys: tuple[str, ...] | None, expected: list[str]) -> None:
-    """No keys are all keys, an unknown one is passed over; as in Kafka."""
+    """No keys means all keys, an unknown one is ignored; as in Kafka."""
     assert [each.name for each in describe(version, keys=keys).configs] == expected
 
 
 @DESCRIBE
 def test_members_are_told_to_who_asks_for_them_by_name(version: int) -> None:
-    """Read only; a JSON object for each."""
+    """Read-only; a JSON object for each."""
     (told,) = describe(version, keys=(MEMBERS,), include_synonyms=True).configs
     assert (told.name, told.read_only, told.config_source, told.synonyms) == (MEMBERS, True, DYNAMIC, ())
     assert msgspec.json.decode(told.value, type=tuple[ListedMember, ...]) == (MEMBER,)
@@ -373,7 +373,7 @@ def test_a_group_that_cannot_be_told_of_has_an_error_alone(version: int) -> None
 def test_what_is_no_group_has_no_settings(
     version: int, kind: int, name: str, error: ErrorCode, message: str | None
 ) -> None:
-    """A declared topic and this node are there all the same."""
+    """A declared topic and this node exist all the same."""
     groups = describing()
     result = describe(version, name, kind=kind, groups=groups)
     assert (result.error_code, result.error_message, result.configs) == (error, message, ())
@@ -381,7 +381,7 @@ def test_what_is_no_group_has_no_settings(
 
 
 def test_each_resource_stands_in_the_order_asked_and_once() -> None:
-    """The members of a group may be a thousand times as long as its name."""
+    """The members of a group may be a thousand times longer than its name."""
     asked = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
         for kind, name, keys in (

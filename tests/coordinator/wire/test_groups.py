@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups: requests about many groups."""
+"""DescribeGroups, ListGroups and DeleteGroups: requests about several groups."""
 
 from typing import Any
 

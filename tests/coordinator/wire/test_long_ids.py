@@ -1,4 +1,4 @@
-"""A group whose id is very long is as much work as many groups, in each request that names many."""
+"""A group with a very long id is as much work as many groups, in each request that names several."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ CHANGES = [{"name": "members.retiring", "config_operation": 0, "value": "a"}]
 
 
 def requests(group_ids: list[str]) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Version and body of each request that names many groups."""
+    """Version and body of each request that names several groups."""
     resources = [{"resource_type": ResourceType.GROUP, "resource_name": group_id} for group_id in group_ids]
     fetched = [{"group_id": group_id, "topics": None, "member_id": None, "member_epoch": -1} for group_id in group_ids]
     described = [{**each, "configuration_keys": None} for each in resources]
@@ -34,7 +34,7 @@ def requests(group_ids: list[str]) -> dict[str, tuple[int, dict[str, Any]]]:
 
 
 class AskedGroups(ScriptedGroups):
-    """Answers no command; `asked` has the groups that commands, or fetches of offsets, have come to."""
+    """Answers no command; `asked` has the groups of commands and offset fetches."""
 
     def __init__(self) -> None:
         super().__init__(lambda _command: None)

@@ -89,7 +89,7 @@ def test_join_group_becomes_a_command_that_knows_no_version(version: int) -> Non
 @pytest.mark.parametrize("version", versions("JoinGroup", 5))
 @pytest.mark.parametrize("instance_id", ["till-3", ""])
 def test_join_group_of_a_static_member_is_never_asked_to_come_back(version: int, instance_id: str) -> None:
-    """An empty instance id is one, too (K8)."""
+    """An empty instance id counts, too (K8)."""
     groups = answering(JOINED)
     Exchange(new_service(groups), "JoinGroup", version, **JOIN, group_instance_id=instance_id)
     (command,) = groups.commands
@@ -113,7 +113,7 @@ def test_join_group_keeps_timeouts_to_the_millisecond(session_ms: int, rebalance
 
 
 def test_a_client_without_an_id_proposes_a_bare_dash() -> None:
-    """Kafka takes a null client id for an empty one (M1)."""
+    """Kafka treats a null client id as an empty one (M1)."""
     groups = answering(JOINED)
     Exchange(new_service(groups), "JoinGroup", 3, **JOIN, client_id=None)
     (command,) = groups.commands
@@ -125,7 +125,7 @@ def test_a_client_without_an_id_proposes_a_bare_dash() -> None:
 def test_a_member_id_begins_with_no_more_than_the_beginning_of_a_long_name(
     instance_id: str | None, begins_with: str
 ) -> None:
-    """An id that was handed out is kept for as long as a session, and its member has to be able to send it."""
+    """A pending id is kept for as long as a session, and its member has to be able to send it."""
     groups = answering(JOINED)
     Exchange(new_service(groups), "JoinGroup", 5, **JOIN, client_id="c" * 32_767, group_instance_id=instance_id)
     (command,) = groups.commands
@@ -137,7 +137,7 @@ def test_a_member_id_begins_with_no_more_than_the_beginning_of_a_long_name(
 
 @pytest.mark.parametrize(("sent", "kept"), [("r" * 32_767, "r" * 255), ("", None), (None, None), ("scaled", "scaled")])
 def test_reasons_are_cut_at_255_characters(sent: str | None, kept: str | None) -> None:
-    """A reason longer than a string of the old form broke Kafka (R8)."""
+    """A reason that did not fit into an old-form string broke Kafka (R8)."""
     groups = answering(JOINED)
     Exchange(new_service(groups), "JoinGroup", 8, **JOIN, reason=sent)
     (command,) = groups.commands
@@ -166,7 +166,7 @@ def test_join_group_is_answered_with_what_the_version_has(version: int) -> None:
 @pytest.mark.parametrize("version", versions("JoinGroup"))
 @pytest.mark.parametrize("protocol_name", [None, ""])
 def test_a_failed_join_has_no_protocol_in_the_versions_own_way(version: int, protocol_name: str | None) -> None:
-    """No protocol is "" below v7 and null from there on, whichever of the two the rules say (W11)."""
+    """ "" below v7 and null from there on, whichever of the two the rules return (W11)."""
     failed = JoinGroupOutcome(
         error=ErrorCode.member_id_required, member_id=MemberId("shop-9"), protocol_name=protocol_name
     )
@@ -302,7 +302,7 @@ def test_leave_group_becomes_a_list_of_members_in_every_version(version: int) ->
 @pytest.mark.parametrize("version", versions("LeaveGroup"))
 @pytest.mark.parametrize("top", [ErrorCode.none, ErrorCode.coordinator_not_available])
 def test_leave_group_puts_the_error_where_the_version_wants_it(version: int, top: ErrorCode) -> None:
-    """Up to v2 a single member's error stands on top, unless the request has one of its own (W16)."""
+    """Up to v2 a single member's error is at the top, unless the request has one of its own (W16)."""
     left = LeftMember(member_id=MemberId("shop-1"), group_instance_id=None, error=ErrorCode.unknown_member_id)
     outcome = LeaveGroupOutcome(error=top, members=(left,) if top is ErrorCode.none else ())
     body: dict[str, Any] = {"group_id": "orders", "member_id": "shop-1", "members": [{"member_id": "shop-1"}]}
@@ -335,7 +335,7 @@ async def leaving(groups: ScriptedGroups, *, parts: int, names: Sequence[str] = 
 
 
 async def test_very_many_leave_by_several_commands_and_are_answered_in_their_order() -> None:
-    """A command is decided in one piece: 5,000 in one would hold the loop for 40 ms."""
+    """A command is decided in one step: one with 5,000 would block the loop for 40 ms."""
     groups = ScriptedGroups(lambda _: None)
     exchange = await leaving(groups, parts=3)
     assert [len(each.members) for each in groups.commands] == [MEMBERS_AT_ONCE, MEMBERS_AT_ONCE, 1]  # type: ignore[union-attr]
@@ -349,7 +349,7 @@ async def test_very_many_leave_by_several_commands_and_are_answered_in_their_ord
 
 
 async def test_what_a_part_of_a_leave_is_refused_with_is_the_answer() -> None:
-    """The client asks again; whoever is gone by then is answered UNKNOWN_MEMBER_ID."""
+    """The client retries; members that have left by then get UNKNOWN_MEMBER_ID."""
     groups = ScriptedGroups(lambda _: None)
     exchange = await leaving(groups, parts=3)
     (first, tell_first), (_, tell_second), (third, tell_third) = groups.parked

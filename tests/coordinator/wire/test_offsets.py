@@ -88,7 +88,7 @@ def test_a_commit_becomes_a_command_with_the_partitions_that_exist(version: int)
 
 @pytest.mark.parametrize("version", versions("OffsetCommit"))
 def test_a_groups_error_stands_on_each_partition_that_exists(version: int) -> None:
-    """Unknown partitions were sorted out before, and keep their own error (G4, OC13)."""
+    """Unknown partitions were handled before, and keep their own error (G4, OC13)."""
     groups = groups_answering(CommitOffsetsOutcome(error=ErrorCode.illegal_generation))
     body = commit({"name": "orders", "topic_id": ORDERS.topic_id, "partitions": [partition(0), partition(7)]})
     response = Exchange(new_service(groups), "OffsetCommit", version, **body).response
@@ -106,7 +106,7 @@ def test_partitions_are_refused_one_by_one(version: int) -> None:
 
 @pytest.mark.parametrize("topics", [(), ({"name": "nope", "topic_id": NOBODYS_ID, "partitions": [partition(0)]},)])
 def test_a_commit_of_nothing_that_exists_does_not_ask_the_group(topics: tuple[dict[str, Any], ...]) -> None:
-    """Kafka validates no member and makes no group then (G5)."""
+    """Kafka then validates no member and creates no group (G5)."""
     groups = groups_answering(CommitOffsetsOutcome(error=ErrorCode.unknown_member_id))
     response = Exchange(new_service(groups), "OffsetCommit", 9, **commit(*topics)).response
     assert groups.commands == []
@@ -119,7 +119,7 @@ def test_a_commit_of_nothing_that_exists_does_not_ask_the_group(topics: tuple[di
     [(-1, None), (0, NOW_WALL_MS), (60_000, NOW_WALL_MS + 60_000), (2**63 - 1, 2**63 - 1)],
 )
 def test_old_commits_say_how_long_to_keep_them(version: int, retention_ms: int, expire_ms: int | None) -> None:
-    """`Long.MAX_VALUE` stands for ever; no timedelta could hold it (OC18)."""
+    """`Long.MAX_VALUE` means for ever; no timedelta could hold it (OC18)."""
     groups = groups_answering(CommitOffsetsOutcome(error=NONE))
     content = frame(
         "OffsetCommit",
@@ -170,7 +170,7 @@ def found(group: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
 def test_offsets_are_told_for_the_partitions_that_are_asked_for(version: int) -> None:
-    """A partition without a commit, or without a declared topic, is no error but offset -1 (OF3)."""
+    """A partition without a commit, or without a declared topic, is no error but has offset -1 (OF3)."""
     group = fetch(
         groups_with_offsets(),
         version,
@@ -198,7 +198,7 @@ def test_topics_nobody_declared(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("OffsetFetch", 2))
 def test_null_asks_for_all_that_is_committed(version: int) -> None:
-    """A topic that is no longer declared has no id to be told by."""
+    """A topic that is no longer declared has no id to be returned with."""
     group = fetch(groups_with_offsets(), version, "orders", None)
     assert found(group) == [(0, 41, "m", NONE)] + ([] if version >= 10 else [(5, 7, "", NONE)])
 
@@ -211,7 +211,7 @@ def test_unknown_groups_have_no_offsets_and_the_empty_name_is_one_like_any_other
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
 def test_a_group_that_is_loading_is_an_error_in_the_versions_own_way(version: int) -> None:
-    """v1 has no place for a group's error but the partitions (W18)."""
+    """v1 can only have a group's error on its partitions (W18)."""
     groups = groups_with_offsets()
     groups.committed_error = ErrorCode.coordinator_load_in_progress
     asked = [{"name": "orders", "topic_id": ORDERS.topic_id, "partition_indexes": [0]}]
@@ -258,7 +258,7 @@ def test_offsets_are_deleted_where_partitions_exist() -> None:
 
 
 def test_a_groups_error_replaces_all_results_of_a_deletion() -> None:
-    """The group is asked also when no partition is left (G8)."""
+    """The group is asked even if no partition is left (G8)."""
     groups = groups_answering(DeleteOffsetsOutcome(error=ErrorCode.group_id_not_found))
     body = DELETE | {"topics": DELETE["topics"][1:2]}
     response = Exchange(new_service(groups), "OffsetDelete", 0, **body).response

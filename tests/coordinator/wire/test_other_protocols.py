@@ -1,4 +1,4 @@
-"""TLS and HTTP are named where a client speaks them to this port; as lengths they would make no sense."""
+"""TLS and HTTP on this port are recognized and named; as lengths they would make no sense."""
 
 import pytest
 

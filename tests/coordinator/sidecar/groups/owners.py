@@ -24,7 +24,7 @@ ENDS_WITHIN_S = 40
 
 
 class Interval(msgspec.Struct):
-    """When a process owned a partition, in seconds of the wall clock; `until_s` is None while it does."""
+    """The time for which a process owned a partition, by the wall clock in seconds; `until_s` is None while it does."""
 
     process: str
     partition: int
@@ -33,14 +33,14 @@ class Interval(msgspec.Struct):
 
 
 class Owner(ABC):
-    """One process of an application. `offsets`: what it consumed, by partition; `error`: why it could not go on."""
+    """One process of an application. `offsets`: what it consumed, by partition; `error`: why it stopped."""
 
     def __init__(self, name: str, bootstrap: str, group_id: str, topic: str) -> None:
         self.name, self.bootstrap, self.group_id, self.topic = name, bootstrap, group_id, topic
         self.intervals: list[Interval] = []
         self.offsets: dict[int, set[int]] = {}
         self.committed: dict[int, int] = {}
-        """The highest offset whose commit was answered without an error."""
+        """The highest offset whose commit succeeded."""
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -76,7 +76,7 @@ class Owner(ABC):
 
 
 class ConfluentOwner(Owner):
-    """confluent-kafka, in a thread. `works_s`: for how long it works on a batch."""
+    """confluent-kafka in a thread. `works_s`: the time that it works on a batch."""
 
     works_s = 0.0
 
@@ -125,7 +125,7 @@ class ConfluentOwner(Owner):
         try:
             positions = consumer.commit(message=messages[-1], asynchronous=False)
         except confluent_kafka.KafkaException:
-            return  # it is no member any more: whoever has the partition now consumes this again
+            return  # not a member any more: the partition's new owner consumes this again
         for each in positions or ():
             if each.error is None:
                 self.committed[each.partition] = max(each.offset, self.committed.get(each.partition, 0))
@@ -135,13 +135,13 @@ class ConfluentOwner(Owner):
 
 
 class BusyOwner(ConfluentOwner):
-    """The same, and long after it was told that it is no member it still works on what it has."""
+    """The same, but it keeps working on its records long after it learned that it is no longer a member."""
 
     works_s = 1.5
 
 
 class JavaOwner(Owner):
-    """Kafka's VerifiableConsumer, which tells what happens to it, and commits what it consumed."""
+    """Kafka's VerifiableConsumer, which reports its events, and commits what it consumed."""
 
     assignor = RANGE
 
@@ -179,13 +179,13 @@ class JavaOwner(Owner):
 
 
 class CooperativeJavaOwner(JavaOwner):
-    """The same, with an assignor that lets members keep what they have."""
+    """The same, with an assignor that lets members keep their partitions."""
 
     assignor = COOPERATIVE
 
 
 def overlaps(owners: Iterable[Owner]) -> list[tuple[Interval, Interval]]:
-    """Two processes that owned one partition at a time."""
+    """Pairs of processes that owned one partition at the same time."""
     intervals = sorted((each for owner in owners for each in owner.intervals), key=lambda each: each.since_s)
     latest: dict[int, Interval] = {}
     found = []
@@ -199,7 +199,7 @@ def overlaps(owners: Iterable[Owner]) -> list[tuple[Interval, Interval]]:
 
 
 def consumed(owners: Iterable[Owner]) -> dict[int, set[int]]:
-    """All offsets that somebody has consumed, by partition."""
+    """All offsets that any process has consumed, by partition."""
     together: dict[int, set[int]] = {}
     for owner in owners:
         for partition, offsets in owner.offsets.items():
@@ -208,7 +208,7 @@ def consumed(owners: Iterable[Owner]) -> dict[int, set[int]]:
 
 
 def acknowledged(owners: Iterable[Owner]) -> dict[int, int]:
-    """The highest offset that was committed, by partition."""
+    """The highest committed offset, by partition."""
     highest: dict[int, int] = {}
     for owner in owners:
         for partition, offset in owner.committed.items():

@@ -20,7 +20,7 @@ GROUP = GroupId("orders")
 
 
 class Cluster(UpstreamLink):
-    """A cluster that answers as `answer` says."""
+    """A cluster that responds with `answer`."""
 
     def __init__(self, answer: Callable[[], Awaitable[Any]]) -> None:
         super().__init__("127.0.0.1:1", give_up=lambda _: None)
@@ -53,7 +53,7 @@ def adoption(answer: Callable[[], Awaitable[Any]]) -> tuple[Cluster, Move, Adopt
 
 
 async def test_who_is_in_the_list_no_more_and_was_not_told_was_dropped() -> None:
-    """It has not left: nobody has heard that it let go of anything."""
+    """It has not left: no process has reported that it revoked its partitions."""
     _, move, upstream = adoption(empty)
     await upstream.list_members(0, within_ms=60_000)
     assert (upstream.still_upstream, move.waits_for(0)) == ([], [])
@@ -68,7 +68,7 @@ async def test_who_is_in_the_list_no_more_and_was_not_told_was_dropped() -> None
 async def test_a_cluster_that_does_not_answer_is_to_blame_and_no_member(
     answer: Callable[[], Awaitable[Any]], why: str
 ) -> None:
-    """None of them could be taken out; the question ends with the time of the move."""
+    """None of them could be removed; the request is limited by the move's time."""
     _, _, upstream = adoption(answer)
     await upstream.list_members(1_000, within_ms=1)
     said = upstream.reason(21_000)
@@ -81,7 +81,7 @@ async def test_a_cluster_that_does_not_answer_is_to_blame_and_no_member(
 
 
 async def test_members_that_did_not_come_while_the_cluster_answered_are_to_blame() -> None:
-    """An earlier failure is none any more, once there was a list."""
+    """An earlier failure does not count once there was a list."""
     cluster, move, upstream = adoption(hung)
     await upstream.list_members(0, within_ms=60_000)
     cluster.answer = empty

@@ -1,4 +1,4 @@
-"""Commits that wait while their group's shadow is out, and those that are waited for before it goes."""
+"""Commits that wait while their group's shadow is out, and commits that a shadow waits for before it leaves."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ HEARTBEAT = 12
 
 
 def connection() -> asyncio.Future[None]:
-    """One to a broker, until it is lost."""
+    """A connection to a broker, until it is lost."""
     return asyncio.get_running_loop().create_future()
 
 
@@ -34,7 +34,7 @@ async def _turns(count: int = 5) -> None:
 
 
 async def test_a_block_begins_when_the_groups_commits_are_answered() -> None:
-    """Those of other groups are not waited for; the answer is passed on as it is."""
+    """Those of other groups are not awaited; the response is passed on unchanged."""
     commits, entered, leave = InFlightCommits(), asyncio.Event(), asyncio.Event()
     answered = commits.track(ORDERS, connection())
     others = commits.track(CLICKS, connection())
@@ -52,7 +52,7 @@ async def test_a_block_begins_when_the_groups_commits_are_answered() -> None:
 
 
 async def test_commits_wait_until_the_last_block_ends() -> None:
-    """Two blocks at once: the commit goes on after both."""
+    """Two blocks at once: the commit continues after both."""
     commits = InFlightCommits()
     leaves = [asyncio.Event(), asyncio.Event()]
     blocks = [asyncio.create_task(_holding(commits, asyncio.Event(), leave)) for leave in leaves]
@@ -68,7 +68,7 @@ async def test_commits_wait_until_the_last_block_ends() -> None:
 
 
 async def test_a_commit_waits_no_longer_than_its_limit() -> None:
-    """Nobody may wait for ever for a block that does not end."""
+    """Even if a block never ends."""
     commits, entered, leave = InFlightCommits(resume_timeout_s=0.01), asyncio.Event(), asyncio.Event()
     holding = asyncio.create_task(_holding(commits, entered, leave))
     await entered.wait()
@@ -81,7 +81,7 @@ async def test_a_commit_waits_no_longer_than_its_limit() -> None:
 
 
 async def test_a_block_waits_no_longer_than_its_limit_for_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker may answer one never."""
+    """A broker may never answer one."""
     monkeypatch.setattr(in_flight_commits, "COMMIT_TIMEOUT_S", 0.01)
     commits, entered, leave = InFlightCommits(), asyncio.Event(), asyncio.Event()
     broker_lost = connection()
@@ -95,7 +95,7 @@ async def test_a_block_waits_no_longer_than_its_limit_for_commits(monkeypatch: p
 
 
 async def test_a_commit_is_over_when_the_brokers_connection_is_lost() -> None:
-    """Also while it is waited for: nobody answers it any more."""
+    """Even while it is awaited: it will get no response."""
     commits, entered, leave = InFlightCommits(), asyncio.Event(), asyncio.Event()
     lost_before, lost_meanwhile = connection(), connection()
     for place in (lost_before, lost_meanwhile):
@@ -123,7 +123,7 @@ async def test_what_is_over_takes_no_memory() -> None:
 
 
 async def test_what_a_client_gave_to_the_broker_is_under_way_when_it_is_gone() -> None:
-    """Its bytes may not have arrived yet: the broker's connection stays until it has answered."""
+    """Its bytes may not have arrived yet: the broker's connection stays until it has responded."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, HEARTBEAT)
         client = await relay.connect(1)
@@ -139,7 +139,7 @@ async def test_what_a_client_gave_to_the_broker_is_under_way_when_it_is_gone() -
 
 
 async def test_a_broker_that_hangs_up_is_lost() -> None:
-    """Whoever waits for its answers is told so."""
+    """Waiting requests get an error."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         client.send(with_length(frame("Heartbeat", 3, group_id="theirs", generation_id=1, member_id="m")))

@@ -1,4 +1,4 @@
-"""Moves requested at the same time, and an adoption whose end is not written: the administrators' responses."""
+"""Concurrent requests for moves, and an adoption whose end cannot be written: the administrators' responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -49,7 +49,7 @@ MEMBER = ReleasedMember(
 
 
 class EmptyUpstream(UpstreamLink):
-    """A cluster in which nobody is in any group."""
+    """A cluster in which every group is empty."""
 
     async def ask_coordinator(self, group_id: str, *_request: Any, **_how: Any) -> Any:
         described = {"group_state": "Empty", "protocol_type": "", "protocol_data": "", "members": ()}
@@ -58,7 +58,7 @@ class EmptyUpstream(UpstreamLink):
 
 
 class NoShadows:
-    """We are in no group upstream."""
+    """No shadow is in any group upstream."""
 
     name = ShadowName.of("log")
 
@@ -76,7 +76,7 @@ class NoShadows:
 
 
 class Scene:
-    """One group. `released`: what the rules keep of it; `errors`: with which they answer next, instead of at all."""
+    """One group. `released`: whether the rules have released it; `errors`: their next responses."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -108,7 +108,7 @@ class Scene:
         return AlterGroupConfigOutcome(error=ErrorCode.none, released=members)
 
     def set_coordinator(self, to: str, *, validate_only: bool = False) -> list[Outcome]:
-        """The answer to an administrator, once there is one."""
+        """The response to an administrator, once there is one."""
         self._requests += 1
         caller = Caller(
             request_id=self._requests,
@@ -136,7 +136,7 @@ class Scene:
 
 @asynccontextmanager
 async def staged() -> AsyncIterator[Scene]:
-    """A scene in which nothing fails, and nothing is left at the end."""
+    """A scene in which no error occurs, and nothing is left at the end."""
     scene = Scene()
     scene.moves.begin()
     await until(lambda: scene.moves._unasked == 0)
@@ -155,7 +155,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("other", [UPSTREAM, MUSTER])
 async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) -> None:
-    """A second release would know of no member, and wait for none: its joins would go upstream while others work."""
+    """A second release would find no members to wait for: its joins would go upstream while others still work."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
         first, second = scene.set_coordinator(UPSTREAM), scene.set_coordinator(other)
@@ -173,7 +173,7 @@ async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) ->
 
 
 async def test_a_release_that_takes_long_says_whom_it_waits_for() -> None:
-    """After 5 s, once a minute."""
+    """After 5 s, then once a minute."""
     async with staged() as scene:
         with structlog.testing.capture_logs() as lines:
             scene.moves.release(GROUP, [MEMBER])
@@ -184,7 +184,7 @@ async def test_a_release_that_takes_long_says_whom_it_waits_for() -> None:
 
 
 async def test_an_adoption_that_takes_long_says_whom_it_waits_for() -> None:
-    """The members are upstream's, until they ask to join here."""
+    """The members are upstream's, until they join here."""
     async with staged() as scene:
         told = FormerMember(
             member_id=MemberId("m"), group_instance_id=None, client_id="client", client_host="/h", was_parked=True
@@ -212,7 +212,7 @@ class Socket:
 async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_either_direction(
     to: str, session_ms: int
 ) -> None:
-    """A process that has ended holds a release up no longer than that, instead of for max.poll.interval.ms."""
+    """A process that has ended delays a release by no more than that, instead of max.poll.interval.ms."""
     async with staged() as scene:
         if to == UPSTREAM:
             scene.moves.release(GROUP, [MEMBER])
@@ -239,7 +239,7 @@ async def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session_in_
 
 
 async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
-    """A release that the rules refuse; and a trial is in nobody's way."""
+    """A release that the rules refuse; a dry run blocks nothing."""
     async with staged() as scene:
         scene.errors = [ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress]
         trial, refused = scene.set_coordinator(UPSTREAM, validate_only=True), scene.set_coordinator(UPSTREAM)
@@ -253,7 +253,7 @@ async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
 
 
 async def test_a_group_that_was_released_meanwhile_moves_no_more() -> None:
-    """The rules' state counts when they are asked, not when the administrator asked."""
+    """The rules' state at that time counts, not that of the administrator's request."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
         told = scene.set_coordinator(UPSTREAM)
@@ -265,7 +265,7 @@ async def test_a_group_that_was_released_meanwhile_moves_no_more() -> None:
 
 
 async def test_a_move_that_was_overtaken_ends_itself_alone() -> None:
-    """Its end is no end of the one that is under way."""
+    """It does not end the current move."""
     async with staged() as scene:
         scene.moves.release(GROUP, [])
         scene.moves.release(GROUP, [MEMBER])
@@ -278,7 +278,7 @@ async def test_a_move_that_was_overtaken_ends_itself_alone() -> None:
 
 
 async def test_an_adoption_is_done_when_the_group_can_be_joined_here() -> None:
-    """While its partition is not served nobody knows that it is released, and nothing can be written."""
+    """While its partition is not served the release is unknown, and nothing can be written."""
     async with staged() as scene:
         scene.released = True
         scene.errors = [ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available]
@@ -289,7 +289,7 @@ async def test_an_adoption_is_done_when_the_group_can_be_joined_here() -> None:
 
 
 async def test_a_group_that_never_was_here_is_adopted() -> None:
-    """The rules know nothing of it, so nothing keeps anybody from joining."""
+    """The rules do not know it, so nothing prevents a join."""
     async with staged() as scene:
         scene.errors = [ErrorCode.group_id_not_found] * 2
         assert await _answer(scene.set_coordinator(MUSTER)) == DONE
@@ -298,7 +298,7 @@ async def test_a_group_that_never_was_here_is_adopted() -> None:
 
 
 async def test_an_adoption_that_cannot_be_written_is_given_up() -> None:
-    """The group is the cluster's as before, and the administrator is told why."""
+    """The group stays with the cluster, and the administrator gets the reason."""
 
     async with staged() as scene:
         scene.released = True

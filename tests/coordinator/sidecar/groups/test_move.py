@@ -1,4 +1,4 @@
-"""Moves: which members one waits for, and for how long."""
+"""Moves: which members are awaited, and for how long."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def waiting(move: Move, now_ms: int) -> list[str]:
 
 
 def test_a_member_is_waited_for_until_it_asks_to_join_again() -> None:
-    """That it was told is not enough: it may still work on what it fetched."""
+    """The notification is not enough: it may still work on fetched records."""
     move, socket = released(former("a"), former("b")), Socket()
     move.mark_notified(sender(socket, "a"), 1_000)
     assert waiting(move, 1_000) == ["a", "b"]
@@ -75,7 +75,7 @@ def test_who_is_never_heard_of_is_waited_for_as_long_as_its_session() -> None:
 
 
 def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
-    """max.poll.interval.ms, from when it was told first."""
+    """max.poll.interval.ms, from the first notification."""
     move, socket = released(former("a")), Socket()
     move.mark_notified(sender(socket, "a"), 40_000)
     move.mark_notified(sender(socket, "a"), 90_000)
@@ -84,7 +84,7 @@ def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
 
 
 def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None:
-    """Its process may have ended, or it works on and comes over another connection."""
+    """Its process may have ended, or it still works and will return on another connection."""
     move, socket = released(former("a")), Socket()
     move.mark_notified(sender(socket, "a"), 1_000)
     socket.open = False
@@ -94,7 +94,7 @@ def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None
 
 
 def test_a_stranger_is_nobody_who_comes_back() -> None:
-    """A process more, started in the middle of a move, on the same host and with the same client id."""
+    """An additional process, started during a move, on the same host with the same client id."""
     move, socket = released(former("a")), Socket()
     move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(Socket()))
@@ -104,7 +104,7 @@ def test_a_stranger_is_nobody_who_comes_back() -> None:
 
 
 def test_whoever_was_parked_comes_back_on_a_connection_that_nobody_knows() -> None:
-    """Its join was answered when the group was released: so its client id and host have to do."""
+    """Its join was answered when the group was released, so client id and host have to match."""
     move = released(former("a", was_parked=True), former("b", was_parked=True))
     move.mark_back(sender(Socket(), host="/10.0.0.2"))
     assert waiting(move, 0) == ["a", "b"]
@@ -115,7 +115,7 @@ def test_whoever_was_parked_comes_back_on_a_connection_that_nobody_knows() -> No
 
 @pytest.mark.parametrize("was_told", [True, False])
 def test_a_static_member_is_known_by_its_name(was_told: bool) -> None:
-    """Also its next process, on whatever connection."""
+    """So is its next process, on any connection."""
     move = released(former("a", instance="web-1"), former("b", instance="web-2"))
     if was_told:
         move.mark_notified(sender(Socket(), "a", instance="web-1"), 0)
@@ -124,7 +124,7 @@ def test_a_static_member_is_known_by_its_name(was_told: bool) -> None:
 
 
 def test_who_leaves_is_not_waited_for() -> None:
-    """And who was never there changes nothing."""
+    """A leave of an unknown member changes nothing."""
     move = released(former("a"))
     move.mark_left(MemberId("nobody"))
     assert waiting(move, 0) == ["a"]
@@ -145,13 +145,13 @@ def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> No
 
 
 def test_the_wait_ends_with_the_move_at_the_latest() -> None:
-    """Also for a member whose own time is longer."""
+    """Even for a member with more time left."""
     move = Move(MUSTER, [former("a")], now_ms=0, deadline_ms=10_000)
     assert [each.wait_ms for each in move.report(MoveState.MOVING, 1_000).waits_for] == [9_000]
 
 
 def test_a_member_that_is_back_and_leaves_is_counted_once() -> None:
-    """It let go of its partitions when it came back."""
+    """It revoked its partitions when it came back."""
     move, socket = released(former("a"), former("b")), Socket()
     move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
@@ -161,7 +161,7 @@ def test_a_member_that_is_back_and_leaves_is_counted_once() -> None:
 
 
 def test_the_report_counts_who_was_told_and_who_is_back() -> None:
-    """For people and programs."""
+    """For users and programs."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
     move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
@@ -174,7 +174,7 @@ def test_the_report_counts_who_was_told_and_who_is_back() -> None:
 
 
 def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
-    """A member that has left was not told, and is not back; a silent one is waited for as long as its session."""
+    """A member that has left counts as neither notified nor back; a silent one is awaited for its session."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
     assert progress(released(former("a")).report(MoveState.MOVING, 0)) == (
         "its only member has not rejoined yet; waits for client at 10.0.0.1, not heard from yet, for 45.0 s at most"
@@ -195,7 +195,7 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
 
 
 def test_who_has_not_rejoined_in_time_is_named_when_the_move_is_done() -> None:
-    """An operator has to look after that one, so its end is no plain success, in the log as in the command."""
+    """An operator has to check that process, so the log and the command do not report a plain success."""
     move, socket = released(former("a"), former("b", instance="web-1")), Socket()
     move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
@@ -210,7 +210,7 @@ def test_who_has_not_rejoined_in_time_is_named_when_the_move_is_done() -> None:
 
 
 def test_who_was_dropped_by_the_cluster_has_revoked_nothing_and_is_named() -> None:
-    """A process that hangs takes its partitions for lost only when it goes on, so that is no plain success."""
+    """A hanging process treats its partitions as lost only when it resumes, so that is no plain success."""
     move, socket = Move(MUSTER, [former("a"), former("b", instance="web-1")], now_ms=0), Socket()
     move.mark_notified(sender(socket, "a"), 0)
     move.mark_back(sender(socket))
@@ -230,7 +230,7 @@ def test_who_was_dropped_by_the_cluster_has_revoked_nothing_and_is_named() -> No
 
 
 def test_who_is_told_after_all_is_waited_for_again() -> None:
-    """It went on within the move; and who is about to be told was taken out by us."""
+    """It resumed during the move; a member about to be notified was removed by us."""
     move = Move(MUSTER, [former("a"), former("b")], now_ms=0)
     move.in_removal.add(MemberId("b"))
     for name in "ab":
@@ -258,7 +258,7 @@ def test_a_move_that_went_well_is_told_without_a_reason() -> None:
     ids=["stored", "nothing to store", "deposed"],
 )
 def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error: ErrorCode, is_lost: bool) -> None:
-    """A process that was deposed has released nobody, and upstream is not who has the group."""
+    """A deposed process has released no member, and the group is not upstream."""
     with capture_logs() as lines:
         log_lost(GroupId("orders"), "why", ReleaseGroupOutcome(error=error))
     (line,) = lines
@@ -267,7 +267,7 @@ def test_a_lost_group_is_told_with_a_count_only_if_its_release_was_stored(error:
 
 
 def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:
-    """Without counting them one by one."""
+    """Without counts."""
     move = released(former("a"), former("b"))
     for name in "ab":
         move.mark_left(MemberId(name))
@@ -275,7 +275,7 @@ def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:
 
 
 def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -> None:
-    """After 5 s, and then once a minute, as long as somebody is."""
+    """After 5 s, and then once a minute, as long as any is awaited."""
     move = released(former("a"))
     with structlog.testing.capture_logs() as lines:
         for now_ms in (0, 4_999, 5_000, 5_250, 44_999, SESSION_MS + 60_000):
@@ -286,7 +286,7 @@ def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -
 
 
 def test_who_was_heard_lately_is_recent() -> None:
-    """Per group; the one that was silent for longest makes room."""
+    """Per group; the one that was silent for longest is dropped first."""
     recent, group, other = RecentMembers(lambda: 0, members_max=2), GroupId("orders"), GroupId("payments")
     recent.record(group, MemberId("a"), 1_000)
     assert recent.is_recent(group, MemberId("a"), 1_000 + RECENT_WINDOW_MS)

@@ -40,7 +40,7 @@ MEANWHILE = (
     kafka.errors.CommitFailedError,
     kafka.errors.RebalanceInProgressError,
 )
-"""Exceptions of a commit while the group rebalances; confluent-kafka has one for everything."""
+"""Exceptions of a commit during a rebalance; confluent-kafka has one type for all errors."""
 MEANWHILE_CODES = (
     confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
     confluent_kafka.KafkaError.ILLEGAL_GENERATION,
@@ -66,7 +66,7 @@ class NewerConsumer(Confluent):
 
 @pytest.fixture(scope="module")
 def front(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """On an event log in a file: the sidecar is started again. It is for groups of a pattern alone."""
+    """On a file log, so that the sidecar can be restarted. It is only for groups that match a pattern."""
     directory: Path = tmp_path_factory.mktemp("moving")
     topic = new_name("topic")
     admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
@@ -93,7 +93,7 @@ class Group:
         return consumer
 
     def until_shared(self, protocol_type: str) -> None:
-        """Wait until each has something to do, and upstream has it like that."""
+        """Wait until each has a partition, and upstream agrees."""
 
         def shared() -> bool:
             assert [each.error for each in self.consumers if each.error] == []
@@ -104,7 +104,7 @@ class Group:
         until_so(shared, lambda: ([each.assigned for each in self.consumers], self.protocol_type_upstream))
 
     def until_committed(self, offset: int) -> None:
-        """Wait until each has committed where it is. A rebalance that is not over refuses it, as applications know."""
+        """Wait until each has committed its position. Commits fail during a rebalance, as usual."""
         refused: list[BaseException] = []
 
         def committed() -> bool:
@@ -127,20 +127,20 @@ class Group:
         return str(described(self.front.broker.bootstrap, self.group_id)["protocol_type"])
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """The exit code, and what was printed, on whichever side."""
+        """The exit code, and the output on either stream."""
         at = ["--bootstrap", self.front.muster.bootstrap]
         done = CliRunner().invoke(command.app, [arguments[0], self.group_id, *arguments[1:], *at], env=WIDE)
         return done.exit_code, done.output
 
     def members(self, *arguments: str) -> tuple[int, str]:
-        """`muster members COMMAND GROUP ARGUMENTS...`: the exit code, and what was printed."""
+        """`muster members COMMAND GROUP ARGUMENTS...`: the exit code, and the output."""
         at = ["--bootstrap", self.front.muster.bootstrap]
         arguments = ("members", arguments[0], self.group_id, *arguments[1:])
         done = CliRunner().invoke(command.app, [*arguments, *at], env=WIDE)
         return done.exit_code, done.output
 
     def coordinated(self) -> str:
-        """The coordinator, in the last line of `muster members config`."""
+        """The coordinator, from the last line of `muster members config`."""
         done = CliRunner().invoke(
             command.app, ["members", "config", self.group_id, "--bootstrap", self.front.muster.bootstrap], env=WIDE
         )
@@ -148,7 +148,7 @@ class Group:
         return done.stdout.splitlines()[-1].removeprefix(f"Group {self.group_id} is ")
 
     def coordinator(self) -> str | None:
-        """As `muster members config` tells it."""
+        """The coordinator, from `muster members config`."""
 
         async def ask() -> str | None:
             async with GroupAdmin(self.front.muster.bootstrap) as admin:
@@ -160,7 +160,7 @@ class Group:
 
 @pytest.fixture
 def group(front: Front) -> Iterator[Group]:
-    """A group of the sidecar's pattern."""
+    """A group that matches the sidecar's pattern."""
     made = Group(front)
     yield made
     for consumer in made.consumers:
@@ -168,7 +168,7 @@ def group(front: Front) -> Iterator[Group]:
 
 
 def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) -> None:
-    """The consequences for members are said before; with --dry-run nothing else is done."""
+    """The consequences for members are printed first; with --dry-run nothing else is done."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
     assert group.coordinated() == "coordinated by this Muster."
@@ -190,7 +190,7 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
         assert (code, "it was released, adopt it first" in said) == (1, True), said
     until_so(
         lambda: group.run("adopt", "--dry-run")[0] == 0, lambda: group.run("adopt", "--dry-run")
-    )  # it may join still
+    )  # it may still join
     code, said = group.run("adopt", "--timeout", "2m")
     assert code == 0, said
     assert re.search(
@@ -204,7 +204,7 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
 # Not mixed: where the cluster lists them in any order, kafka-python as a leader loses members (see the design notes).
 @pytest.mark.parametrize("instances", [("web-1", "web-2", "web-3"), (None, None, None)], ids=["static", "dynamic"])
 def test_members_of_all_libraries_move(front: Front, group: Group, instances: tuple[str | None, ...]) -> None:
-    """In one group; each commits where it is."""
+    """In one group; each commits its position."""
     for kind, instance in zip(LIBRARIES, instances, strict=True):
         group.add(front.muster.bootstrap, kind, instance=instance)
     group.until_shared(SHADOW)
@@ -223,7 +223,7 @@ def test_members_of_all_libraries_move(front: Front, group: Group, instances: tu
 
 
 def test_the_commands_of_the_page(front: Front, group: Group) -> None:
-    """As they stand there, in their order, for a group whose members are connected to the sidecar."""
+    """Unchanged and in order, for a group whose members are connected to the sidecar."""
     group.group_id = "orders"
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
@@ -236,7 +236,7 @@ def test_the_commands_of_the_page(front: Front, group: Group) -> None:
 
 
 def test_members_that_are_connected_elsewhere_are_named(front: Front, group: Group) -> None:
-    """They would not be told, and go on with partitions that others get."""
+    """They would not be notified, and would keep partitions that others get."""
     group.add(front.broker.bootstrap)
     group.until_shared("consumer")
     group.add(front.muster.bootstrap)
@@ -260,7 +260,7 @@ def test_a_group_of_the_newer_protocol_is_refused(front: Front, group: Group) ->
 
 
 def test_all_groups_that_have_members_here_are_released(front: Front, group: Group) -> None:
-    """And no other: neither one whose members are upstream, nor one without members."""
+    """No others: neither groups whose members are upstream, nor groups without members."""
     group.add(front.muster.bootstrap)
     elsewhere = Group(front)
     elsewhere.add(front.broker.bootstrap)
@@ -291,9 +291,9 @@ def test_a_group_that_this_sidecar_is_not_for_is_refused(front: Front, verb: str
 
 
 def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(group: Group) -> None:
-    """Which is said: its name may have been mistyped."""
+    """The output says so: the name may have been mistyped."""
     code, said = group.run("adopt")
-    assert code == 0  # groups of other tests may have a similar name, which is said
+    assert code == 0  # groups of other tests may have similar names, which are listed
     assert said.startswith(f"{group.group_id}: there is no such group; if it is created, this Muster coordinates it")
 
 
@@ -305,7 +305,7 @@ def test_a_group_that_was_never_ours_cannot_be_released(group: Group) -> None:
 
 
 def test_a_mistyped_group_is_answered_with_the_groups_of_similar_names(front: Front, group: Group) -> None:
-    """Those whose members are here, and those whose members are upstream."""
+    """Those with members here, and those with members upstream."""
     upstream = Group(front)
     group.add(front.muster.bootstrap)
     upstream.add(front.broker.bootstrap)
@@ -324,7 +324,7 @@ def test_a_mistyped_group_is_answered_with_the_groups_of_similar_names(front: Fr
 
 
 def test_a_released_group_is_upstreams_after_a_restart(front: Front, group: Group) -> None:
-    """Also when a former process has left its shadow in it, which refuses whoever joins."""
+    """Even if a former process has left its shadow in it, which makes the broker refuse joins."""
     consumer = group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
     name = asyncio.run(_name_of_the_shadow(front.broker.bootstrap, group.group_id))
@@ -344,7 +344,7 @@ def test_a_released_group_is_upstreams_after_a_restart(front: Front, group: Grou
 
 
 def test_a_process_that_is_killed_in_the_middle_of_a_move_loses_nothing(front: Front, group: Group) -> None:
-    """A release is in the log, and goes on; an adoption is over, and can be asked for again. Commits stay."""
+    """A release is in the log, and continues; an adoption is over, and can be requested again. Commits stay."""
     for _ in range(2):
         group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
@@ -363,7 +363,7 @@ def test_a_process_that_is_killed_in_the_middle_of_a_move_loses_nothing(front: F
 
 
 async def _killed_in_a_move(group: Group, verb: str) -> None:
-    """End the process as `kill -9` does while it waits for a member that does not come, and start it again."""
+    """End the process with SIGKILL while it waits for a member that does not come, and restart it."""
     muster = group.front.muster
     async with talking(muster.bootstrap) as connection:
         await _quiet_member(connection, group)
@@ -379,7 +379,7 @@ async def _killed_in_a_move(group: Group, verb: str) -> None:
 
 
 async def _quiet_member(connection: Connection, group: Group) -> None:
-    """A static member that has joined, was heard once, and says nothing more."""
+    """A static member that joined, sent one heartbeat, and stays silent."""
     who = {"protocol_type": "consumer", "group_instance_id": "quiet"}
     joined = await _joined(connection, group.group_id, metadata=subscription(group.front.topic), **who)
     me = {"group_id": group.group_id, "member_id": joined["member_id"], "group_instance_id": "quiet"}
@@ -412,7 +412,7 @@ async def _leave_a_shadow(bootstrap: str, group_id: str, name: tuple[str, str]) 
 async def _joined(
     connection: Connection, group_id: str, *, metadata: bytes, protocol_name: str = "range", **who: Any
 ) -> Fields:
-    """A member that never says anything again, once it has joined; what it was told."""
+    """Join a member that stays silent after that; return its response."""
     body = {
         "group_id": group_id,
         "session_timeout": ms(300_000),
@@ -428,7 +428,7 @@ async def _joined(
 
 
 def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group: Group) -> None:
-    """Members that were told are upstream again; those that did not come are named."""
+    """Notified members return upstream; those that did not come are named."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
     assert group.run("release")[0] == 0
@@ -452,7 +452,7 @@ async def _adopt_with_somebody_silent(group: Group) -> Any:
 
 
 def test_who_hangs_until_the_cluster_drops_it_is_named(front: Front, group: Group) -> None:
-    """It has not left: it takes its partitions for lost only when it goes on."""
+    """It has not left: it treats its partitions as lost only when it resumes."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
     assert group.run("release")[0] == 0

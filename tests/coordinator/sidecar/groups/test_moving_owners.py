@@ -1,6 +1,6 @@
 """A working group moves behind the sidecar process by process, is adopted, released, and moves back.
 
-No partition ever has two owners, and nothing that was committed is lost.
+No partition ever has two owners, and no commit is lost.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def front(kafka_broker: Broker) -> Iterator[Front]:
 
 
 class Producing:
-    """A producer that goes on until the end of the block; `produced` has the offsets of each partition."""
+    """A producer that runs until the end of the block; `produced` has the offsets of each partition."""
 
     def __init__(self, front: Front) -> None:
         self.produced: dict[int, set[int]] = {}
@@ -71,7 +71,7 @@ class Producing:
 
 
 class Application:
-    """Processes of one group, connected to the cluster or to the sidecar; `everybody` has also those that ended."""
+    """Processes of one group, connected to the cluster or to the sidecar; `everybody` includes those that ended."""
 
     def __init__(self, front: Front, bootstrap: str, *kinds: type[Owner]) -> None:
         self.group_id = new_name(kinds[0].__name__.lower())
@@ -89,7 +89,7 @@ class Application:
         self.everybody.append(process)
 
     def restart_one_by_one(self, bootstrap: str) -> None:
-        """A rolling restart, each process with another address to begin with."""
+        """A rolling restart, each process with another bootstrap address."""
         for process in list(self.running):
             self.running.remove(process)
             process.end()
@@ -97,7 +97,7 @@ class Application:
             self.until_shared()
 
     def until_shared(self) -> None:
-        """Wait until each process has something, and each partition somebody."""
+        """Wait until each process has a partition, and each partition an owner."""
 
         def shared() -> bool:
             assert [each.error for each in self.everybody if each.error] == []
@@ -131,7 +131,7 @@ class Application:
 
 @pytest.mark.parametrize("kind", [ConfluentOwner, JavaOwner, CooperativeJavaOwner])
 def test_a_live_group_moves_there_and_back(front: Front, kind: type[Owner]) -> None:
-    """One by one behind the sidecar, adopted, released, and one by one away from it."""
+    """Behind the sidecar one by one, adopted, released, and away from it one by one."""
     processes = 3 if kind is ConfluentOwner else 2
     with Producing(front) as producing:
         application = Application(front, front.broker.bootstrap, *[kind] * processes)
@@ -156,7 +156,7 @@ def test_a_live_group_moves_there_and_back(front: Front, kind: type[Owner]) -> N
 
 
 def test_a_process_that_is_busy_is_waited_for(front: Front) -> None:
-    """The other one has let go long before, and joins; it is given nothing while the busy one works."""
+    """The other one has long revoked its partitions and rejoined; it gets none while the busy one works."""
     with Producing(front):
         application = Application(front, front.muster.bootstrap, ConfluentOwner, BusyOwner)
         try:
@@ -170,7 +170,7 @@ def test_a_process_that_is_busy_is_waited_for(front: Front) -> None:
 
 
 def assert_nothing_committed_is_lost(front: Front, application: Application) -> None:
-    """The group's offsets are what was committed last, which was never behind an earlier one."""
+    """The group's offsets are the last commits, which never went backwards."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": front.broker.bootstrap, "group.id": application.group_id})
     positions = [confluent_kafka.TopicPartition(front.topic, partition) for partition in ALL]
     committed = {each.partition: each.offset for each in consumer.committed(positions, 30)}

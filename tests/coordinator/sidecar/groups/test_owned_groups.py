@@ -11,7 +11,7 @@ from tests.waiting import until
 
 
 class Listings:
-    """Listings that take until they are let go."""
+    """Listings that wait until they are released."""
 
     def __init__(self) -> None:
         self.begun: list[asyncio.Future[list[OwnedGroup] | ErrorCode]] = []
@@ -33,7 +33,7 @@ async def test_all_who_ask_while_one_is_made_share_the_next() -> None:
     later = [asyncio.create_task(shared.list_groups()) for _ in range(200)]
     await until(lambda: shared._next is not None)
     await asyncio.sleep(0)  # all of them wait
-    later.pop().cancel()  # its client has gone
+    later.pop().cancel()  # its client has disconnected
     listings.begun[0].set_result(listed("before"))
     assert await first == listed("before")
     await until(lambda: len(listings.begun) == 2)

@@ -25,7 +25,7 @@ def request(name: str, version: int, member_id: str, **body: Any) -> bytes:
 
 
 def tell(asked: Asked, error: ErrorCode) -> None:
-    """The answer that a broker would give."""
+    """The response that a broker would send."""
     more: dict[str, Any] = {}
     if asked.api_key == KEYS["SyncGroup"]:
         more = {"assignment": b"all of it", "protocol_type": None, "protocol_name": None}
@@ -34,7 +34,7 @@ def tell(asked: Asked, error: ErrorCode) -> None:
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
 async def test_a_member_is_heard_of_when_the_broker_has_answered(name: str, version: int) -> None:
-    """Not before: whoever has not authenticated gets no answer."""
+    """Not before: a client that has not authenticated gets no response."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, KEYS[name])
         client = await relay.connect(1)
@@ -48,7 +48,7 @@ async def test_a_member_is_heard_of_when_the_broker_has_answered(name: str, vers
 
 
 async def test_whom_the_broker_refuses_is_no_member() -> None:
-    """In a rebalance every member is told of it; that is no refusal. Answers are passed on as they are."""
+    """A rebalance error goes to every member, so it is no refusal. Responses are passed on unchanged."""
     answers = {
         "refused": ErrorCode.group_authorization_failed,
         "unknown": ErrorCode.unknown_member_id,
@@ -64,7 +64,7 @@ async def test_whom_the_broker_refuses_is_no_member() -> None:
 
 
 def test_ids_of_any_length_are_not_kept() -> None:
-    """Little is kept for each member."""
+    """Each member uses little memory."""
     recent, long = RecentMembers(lambda: 0), "m" * REMEMBERED_ID_LENGTH_MAX
     for group_id, member_id, is_kept in (("g", long + "m", False), (long + "m", "m", False), (long, long, True)):
         recent.record(GroupId(group_id), MemberId(member_id), 0)

@@ -31,7 +31,7 @@ OURS, OTHER = GroupId("ours"), GroupId("other")
 
 
 class Upstream:
-    """Holds one group, says of another that somebody is in it, and notes what it was asked."""
+    """Has one group, reports a member in another one, and records its calls."""
 
     def __init__(self, found: KeptUpstream | None = None, *, nobody: bool = False) -> None:
         self.asked: list[str] = []
@@ -50,7 +50,7 @@ class Upstream:
 
 
 class Moved:
-    """Has released these groups; none is moving."""
+    """These groups are released; none is moving."""
 
     def __init__(self, *released: GroupId) -> None:
         self._released = released
@@ -76,7 +76,7 @@ def router(
 
 @pytest.mark.parametrize("joins", [True, False])
 def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_known_to_be_ours(joins: bool) -> None:
-    """A member of a group that is upstream's would else be told here that all is well, and be missed there."""
+    """Otherwise a member of a group upstream would succeed here, and be missed there."""
     unread = router(Upstream(), is_loaded=False)
     assert unread.route_of(OTHER, joins=joins) is GroupRoute.UNDECIDED
     assert unread.route_of(OURS, joins=joins) is GroupRoute.LOCAL
@@ -84,7 +84,7 @@ def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_
 
 @pytest.mark.parametrize("joins", [True, False])
 def test_while_a_partition_is_taken_over_upstream_is_not_asked_about_its_groups(joins: bool) -> None:
-    """A thousand groups' heartbeats would each be a question, and the takeover would wait for them."""
+    """A thousand groups' heartbeats would each be a request, and delay the takeover."""
     soon = router(Upstream(), is_loaded=False, is_loaded_soon=True)
     assert soon.route_of(OTHER, joins=joins) is GroupRoute.LOADING
 
@@ -96,13 +96,13 @@ def test_once_it_is_read_only_a_join_takes_a_group() -> None:
 
 
 def test_a_join_takes_no_group_that_was_released() -> None:
-    """Else the next join of any member would undo the release."""
+    """Otherwise the next join of any member would undo the release."""
     read = router(Upstream(), is_loaded=True, moves=Moved(OTHER))
     assert read.route_of(OTHER, joins=True) is GroupRoute.UPSTREAM
 
 
 async def test_a_join_in_vain_takes_nothing() -> None:
-    """Upstream is looked at, and no shadow joins there."""
+    """Upstream is queried, and no shadow joins there."""
     upstream = Upstream()
     asking = router(upstream, is_loaded=True)
     assert await asking.take(OTHER, would_fail=lambda: True) == KeptUpstream("somebody is in it")
@@ -116,7 +116,7 @@ async def test_a_join_in_vain_takes_nothing() -> None:
 async def test_before_the_log_is_read_the_shadow_of_an_earlier_version_is_nobodys(
     is_unnamed: bool, is_loaded: bool, is_told: bool
 ) -> None:
-    """It may be our own, of before an upgrade: a join is told that the group is being loaded, not that it is lost."""
+    """It may be our own, from before an upgrade: a join is told that the group is loading, not that it is lost."""
     found = ForeignShadow("another Muster coordinates it", is_unnamed=is_unnamed)
     asking = router(Upstream(found), is_loaded=is_loaded)
     assert await asking.take(OTHER, would_fail=lambda: True) == (found if is_told else None)
@@ -144,7 +144,7 @@ def test_a_broker_that_is_loading_is_told_as_kafka_tells_it() -> None:
 
 
 async def test_questions_about_clients_are_counted() -> None:
-    """One for the first heartbeat, and none for the next, which is covered by its verdict."""
+    """One for the first heartbeat, and none for the next, which the cached verdict covers."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         for correlation_id in (1, 2):
@@ -153,7 +153,7 @@ async def test_questions_about_clients_are_counted() -> None:
 
 
 async def test_what_a_client_may_do_with_a_group_of_a_very_long_id_is_asked_each_time() -> None:
-    """As many verdicts as are kept for one connection would take 130 MB."""
+    """The number of verdicts cached for one connection would take 130 MB."""
     long = HEARTBEAT | {"group_id": "g" * (REMEMBERED_ID_LENGTH_MAX + 1)}
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
@@ -163,7 +163,7 @@ async def test_what_a_client_may_do_with_a_group_of_a_very_long_id_is_asked_each
 
 
 async def test_while_a_partition_is_taken_over_its_groups_are_answered_as_by_a_broker_that_loads() -> None:
-    """And the rules hear of nothing: the group may be upstream's. Who may not read it is told that first."""
+    """The rules are not called: the group may be upstream's. A client that may not read it gets that error first."""
     loading = router(Upstream(), is_loaded=False, is_loaded_soon=True)
 
     def membership(relay: Relay) -> Iterable[SidecarApi]:
@@ -171,7 +171,7 @@ async def test_while_a_partition_is_taken_over_its_groups_are_answered_as_by_a_b
 
     async with scripted_broker() as broker, relaying({1: broker}, more=membership) as relay:
         client = await relay.connect(1)
-        for _ in range(2):  # asked first, and remembered
+        for _ in range(2):  # asked first, then cached
             assert parse("JoinGroup", 3, await client.ask(join())).error_code == ErrorCode.coordinator_load_in_progress
             assert parse("Heartbeat", 3, await client.ask(heartbeat())).error_code == ErrorCode.none
         assert relay.groups.commands == []
@@ -180,7 +180,7 @@ async def test_while_a_partition_is_taken_over_its_groups_are_answered_as_by_a_b
 
 
 async def test_who_is_asked_for_while_a_partition_is_taken_over_is_answered_by_what_is_known_then() -> None:
-    """The broker was asked what the client may do, and the log was read meanwhile: the group is upstream's."""
+    """The log was loaded while the broker was asked about the client's rights: the group is upstream's."""
     is_soon = True
     loading = GroupRouter(
         Upstream(),

@@ -10,7 +10,7 @@ from muster.events.ids import GroupId
 
 @pytest.mark.parametrize("theirs", [ForeignShadow("another Muster", is_unnamed=False), NotPermitted("no right")])
 def test_a_line_counts_the_groups_with_the_same_trouble(theirs: KeptUpstream) -> None:
-    """Each group once: another Muster, or a right that is missing, is seldom one group's trouble alone."""
+    """Each group once: another Muster, or a missing permission, usually affects several groups."""
     upstream_groups = UpstreamGroups(lambda: 0)
     with structlog.testing.capture_logs() as lines:
         for group_id in ("orders", "bills", "bills"):

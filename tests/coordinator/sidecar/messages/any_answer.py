@@ -1,4 +1,4 @@
-"""Answers of any kind, with whatever in them: made by kio's classes, field by field, from a seed."""
+"""Responses of any kind with random contents, built from kio's classes by a seed."""
 
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ _TEXTS = ("", "kafka-1.example.org", "ein Wort für später", "x" * 300)
 
 
 def any_answer(entity: Any, random: Random) -> Any:
-    """One of kio's; tagged fields are there now and then."""
+    """A kio response; tagged fields are present now and then."""
     values = {}
     for field in fields(entity):
         if "tag" in field.metadata and field.default is not MISSING and random.random() < 0.3:

@@ -1,6 +1,6 @@
-"""Produce requests as bytes, in every version and in every form that a broker reads, longer than they had to be too.
+"""Produce requests as bytes, in every version and every form that a broker reads, including overlong varints.
 
-kio writes them in one form only, and none before v3.
+kio writes only one form, and none before v3.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ FLEXIBLE_FROM, TRANSACTIONAL_FROM, IDS_FROM = 9, 3, 13
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic of a request: the records of its partitions, from 0 on, and tagged fields that nobody knows."""
+    """A topic of a request: the records of its partitions, from 0 on, and unknown tagged fields."""
 
     name: str
     topic_id: UUID | None
@@ -22,7 +22,7 @@ class Topic:
 
 
 def varint(value: int, padding: int = 0) -> bytes:
-    """In so many bytes more than it needs."""
+    """A varint with this many bytes more than it needs."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -44,7 +44,7 @@ def produced(
     header_tags: Sequence[bytes] = (),
     padding: int = 0,
 ) -> bytes:
-    """A whole request, without its length, with correlation id 7; `padding` makes its varints longer."""
+    """A complete request without its length, with correlation id 7; `padding` makes its varints longer."""
     writer = _Writer(version, padding)
     frame = bytes(2) + version.to_bytes(2, "big") + (7).to_bytes(4, "big")
     frame += _legacy(None if client_id is None else client_id.encode(), 2)
@@ -56,7 +56,7 @@ def produced(
 
 
 class _Writer:
-    """Writes fields as one version has them."""
+    """Writes fields in one version's form."""
 
     def __init__(self, version: int, padding: int) -> None:
         self.flexible = version >= FLEXIBLE_FROM

@@ -1,4 +1,4 @@
-"""Relayed requests of many entries: with too many of them the broker gets none."""
+"""Relayed requests with many entries: with too many of them the broker gets none."""
 
 import pytest
 from kio.index import load_request_schema

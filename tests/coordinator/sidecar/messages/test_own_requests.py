@@ -1,4 +1,4 @@
-"""Answers to questions of our own: read as kio reads them, whatever a newer broker adds, and not trusted."""
+"""Responses to our own requests: read like kio does, whatever a newer broker adds, and not trusted."""
 
 from contextlib import suppress
 from random import Random
@@ -36,12 +36,12 @@ TAGGED = b"\x01\x05\x02hi"
 
 
 def read_answer(kind: Any, payload: bytes) -> Any:
-    """In one go."""
+    """Read in one go."""
     return finished(read_answer_in_steps(kind, payload))
 
 
 def described(api_version: int = 5, error: ErrorCode = ErrorCode.none) -> Any:
-    """A group, and nobody in it."""
+    """A description of a group without members."""
     group = {"error_code": error, "group_id": "orders", "group_state": "Dead", "protocol_type": ""}
     groups = [{**group, "protocol_data": "", "members": ()}]
     return response(DESCRIBE_GROUPS, api_version, groups=groups)
@@ -90,7 +90,7 @@ def test_a_duration_that_python_cannot_hold_is_read(api_version: int) -> None:
     [(0, b"\x7f\xff\xff\xff"), (5, bytes(5) + b"\xff\xff\xff\xff\x07"), (5, b"\xff" * 40)],
 )
 def test_what_ends_too_early_is_the_brokers_fault(api_version: int, too_many: bytes) -> None:
-    """Wherever it ends; and an array is not taken for longer than what there is."""
+    """For every length; and an array's length is checked against the remaining bytes."""
     answer = described(api_version)
     payload = response_bytes(answer)
     for size in range(len(payload)):
@@ -105,7 +105,7 @@ def test_what_ends_too_early_is_the_brokers_fault(api_version: int, too_many: by
 def test_random_bytes_raise_nothing_but_the_protocols_error(
     what: tuple[int, int], noise: bytes, at: int, more: bytes
 ) -> None:
-    """Random ones, and an answer with some of them in it."""
+    """Random ones, and a response with some of them in it."""
     schema: Any = load_response_schema(*what)
     payload = response_bytes(any_answer(schema, Random(at)))
     for nonsense in (noise, payload[:at] + more + payload[at + len(more) :]):

@@ -26,14 +26,14 @@ OTHERS: Final = Topic(name="orders", topic_id=UUID(int=7), records=(b"r" * 70,))
 
 
 def reserved() -> ReservedNames:
-    """As in front of a cluster that holds the log."""
+    """As in front of a cluster that has the log."""
     subject = ReservedNames(EVENTS)
     subject.update_ids({EVENTS: EVENTS_ID})
     return subject
 
 
 def is_stopped(frame: bytes, version: int, cuts: Sequence[int] = ()) -> bool:
-    """Whether a request that streams by, cut there, is stopped before its last byte has gone to the broker."""
+    """Return whether a streamed request, cut there, is stopped before its last byte has gone to the broker."""
     plan = plan_produce(frame, version, None, reserved())
     if plan.is_handled:
         return True
@@ -63,7 +63,7 @@ def test_the_acks_are_found_behind_the_names(version: int, subject: ReservedName
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("subject", [ReservedNames(None), reserved()], ids=["nothing reserved", "reserved"])
 def test_a_beginning_that_is_too_short_says_so(version: int, subject: ReservedNames) -> None:
-    """However short it is: then more of it is waited for. No beginning gives acks that are not there."""
+    """For every shorter length: then more of it is awaited. No prefix yields wrong acks."""
     frame = produced(version, [OTHERS], acks=0, transactional_id="orders-1")
     known = []
     for size in range(8, len(frame)):
@@ -75,12 +75,12 @@ def test_a_beginning_that_is_too_short_says_so(version: int, subject: ReservedNa
 
 
 def test_what_is_looked_for_stands_within_the_bound() -> None:
-    """The longest names that a client can give, in the version that has most before the first topic."""
+    """The longest names that a client can send, in the version that has most before the first topic."""
     frame = produced(12, [OTHERS], client_id="x" * 32_767, transactional_id="t" * 32_767)
     assert plan_produce(frame[:BEGINNING_BYTES_MAX], 12, None, reserved()).is_answered
 
 
-# ---- topics that nobody may write ----------------------------------------------------------------------
+# ---- topics that clients may not write to ---------------------------------------------------------------
 
 others = st.builds(
     Topic,
@@ -114,7 +114,7 @@ def test_all_others_pass(version: int, topics: list[Topic], padding: int, cuts: 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_behind_many_topics_and_large_records(version: int) -> None:
-    """Byte by byte, too, where records begin."""
+    """Including byte by byte, and where records begin."""
     many = [Topic(name=f"t{number}", topic_id=UUID(int=number + 1), records=(None,)) for number in range(300)]
     large = Topic(name="large", topic_id=UUID(int=9_999), records=(b"x" * 100_000, EVENTS.encode() * 9_000))
     frame = produced(version, [*many, large, OURS])
@@ -136,7 +136,7 @@ def test_a_topic_that_was_made_anew_has_another_id() -> None:
 
 
 def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
-    """A right is missing only where the cluster says so; a topic that was never seen may be known a little later."""
+    """A permission is missing only if the cluster says so; a topic that was never seen may become known later."""
     subject = ReservedNames(EVENTS)
     subject.settle(is_here=True)
     gone, denied = ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed
@@ -152,7 +152,7 @@ def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("acks", "topics"), [(1, [OURS]), (0, [OURS]), (-1, [OURS, OTHERS]), (-1, [OTHERS, OURS])])
 def test_alone_it_is_answered_if_an_answer_is_wanted(version: int, acks: int, topics: list[Topic]) -> None:
-    """Nobody reads what is not answered, and Kafka 4 has no answer before v3."""
+    """Other responses are never read; and Kafka 4 supports no version below 3."""
     plan = plan_produce(produced(version, topics, acks=acks), version, None, reserved())
     assert plan.is_handled is (topics == [OURS] and acks == 1 and version >= 3)
 
@@ -183,9 +183,9 @@ OVER_32_BITS = b"\xff\xff\xff\xff\x1f"
     ],
 )
 def test_lengths_that_can_be_read_in_two_ways_are_refused(version: int, count: bytes, behind: bytes) -> None:
-    """Kafka drops the bits above the 32nd, so that its reader could find a topic where ours skips."""
+    """Kafka drops the bits above the 32nd, so it could find a topic where our reader skips."""
     frame = produced(version, [])
-    at = len(frame) - 2  # before the count of topics, and the tagged fields
+    at = len(frame) - 2  # before the number of topics, and the tagged fields
     if version < IDS_FROM and behind:
         behind = b"\x02x" + behind[16:]
     frame = frame[:at] + count + behind + b"\x00" * 20
@@ -210,7 +210,7 @@ def test_so_are_names_that_are_not_there(version: int, name: bytes) -> None:
 
 
 def test_nobody_has_us_count_for_ever() -> None:
-    """Entries of six bytes each, of which a broker would have none."""
+    """Entries of six bytes each, of which a broker would read none."""
     one = bytes(4) + b"\x01\x00"
     frame = produced(9, [])[:-2] + b"\x02" + b"\x02x" + varint(2**27) + one * 1_000
     with pytest.raises(ProtocolError, match="more than 100000 topics"):

@@ -1,4 +1,4 @@
-"""Reserved names are refused through the relay: scripted brokers see what gets there."""
+"""Reserved names are refused through the relay: scripted brokers record what reaches them."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -50,13 +50,13 @@ async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[
 
 
 def asks(key: int, version: int, fields: Mapping[str, Any]) -> bytes:
-    """Fields by kio's names, of which a version may lack some."""
+    """Fields by kio's names, some of which a version may lack."""
     return asking(filled(load_request_schema(key, version), fields))
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 async def test_alone_in_its_request_the_topic_is_refused_in_its_turn(version: int) -> None:
-    """And the broker never hears of it; what came before it is answered before it."""
+    """The broker does not get the request; earlier requests are answered before it."""
     async with listening() as (broker, _, client):
         client.send(request(FETCH, 12, 1), with_length(produced(version, [OURS])), request(FETCH, 12, 2))
         assert (await client.answer())[0] == 1
@@ -92,7 +92,7 @@ async def test_who_wants_no_answer_is_told_by_the_end_of_the_connection(version:
 
 
 async def test_a_stream_is_cut_where_the_topic_is_found() -> None:
-    """The broker may have got the records of the large request before it, and never the end."""
+    """The broker may have got the records before it, but never the end of the request."""
     async with listening() as (broker, _, client):
         large = Topic(name="large", topic_id=None, records=(b"x" * 900_000,))
         client.send(with_length(produced(9, [large, OURS])))
@@ -122,7 +122,7 @@ TRANSACTIONAL: Final = [(key, version) for key, count in VERSIONS.items() for ve
 
 
 def transactional(key: int, version: int, transactional_id: str | None) -> bytes:
-    """A request of each of these APIs."""
+    """A request for each of these APIs."""
     fields = {
         "transactional_id": transactional_id,
         "transaction_timeout": timedelta(seconds=1),
@@ -153,7 +153,7 @@ def _committed(partition: int) -> dict[str, Any]:
 
 
 def errors_of(key: int, answer: Any) -> list[ErrorCode]:
-    """All that an answer has."""
+    """All errors of a response."""
     if key == TXN_OFFSET_COMMIT:
         (topic,) = answer.topics
         assert [each.partition_index for each in topic.partitions] == [0, 4]
@@ -176,9 +176,9 @@ async def test_an_owners_transactional_id_is_its_own(key: int, version: int) -> 
 
 @pytest.mark.parametrize(("key", "version"), TRANSACTIONAL)
 async def test_every_other_one_is_the_brokers_to_judge(key: int, version: int) -> None:
-    """Also those that only look like it, and none at all: an idempotent producer has none.
+    """Including those that only resemble it, and none at all: an idempotent producer has none.
 
-    A TxnOffsetCommit that names no member, as here, is relayed as it came; test_shadow_commits.py has the others.
+    A TxnOffsetCommit without a member, as here, is relayed unchanged; test_shadow_commits.py has the others.
     """
     names = ["orders", "muster-orders-0", f"muster-{EVENTS}-", f"muster-{EVENTS}-00", f"muster-{EVENTS}-1x"]
     async with listening() as (broker, _, client):
@@ -189,7 +189,7 @@ async def test_every_other_one_is_the_brokers_to_judge(key: int, version: int) -
 
 
 async def test_partitions_are_added_as_clients_do_it_not_as_brokers_do() -> None:
-    """From v4 on many producers' are added at once, by one who may act for the cluster."""
+    """From v4 on a request adds partitions for several producers at once, which needs the cluster's permission."""
     async with listening() as (broker, relay, client):
         client.send(request(24, 4, 1))
         assert await client.rest() == b""
@@ -210,7 +210,7 @@ async def test_a_request_that_nobody_has_any_business_to_send_is_not_taken_at_an
 
 @pytest.mark.parametrize(("event_topic", "is_refused"), [(EVENTS, True), ("another", False), (None, False)])
 async def test_the_owners_group_is_their_own(event_topic: str | None, is_refused: bool) -> None:
-    """Nobody else joins it, or throws somebody out of it; another group's name may look alike."""
+    """No client can join it, or remove a member from it; another group's name may be similar."""
     names = ReservedNames(event_topic)
     assert names.is_group(f"muster-{EVENTS}-owners") is is_refused
     assert not names.is_group("orders")

@@ -1,4 +1,4 @@
-"""Answers that are rewritten: kio writes what goes in and reads what comes out, in every version."""
+"""Rewritten responses: kio writes the input and reads the output, in every version."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ JOIN_GROUP, SASL_HANDSHAKE, OWN_KEY = 11, 17, 9_999
 
 
 def address_of(node_id: int, host: str, port: int) -> tuple[str, int] | None:
-    """Whatever there was before is to be seen in what comes out."""
+    """The result shows the original address."""
     return None if node_id == WITHOUT_LISTENER else (f"sidecar-for-{host}", port % 1_000 + 10_000)
 
 
@@ -49,7 +49,7 @@ SUBJECT = AnswerRewriter(address_of, {JOIN_GROUP: range(2, 6), SASL_HANDSHAKE: r
 
 
 def rewriting(api_key: int, version: int) -> Callable[[bytes], bytes]:
-    """The way of a version that has one."""
+    """The rewriting of a version that needs it."""
     rewrite = SUBJECT.of(api_key, version)
     assert rewrite is not None
     return lambda payload: finished(rewrite(payload))
@@ -69,7 +69,7 @@ def moved(entry: Any) -> Any:
 
 
 def expected(api_key: int, answer: Any) -> Any:
-    """The whole answer."""
+    """The whole expected response."""
     name = ENTRIES.get(api_key, "node_endpoints")
     if not hasattr(answer, name):
         return moved(answer)
@@ -88,12 +88,12 @@ def test_addresses_are_changed_and_nothing_else(api_key: int, version: int) -> N
 
 @pytest.mark.parametrize(("api_key", "version"), FLEXIBLE)
 def test_what_a_newer_broker_adds_stays(api_key: int, version: int) -> None:
-    """Tagged fields that nobody knew when this was written (KIP-482), in the header and in the body."""
+    """Tagged fields unknown at the time of writing (KIP-482), in the header and in the body."""
     schema = load_response_schema(api_key, version)
     answer = response_bytes(any_answer(schema, Random(3)))
     plain = rewriting(api_key, version)(answer)
     tagged = b"\x01\x50\x03new"
-    # What kio wrote has its own tagged fields, and a Produce's are behind an array of any length: so only at the end.
+    # kio's output has its own tagged fields, and those of a Produce follow an array of any length, so only at the end.
     assert answer[0] == 0
     rewritten = rewriting(api_key, version)(tagged + answer[1:])
     assert rewritten == tagged + plain[1:]
@@ -112,7 +112,7 @@ def test_an_unknown_error_code_stays() -> None:
 
 @pytest.mark.parametrize(("api_key", "version"), ALL)
 def test_an_answer_that_is_cut_off_is_refused(api_key: int, version: int) -> None:
-    """Wherever it is cut, or it is cut where nothing is looked at, and goes on as it is; nothing else is raised."""
+    """At any length; if the cut is in a part that is not read, it is passed on unchanged; no other error is raised."""
     answer = response_bytes(any_answer(load_response_schema(api_key, version), Random(5)))
     whole = rewriting(api_key, version)(answer)
     passed_on = []
@@ -134,7 +134,9 @@ def test_a_length_that_is_a_lie_takes_no_memory(api_key: int, version: int) -> N
 
 @pytest.mark.parametrize("version", range(5))
 def test_versions_are_those_of_both_sides(version: int) -> None:
-    """Known bug P1; what is decoded nowhere is offered as the broker does, and what has none in common is not."""
+    """Known bug P1; APIs that are not decoded are offered as by the broker, and those without a common version
+    are not.
+    """
     offered = [(PRODUCE, 0, 20), (FETCH, 4, 18), (METADATA, 5, 12), (JOIN_GROUP, 6, 9), (SASL_HANDSHAKE, 0, 1)]
     offered += [(OWN_KEY, 3, 77)]
     entries = [{"api_key": key, "min_version": first, "max_version": last} for key, first, last in offered]
@@ -158,7 +160,7 @@ def test_versions_are_those_of_both_sides(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_offered_versions_that_were_told_before_are_not_gone_through_again(version: int) -> None:
-    """And not too many of them are kept."""
+    """Only a limited number of them is cached."""
     rewrite = SUBJECT.of(API_VERSIONS, version)
     assert rewrite is not None
     answers = []
@@ -188,7 +190,9 @@ TELL_CLUSTER = [each for each in ALL if each[0] == DESCRIBE_CLUSTER or (each[0] 
 
 @pytest.mark.parametrize(("api_key", "version"), TELL_CLUSTER)
 def test_brokers_of_another_cluster_are_told_to_nobody(api_key: int, version: int) -> None:
-    """Behind an address that was given to somebody else; what names no cluster, as a refusal, is this one's."""
+    """Behind an address that was reassigned; a response without a cluster id, such as an error, counts as this
+    cluster's.
+    """
     rewrite = AnswerRewriter(address_of, {}, "ours").of(api_key, version)
     assert rewrite is not None
     schema = load_response_schema(api_key, version)

@@ -1,4 +1,4 @@
-"""A commit under the shadow's name, as kio reads it: three fields are others, the rest is what the client sent."""
+"""A commit under the shadow's name, read by kio: three fields are replaced, the rest is the client's."""
 
 from dataclasses import fields
 from datetime import timedelta
@@ -39,9 +39,9 @@ TOPICS = [
     for name in ("orders", "clicks")
 ]
 VERSIONS = [(OFFSET_COMMIT, version) for version in range(2, 11)]
-VERSIONS += [(TXN_OFFSET_COMMIT, version) for version in range(3, 6)]  # before v3 it names no member, and is relayed
+VERSIONS += [(TXN_OFFSET_COMMIT, version) for version in range(3, 6)]  # before v3 it has no member, and is relayed
 MEMBERS = [("consumer-1", None), ("consumer-1", "a"), ("", None), ("m" * 200, "i" * 200)]
-"""Longer and shorter than the shadow's, and lengths that take two bytes where they are varints."""
+"""Longer and shorter than the shadow's, and lengths of two bytes where they are varints."""
 
 
 def commit(api_key: int, version: int, member: tuple[str, str | None], client_id: str | None = "shop") -> bytes:
@@ -90,7 +90,7 @@ def test_only_the_identity_is_changed(
 
 @pytest.mark.parametrize(("api_key", "version"), [(OFFSET_COMMIT, 8), (OFFSET_COMMIT, 10), (TXN_OFFSET_COMMIT, 5)])
 def test_tagged_fields_stay(api_key: int, version: int) -> None:
-    """Those of the header, before what is changed, and those of the body, behind it."""
+    """Those of the header, before the changed fields, and those of the body, after them."""
     frame = commit(api_key, version, ("consumer-1", "a"))
     at = 8 + 2 + len("shop")
     assert (frame[at], frame[-1]) == (0, 0)
@@ -104,7 +104,7 @@ def test_tagged_fields_stay(api_key: int, version: int) -> None:
     assert after["member_id"] == IDENTITY.member_id
 
 
-# ---- the answer ----------------------------------------------------------------------------------------
+# ---- the response -----------------------------------------------------------------------------------------
 
 STAY = [
     ErrorCode.none,
@@ -116,7 +116,7 @@ GO = [ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fence
 
 
 def answer(api_key: int, version: int, errors: list[ErrorCode]) -> bytes:
-    """The same errors for two topics. Indexes of partitions look like errors."""
+    """The same errors for two topics. Partition indexes look like error codes."""
     partitions = [{"partition_index": 25 + at, "error_code": error} for at, error in enumerate(errors)]
     topics = [{"name": name, "topic_id": None, "partitions": partitions} for name in ("orders", "clicks")]
     return response_bytes(response(api_key, version, topics=topics))
@@ -130,7 +130,7 @@ def errors_of(api_key: int, version: int, payload: bytes) -> list[list[ErrorCode
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_what_is_said_of_the_shadow_is_not_said_of_the_client(api_key: int, version: int) -> None:
-    """It would join again (22), leave the group (25), or die (82)."""
+    """It would rejoin (22), leave the group (25), or end (82)."""
     doubted: list[str] = []
     rewrite = hide_shadow_errors(api_key, version, lambda: doubted.append("once"))
     told = finished(rewrite(answer(api_key, version, [*STAY, *GO, *STAY])))

@@ -1,7 +1,7 @@
 """A complete exchange between client and broker through a `Conversation`, without sockets, split anywhere.
 
 The API key selects the kind of request: relayed, rewritten, a Produce, or handled here in one of four ways. The broker
-answers each request with its own bytes, so that a misrouted response is detected.
+answers each request with distinct bytes, so that a misrouted response is detected.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +21,13 @@ FRAME_BYTES_MAX, WAITING_BYTES_MAX = 5_000, 300
 
 
 def rewritten(payload: bytes) -> Steps[bytes]:
-    """As the plan for Metadata says."""
+    """Rewrite, as the plan for Metadata does."""
     yield 1
     return b"moved " + payload
 
 
 def plan_of(api_key: int, api_version: int) -> RequestPlan:
-    """One way for each of them."""
+    """One plan for each kind."""
     if api_key == PRODUCE:
         return RequestPlan(inspect=lambda frame: plan_produce(frame, api_version, None, ReservedNames(None)))
     if api_key == METADATA:
@@ -36,17 +36,17 @@ def plan_of(api_key: int, api_version: int) -> RequestPlan:
 
 
 def fast(_api_version: int, rest: bytes, _now_ms: int) -> bytes | None:
-    """A heartbeat that is known."""
+    """A heartbeat that is cached."""
     return b"fast" if rest == KNOWN else None
 
 
 def must() -> bytes:
-    """The correlation id of each question of ours, which is random elsewhere."""
+    """The correlation id of each request of ours, which is random in production."""
     return b"must"
 
 
 def new_conversation(new_id: Callable[[], bytes] = must) -> Conversation:
-    """With small limits."""
+    """A conversation with small limits."""
     limits = RelayLimits(
         frame_bytes_max=FRAME_BYTES_MAX,
         waiting_bytes_max=WAITING_BYTES_MAX,
@@ -57,12 +57,12 @@ def new_conversation(new_id: Callable[[], bytes] = must) -> Conversation:
 
 
 def produce(correlation_id: int, acks: int, content: bytes = b"") -> bytes:
-    """v3, of a client without a name."""
+    """v3, from a client without a name."""
     return request(PRODUCE, 3, correlation_id, b"\xff\xff\xff\xff" + acks.to_bytes(2, "big", signed=True) + content)
 
 
 def frames_of(stream: bytes) -> tuple[list[bytes], bytes]:
-    """The whole frames, without their lengths, and what is left of another."""
+    """The complete frames, without their lengths, and the rest."""
     frames = []
     while len(stream) >= 4 and len(stream) >= 4 + int.from_bytes(stream[:4], "big"):
         size = 4 + int.from_bytes(stream[:4], "big")
@@ -72,7 +72,7 @@ def frames_of(stream: bytes) -> tuple[list[bytes], bytes]:
 
 
 class Talk:
-    """See the module. `answers` and `asked` are what the client and the broker have got, in order."""
+    """See the module. `answers` and `asked` are what client and broker have received, in order."""
 
     def __init__(self, requests: Sequence[bytes]) -> None:
         self.subject = new_conversation()
@@ -85,7 +85,7 @@ class Talk:
         self._steps: list[Callable[[], None]] = []
 
     def client_sends(self, size: int) -> None:
-        """The next bytes of the client arrive."""
+        """The client's next bytes arrive."""
         sent, self.to_send = self.to_send[:size], self.to_send[size:]
         if self.subject.receive_known(sent, 0):
             assert (self.subject.waiting_bytes, self.subject.is_under_way) == (0, False)
@@ -94,19 +94,19 @@ class Talk:
             self._work()
 
     def broker_sends(self, size: int) -> None:
-        """The next bytes of the broker arrive."""
+        """The broker's next bytes arrive."""
         self.subject.answers.receive(self._to_answer[:size])
         self._to_answer = self._to_answer[size:]
         self._work()
 
     def handler_goes_on(self) -> None:
-        """The request that is being handled, if there is one, is worked on."""
+        """Continue the request that is being handled, if any."""
         if self._steps:
             self._steps.pop(0)()
             self._work()
 
     def end(self) -> None:
-        """Until nothing is left to do."""
+        """Run until nothing is left to do."""
         while self.to_send or self._to_answer or self._steps:
             self.client_sends(len(self.to_send))
             self.broker_sends(len(self._to_answer))
@@ -125,7 +125,7 @@ class Talk:
         self.subject.for_broker.clear()
         for frame in frames:
             self.asked.append(frame)
-            if frame[:2] != b"\x00\x00" or frame[12:14] != b"\x00\x00":  # but for a Produce with acks=0
+            if frame[:2] != b"\x00\x00" or frame[12:14] != b"\x00\x00":  # except for a Produce with acks=0
                 self._to_answer += framed(int.from_bytes(frame[4:8], "big"), b"to " + frame[8:])
         frames, self._at_client = frames_of(self._at_client + b"".join(self.subject.for_client))
         self.subject.for_client.clear()
@@ -144,7 +144,7 @@ class Talk:
             self._steps = [lambda: self.subject.answer(b"ours to " + frame[8:])]
 
     def _ask(self, frame: bytes) -> None:
-        """Two questions, and what they gave is the answer."""
+        """Send two requests; their results are the response."""
 
         def told(payload: bytes) -> None:
             self.subject.ask(QUESTION, 5, b"again", lambda again: self._steps.append(lambda: answer(payload + again)))

@@ -1,4 +1,4 @@
-"""Connects to brokers: only for clients that have sent a request, in turns, a limited number for each broker."""
+"""Connections to brokers: only for clients that have sent a request, in turns, a limited number for each broker."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ IN_A_SLICE = 5
 
 
 class Crowd:
-    """Connects that have begun, each of which took a part of a slice."""
+    """Connection attempts that have started, each of which takes a part of a slice."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -65,7 +65,7 @@ async def test_so_many_are_under_way_to_a_broker_and_who_came_first_is_next(at_o
     for connect in connects:
         queue.wait(connect)
     await until(lambda: len(crowd.begun) == at_once)
-    queue.leave(connects[at_once])  # its client has gone
+    queue.leave(connects[at_once])  # its client has disconnected
     elsewhere = Connect(crowd)
     other.wait(elsewhere)
     queue.leave(connects[7])
@@ -88,7 +88,7 @@ async def test_who_goes_before_its_turn_gives_its_place_back() -> None:
 
 
 async def test_half_a_request_costs_the_broker_no_connection() -> None:
-    """Its rest does, and so does the beginning of one that is long."""
+    """The rest of it does, and so does the start of a streamed one."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         half, long, other = [await relay.connect(1) for _ in range(3)]
         frame = request(NOBODYS, 0, 2)
@@ -114,12 +114,12 @@ async def test_what_is_no_request_costs_the_broker_no_connection() -> None:
 
 @contextmanager
 def a_broker_that_hangs() -> Iterator[ScriptedBroker]:
-    """Its machine takes one connection more, and answers no other."""
+    """Its machine accepts one connection more, and does not respond to others."""
     hangs = socket.socket()
     hangs.bind(("127.0.0.1", 0))
     hangs.listen(0)
     port = hangs.getsockname()[1]
-    with hangs, socket.create_connection(("127.0.0.1", port)):  # and that is all that it takes
+    with hangs, socket.create_connection(("127.0.0.1", port)):  # it accepts no more than that
         yield cast("ScriptedBroker", _At(port))
 
 
@@ -127,7 +127,7 @@ def a_broker_that_hangs() -> Iterator[ScriptedBroker]:
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "CONNECTS_AT_ONCE", 1)
     monkeypatch.setattr(broker_side, "CONNECT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(LogThrottle, "due", lambda *_: 0)  # each says it
+    monkeypatch.setattr(LogThrottle, "due", lambda *_: 0)  # each logs it
 
 
 HANGS: Final = "no answer within 0.5 s"
@@ -136,7 +136,7 @@ BEHIND: Final = "none of 1 connection attempts succeeded within 0.5 s"
 
 @pytest.mark.usefixtures("one_at_a_time")
 async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_all_of_its_clients() -> None:
-    """Those who waited behind others for as long as a connect may take are told with them."""
+    """Those that waited behind others for the connect time-out are reported with them."""
     with a_broker_that_hangs() as hanging:
         async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
             waiting = [await relay.connect(2) for _ in range(3)]
@@ -148,12 +148,12 @@ async def test_a_broker_that_hangs_delays_nobody_elses_connect_and_is_told_to_al
                 for client in waiting:
                     assert await client.rest() == b""
             assert relay.relayed.brokers_not_reached == 3
-            # The second one has its turn when the first one's time is over, or has waited for as long itself.
+            # The second one gets its turn when the first one's time is over, or has waited for as long itself.
             assert {line["error"] for line in logged} == {HANGS, BEHIND}
 
 
 def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
-    """However many are in front: a crowd that is let in one by one is no broker that hangs."""
+    """However many are ahead: a queue in which attempts succeed one by one is no broker that hangs."""
 
     async def story() -> None:
         queue = ConnectQueue(Turns(), at_once=0)
@@ -172,7 +172,7 @@ def test_who_waits_behind_others_gives_up_when_none_of_them_succeeds() -> None:
 
 @pytest.mark.usefixtures("one_at_a_time")
 async def test_a_broker_that_hangs_keeps_nobody_from_any_broker() -> None:
-    """A client that has waited behind others for it goes on to the next one; later ones begin there."""
+    """A client that has waited for it behind others tries the next broker; later ones start there."""
     with a_broker_that_hangs() as hanging:
         async with scripted_broker() as broker, relaying({1: broker, 2: hanging}) as relay:
             clients = [await relay.connect(None) for _ in range(12)]
@@ -191,7 +191,7 @@ async def test_a_broker_that_hangs_keeps_nobody_from_any_broker() -> None:
 
 
 async def test_fewer_connects_with_tls_are_under_way() -> None:
-    """Their handshakes are what costs time."""
+    """Their handshakes take the time."""
     accepted: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
     silent = cast("ScriptedBroker", _At(server.sockets[0].getsockname()[1]))
@@ -210,7 +210,9 @@ async def test_fewer_connects_with_tls_are_under_way() -> None:
 @pytest.mark.parametrize("context", [None, ssl.create_default_context()], ids=["plain", "tls"])
 @pytest.mark.parametrize("resets", [True, False])
 async def test_a_broker_that_hangs_up_is_not_away(context: ssl.SSLContext | None, *, resets: bool) -> None:
-    """It may have given all connections of our address to others, and hears those; one that listens no more is away."""
+    """It may have given all connections for our address to others, and still serve those; a closed port means
+    unreachable.
+    """
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if resets:
@@ -238,7 +240,7 @@ class _At:
 
 @pytest.mark.parametrize("connected", [0, 1, 2])
 async def test_who_waits_in_a_queue_waits_a_whole_time_however_many_have_connected(connected: int) -> None:
-    """It is refused only when none has succeeded since it came."""
+    """It is refused only if no attempt has succeeded since it was queued."""
     queue = ConnectQueue(Crowd().turns)
     queue.connected, turn = connected, broker_side._Turn()
     waiting = asyncio.create_task(broker_side._wait_for_turn(turn, queue))

@@ -1,4 +1,4 @@
-"""The frames between a client and its broker: cut anywhere, answers in order, limits."""
+"""The frames between a client and its broker: split anywhere, responses in order, limits."""
 
 import itertools
 
@@ -48,7 +48,7 @@ kinds = st.sampled_from(
 
 
 def numbered(number: int, kind: str, content: bytes) -> tuple[bytes, list[bytes], list[bytes]]:
-    """A request, what the broker is asked because of it, and what the client is answered; without lengths."""
+    """A request, the broker's request for it, and the client's response; without lengths."""
     correlation_id = number.to_bytes(4, "big")
     if kind.startswith("acks"):
         frame = produce(number, int(kind[-1]), content)
@@ -140,7 +140,7 @@ FETCHED = framed(1, b"x" * 100)
 def test_all_is_answered_only_if_nothing_that_the_broker_has_whole_could_be_lost(
     asked: bytes, answered: bytes, is_all: bool
 ) -> None:
-    """Then alone its connection is reset: a broker that has not read a request yet would not read it after that."""
+    """Only then is its connection reset: a broker would not read a pending request after that."""
     subject = new_conversation()
     subject.receive(asked)
     assert subject.next_request(0) is None
@@ -224,7 +224,7 @@ def test_a_first_request_that_is_too_long_is_refused_before_it_has_come() -> Non
 
 @pytest.mark.parametrize("rest", [b"", b"\xff", b"\xff\xff\xff\xff\x00", b"\x7f\xff" + b"x" * 40])
 def test_a_produce_without_acks_is_refused(rest: bytes) -> None:
-    """Whether there will be an answer could not be known."""
+    """It would be unknown whether there will be a response."""
     subject = new_conversation()
     subject.receive(request(0, 3, 1, rest))
     with pytest.raises(ProtocolError, match="API key 0 v3 cannot be read") as raised:
@@ -265,7 +265,7 @@ def test_what_comes_behind_a_request_that_is_handled_waits_within_a_bound() -> N
 
 
 def test_a_large_request_that_is_on_its_way_here_is_not_too_much() -> None:
-    """Only what waits behind another counts, or none could be larger than the bound."""
+    """Only data behind a request counts, or no request could be larger than the limit."""
     subject = new_conversation()
     frame = request(JOIN, 7, 1, bytes(10 * WAITING_BYTES_MAX))
     for at in range(0, len(frame) - 1, 100):
@@ -288,7 +288,7 @@ def test_relayed_requests_in_flight_are_limited_and_no_more() -> None:
 
 
 def nothing_left(subject: Conversation) -> None:
-    """All turns are had, and nothing is to be handled."""
+    """All turns have run, and nothing is left to handle."""
     assert subject.next_request(0) is None
     while subject.is_interrupted:
         assert subject.next_request(0) is None
@@ -307,7 +307,7 @@ def test_in_one_turn_some_are_worked_off_and_the_others_in_the_next(are_known: b
 
 
 def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:
-    """Such a client may be idle for good; one whose request is whole waits for us (P17)."""
+    """Such a client may be idle for good; a client whose request is complete waits for us (P17)."""
     subject = new_conversation()
     frame = request(FETCH, 7, 1, b"x" * 100)
     subject.receive(frame[:50])
@@ -321,7 +321,7 @@ def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:
 
 
 def test_the_rest_of_a_request_that_has_to_be_whole_is_no_sign_of_life() -> None:
-    """Its beginning was one, and its end is: in between a client that trickles may be idle for good."""
+    """Its start and its end refresh the idle time; in between a slow client may be idle for good."""
     subject = new_conversation()
     frame = request(JOIN, 7, 1, b"x" * 100)
     seen = []
@@ -332,7 +332,7 @@ def test_the_rest_of_a_request_that_has_to_be_whole_is_no_sign_of_life() -> None
 
 
 def test_each_piece_of_a_request_that_is_relayed_is_a_sign_of_life() -> None:
-    """It goes to the broker as it comes."""
+    """It goes to the broker as it arrives."""
     subject = new_conversation()
     frame = request(FETCH, 7, 1, b"x" * 100)
     for at in range(0, len(frame), 20):
@@ -342,7 +342,7 @@ def test_each_piece_of_a_request_that_is_relayed_is_a_sign_of_life() -> None:
 
 
 def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None:
-    """Then no more is read from the broker; whatever came goes out in its turn."""
+    """Beyond it no more is read from the broker; what has arrived is sent in order."""
     answers = new_conversation().answers
     answers.expect(Expected(b"\0\0\0\1", 0, rewrite=rewritten, delays_changed=True))
     answers.expect(Expected(b"\0\0\0\2", 0))
@@ -358,7 +358,7 @@ def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None
 
 
 def test_an_answer_that_is_held_is_counted_until_it_is_gone() -> None:
-    """As is what comes behind it."""
+    """As is the data behind it."""
     subject = new_conversation()
     subject.answers.expect(Expected(b"\0\0\0\1", 0, rewrite=rewritten, delays_changed=True))
     subject.answers.receive(framed(1, bytes(60)) + bytes(4))
@@ -369,7 +369,7 @@ def test_an_answer_that_is_held_is_counted_until_it_is_gone() -> None:
 
 @pytest.mark.parametrize("ends_by", ["being written", "the client's end"])
 def test_an_answer_that_is_being_rewritten_is_counted_twice(ends_by: str) -> None:
-    """As it came, and as it will be: both are there until it is written."""
+    """The original and the rewritten response exist together until it is written."""
 
     def slowly(payload: bytes) -> Steps[bytes]:
         yield ENTRIES_AT_ONCE
@@ -405,7 +405,7 @@ def test_at_the_end_what_is_half_sent_goes_on_and_nothing_begins(acks: int) -> N
 
 @pytest.mark.parametrize("taken", [b"must", b"have"])
 def test_each_question_of_ours_has_an_id_of_its_own(taken: bytes) -> None:
-    """That of the request which is handled meanwhile is not taken for it, should it be drawn by chance."""
+    """It differs from that of the request being handled, even if the random id is the same."""
     drawn = iter([b"must", b"have", b"need"])
     subject = new_conversation(lambda: next(drawn))
     subject.receive(request(SYNC, 7, int.from_bytes(taken, "big")))

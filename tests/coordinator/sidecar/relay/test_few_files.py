@@ -1,4 +1,4 @@
-"""A sidecar that may open no more files: connected clients are served."""
+"""A sidecar without free file descriptors still serves its connected clients."""
 
 import resource
 from collections.abc import Iterator

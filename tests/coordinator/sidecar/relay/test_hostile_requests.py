@@ -1,7 +1,7 @@
-"""Through the sidecar, too, one client's request does not block the others, whatever it sends.
+"""Through the sidecar, too, one client's request does not block the others, whatever it contains.
 
-Covers every API that is handled here, and those whose responses are rewritten. The broker behind it is a standalone
-coordinator in a thread of its own, which answers every request; the sidecar has its own groups.
+Covers every API that is handled here, and those whose responses are rewritten. The broker is a standalone coordinator
+in a separate thread, which answers every request; the sidecar has its own groups.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def broker_in_a_thread() -> Iterator[Any]:
         stop = asyncio.Event()
         async with serving() as muster:
             at.port = muster.server.port
-            service = muster.server._service  # what Metadata says is where clients are led
+            service = muster.server._service  # clients connect to the addresses in Metadata
             service.cluster = service.cluster.advertised_at("127.0.0.1", at.port)
             stops.append((asyncio.get_running_loop(), stop))
             ready.set()
@@ -76,12 +76,12 @@ def broker_in_a_thread() -> Iterator[Any]:
 
 
 def refuses(command: AnyRequest) -> Outcome:
-    """Nobody is known here."""
+    """No member is known here."""
     return error_replies(command, ErrorCode.unknown_member_id)[0].outcome
 
 
 class Shadows(SteadyShadows):
-    """No group of the broker's has one."""
+    """No group upstream has a shadow."""
 
     def group_ids(self) -> list[GroupId]:
         return []
@@ -94,7 +94,7 @@ class Shadows(SteadyShadows):
 
 
 def apis(relay: Relay) -> Iterable[SidecarApi]:
-    """All that a sidecar handles."""
+    """Every API that a sidecar handles."""
     relay.groups.outcome = refuses
     relay.groups.listed = [
         ListedGroup(group_id=GroupId(f"group-{n}"), protocol_type="", state=GroupState.EMPTY) for n in range(20_000)
@@ -121,7 +121,7 @@ async def sidecar() -> AsyncIterator[Relay]:
 
 
 async def held_by(content: bytes) -> tuple[bytes, Any]:
-    """The answer, and the longest callback."""
+    """The response, and the longest callback."""
     async with sidecar() as relay:
         with longest_callback() as longest:
             answer = await asyncio.to_thread(exchange, relay.port_of(1), content)
@@ -142,7 +142,7 @@ async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, versi
 
 
 async def test_every_api_that_is_handled_has_a_bound_of_its_own() -> None:
-    """An API that is added without a line in wire/bounds.py would get the default of those that are never read."""
+    """An API without a line in wire/bounds.py would get the default of those that are never decoded."""
     async with sidecar() as relay:
         handled = [api for api in apis(relay) if api.handle is not None]
     assert [api.name for api in handled if not bound_of(api.key).reason.startswith(f"{api.name}: ")] == []

@@ -1,4 +1,4 @@
-"""The latency of the relay: which answer a broker's next bytes begin."""
+"""The latency of the relay: which response the broker's next bytes start."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from tests.coordinator.sidecar.relay.talk import new_conversation
 
 
 def answers_to(*api_keys: int, rewrite: Rewrite | None = None, own: Callable[[bytes], None] | None = None) -> Answers:
-    """Answers are expected to requests of these APIs, sent at 1, 2 and so on."""
+    """Expect responses to requests of these APIs, sent at 1, 2 and so on."""
     answers = new_conversation().answers
     assert isinstance(answers._heard, Heard)
     for number, api_key in enumerate(api_keys, 1):
@@ -27,7 +27,7 @@ def answer(number: int, content: bytes = b"content") -> bytes:
 
 
 def begun(answers: Answers) -> tuple[int, int] | None:
-    """The API and the sending of the request whose answer begins next."""
+    """The API and send time of the request whose response starts next."""
     expected = answers.begins_next
     return None if expected is None else (expected.api_key, expected.sent_ms)
 
@@ -42,7 +42,7 @@ def test_the_next_answer_is_that_to_the_oldest_request() -> None:
 
 
 def test_bytes_in_the_middle_of_an_answer_begin_none() -> None:
-    """Whether it is relayed as it comes, or kept until it is whole, as one of ours."""
+    """Whether it is streamed, or buffered until complete, like a response to us."""
     relayed = answers_to(0, 1)
     relayed.receive(answer(1)[:10])
     assert begun(relayed) is None
@@ -57,7 +57,7 @@ def test_bytes_in_the_middle_of_an_answer_begin_none() -> None:
 
 
 def test_an_answer_that_is_being_rewritten_holds_up_the_next() -> None:
-    """It has begun, and is not over."""
+    """It has started, and is not complete."""
 
     def rewrite(payload: bytes) -> Steps[bytes]:
         yield 1_000_000

@@ -36,7 +36,7 @@ FETCH, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, NOBODYS = 1, 12, 13, 14, 9_999
 
 @asynccontextmanager
 async def listening(*, authenticates: bool) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
-    """With Kafka's own limit of a request."""
+    """With Kafka's own request size limit."""
     async with (
         scripted_broker() as broker,
         relaying({1: broker}, frame_bytes_max=104_857_600, authenticates=authenticates) as relay,
@@ -45,19 +45,19 @@ async def listening(*, authenticates: bool) -> AsyncIterator[tuple[ScriptedBroke
 
 
 def begun(api_key: int, api_version: int, size: int) -> bytes:
-    """A request of this many bytes, of which the first have come."""
+    """The first bytes of a request with this many."""
     return size.to_bytes(4, "big") + request(api_key, api_version, 1, b"")[4:]
 
 
 def join_of(size: int) -> bytes:
-    """A request of some more bytes than these."""
+    """A join of at least this many bytes."""
     return with_length(frame("JoinGroup", 3, **JOIN | {"protocols": [{"name": "range", "metadata": bytes(size)}]}))
 
 
 def lets_in(
     broker: ScriptedBroker, *answers: bytes, error: ErrorCode = ErrorCode.none, message: str | None = None
 ) -> None:
-    """The broker's answer to each SaslAuthenticate, and whether it authenticates the client."""
+    """Script the broker's SaslAuthenticate responses."""
     left = list(answers)
 
     def script(asked: Asked) -> None:
@@ -73,7 +73,7 @@ def lets_in(
 
 
 def refuses_and_hangs_up(broker: ScriptedBroker) -> None:
-    """As Kafka does, whatever a client claims; and it hangs up on who claims nothing."""
+    """Refuse like Kafka any credentials, and disconnect clients that send none."""
     lets_in(broker, *[b""] * 100, error=ErrorCode.sasl_authentication_failed)
     answers = broker.script
 
@@ -94,7 +94,7 @@ async def authenticate(client: Client, mechanism: str, *said: bytes) -> None:
 
 
 async def is_refused(relay: Relay, client: Client, frame: bytes) -> bool:
-    """Whether the connection is closed for it, at once."""
+    """Return whether the connection is closed at once for it."""
     before = relay.metrics.protocol_errors[Fault.OVERSIZED_FRAME]
     client.send(frame)
     assert await client.rest() == b""
@@ -124,7 +124,7 @@ async def test_what_never_has_to_be_long_is_not_taken_longer(api_key: int, api_v
 
 
 async def test_nothing_long_is_taken_before_the_client_has_authenticated() -> None:
-    """A relayed request is buffered no more than any: its size is the broker's to judge."""
+    """A relayed request is streamed as usual: the broker limits its size."""
     async with listening(authenticates=True) as (_, relay, client):
         assert await client.ask(request(NOBODYS, 0, 1, bytes(2 * MESSAGE_BYTES_MAX))) == b""
         assert await is_refused(relay, client, begun(SYNC_GROUP, 5, MESSAGE_BYTES_MAX + 1))
@@ -150,7 +150,7 @@ async def test_who_has_authenticated_may_send_what_is_long() -> None:
 
 
 async def test_a_mechanism_that_the_broker_has_not_enabled_is_told_with_those_that_are() -> None:
-    """One line, however often the client tries; and it is counted."""
+    """One line, however often the client tries; it is counted."""
     async with listening(authenticates=True) as (broker, relay, client):
         fields = {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": ("PLAIN", "SCRAM-SHA-256")}
         broker.script = lambda asked: asked.tell(response(SASL_HANDSHAKE, 1, **fields))
@@ -169,7 +169,7 @@ async def test_a_mechanism_that_the_broker_has_not_enabled_is_told_with_those_th
 
 @pytest.mark.parametrize("is_handled", [True, False])
 async def test_a_client_that_does_not_authenticate_is_told_of_and_not_the_broker(is_handled: bool) -> None:
-    """Once a minute, also where the broker hangs up on a question of ours."""
+    """Once a minute, even if the broker disconnects on one of our own requests."""
     async with listening(authenticates=True) as (broker, relay, _):
         broker.script = lambda asked: asked.connection.writer.close()
         with structlog.testing.capture_logs() as told:
@@ -185,7 +185,9 @@ async def test_a_client_that_does_not_authenticate_is_told_of_and_not_the_broker
 
 
 async def test_clients_behind_one_address_that_are_refused_are_each_told_of_and_the_broker_is_not() -> None:
-    """One without credentials that tries again and again hides nobody; the broker hangs up for their own mistakes."""
+    """A client without credentials that retries hides no others; the broker disconnects because of the clients'
+    mistakes.
+    """
     async with listening(authenticates=True) as (broker, relay, _):
         refuses_and_hangs_up(broker)
 
@@ -221,7 +223,7 @@ async def test_a_broker_that_hangs_up_on_who_has_begun_to_authenticate_is_told_o
 
 
 async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something_else() -> None:
-    """Not after its first step, nor its second: nobody here knows which is the last. ApiVersions proves nothing."""
+    """Not after its first or second step: it is unknown which is the last. ApiVersions proves nothing."""
     async with listening(authenticates=True) as (broker, relay, client):
         lets_in(broker, *[b"go on", b""] * 2)
         await authenticate(client, "GSSAPI", b"first", b"last")
@@ -238,7 +240,9 @@ async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something
 
 @pytest.mark.parametrize("message", [None, "Authentication failed: Invalid username or password"])
 async def test_who_was_not_let_in_may_not(message: str | None) -> None:
-    """It is counted, and told of once a minute: who, as whom, and what the broker says. Never the password."""
+    """It is counted, and logged once a minute, with the address, the user and the broker's message. Never the
+    password.
+    """
     async with listening(authenticates=True) as (broker, relay, client):
         lets_in(broker, b"", b"", error=ErrorCode.sasl_authentication_failed, message=message)
         with structlog.testing.capture_logs() as told:
@@ -252,13 +256,15 @@ async def test_who_was_not_let_in_may_not(message: str | None) -> None:
 
 
 async def test_connections_of_one_principal_are_limited() -> None:
-    """One too many is closed when it is known whose it is; others, and those that free a place, are served."""
+    """An excess connection is closed once its principal is known; others, and those that use a freed place, are
+    served.
+    """
     async with scripted_broker() as broker, relaying({1: broker}, authenticates=True, per_principal_max=2) as relay:
         lets_in(broker, *[b""] * 6)
         alices = [await relay.connect(1) for _ in range(3)]
         for client in alices[:2]:
             await authenticate(client, "PLAIN", b"\0alice\0secret")
-            await authenticate(client, "PLAIN", b"\0alice\0secret")  # anew (KIP-368), which is no other connection
+            await authenticate(client, "PLAIN", b"\0alice\0secret")  # again (KIP-368), not another connection
         alices[2].send(asking(SaslHandshakeRequest(mechanism="PLAIN")))
         await alices[2].answer()
         alices[2].send(asking(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")))

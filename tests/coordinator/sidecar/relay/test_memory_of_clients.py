@@ -1,4 +1,4 @@
-"""The memory that clients of a sidecar use, before and after they authenticate, and how long they may take."""
+"""The memory that clients of a sidecar use, before and after they authenticate, and their time limits."""
 
 import pytest
 
@@ -22,7 +22,7 @@ async def holds(relay: Relay, size: int) -> None:
 
 
 async def test_who_has_not_authenticated_goes_before_anybody_else() -> None:
-    """Even if others hold more."""
+    """Even if others use more."""
     async with (
         scripted_broker() as broker,
         relaying({1: broker}, authenticates=True, held_bytes_max=900 * KB) as relay,
@@ -68,7 +68,7 @@ async def test_what_the_client_does_not_read_and_what_the_broker_does_not_counts
 
 
 async def test_a_broker_that_owes_an_answer_is_who_is_waited_for() -> None:
-    """Not its client, which holds what has come of that answer."""
+    """Not its client, although the start of that response is buffered."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = lambda _: None
         client = await relay.connect(1)
@@ -112,7 +112,7 @@ async def test_nothing_stays_counted_when_a_client_has_gone(vanishes: bool) -> N
 
 
 async def test_who_has_to_authenticate_has_no_longer_for_it_than_a_connection_may_be_idle() -> None:
-    """Whatever else he asks meanwhile, or trickles in. Who has authenticated is idle when he says nothing."""
+    """Whatever else it sends meanwhile, or slowly. An authenticated client is idle when it sends nothing."""
     async with (
         scripted_broker() as broker,
         relaying({1: broker}, authenticates=True, connections_max_idle_ms=10_000) as relay,

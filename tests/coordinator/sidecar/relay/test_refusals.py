@@ -1,4 +1,4 @@
-"""Which of the clients that a broker refuses have a line in the log."""
+"""Which of the clients that a broker refuses get a log line."""
 
 import structlog
 
@@ -9,7 +9,7 @@ PEER = "/10.0.0.7"
 
 
 class Written:
-    """The lines of a log whose clock a test moves."""
+    """The lines of a log whose clock the test moves."""
 
     def __init__(self) -> None:
         self.now_ms = 5_000
@@ -38,7 +38,7 @@ def test_who_names_no_user_is_told_apart_by_the_client_id() -> None:
 
 
 def test_made_up_names_neither_flood_the_log_nor_push_out_another() -> None:
-    """They share one line a minute; whoever was known before keeps a line, and silent names give up their places."""
+    """They share one line a minute; previously known users keep a line, and silent names lose their places."""
     log = Written()
     log.refused("alice")
     invented = [f"user-{number}" for number in range(1_000)]

@@ -1,4 +1,4 @@
-"""The relay with real sockets: clients that leave, do not read, or send garbage, and how connections end."""
+"""The relay with real sockets: clients that disconnect, do not read, or send garbage, and how connections end."""
 
 import asyncio
 import errno
@@ -59,11 +59,11 @@ async def both_are_gone(relay: Relay, broker: ScriptedBroker) -> bool:
     return True
 
 
-# ---- the end -------------------------------------------------------------------------------------------
+# ---- shutdown ------------------------------------------------------------------------------------------
 
 
 async def test_what_is_in_flight_is_answered_before_the_end() -> None:
-    """And those behind it are not begun; who waits for nothing is closed at once."""
+    """Later requests are not started; idle connections are closed at once."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, FETCH)
         relayed, parked, quiet = [await relay.connect(1) for _ in range(3)]
@@ -97,7 +97,7 @@ async def test_a_join_that_is_superseded_holds_up_no_end() -> None:
 
 
 async def test_a_request_that_is_half_relayed_at_the_end_goes_on() -> None:
-    """The broker would wait for the rest of it for ever."""
+    """Otherwise the broker would wait for the rest of it for ever."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         whole = request(NOBODYS, 0, 1, bytes(100_000))
@@ -111,7 +111,7 @@ async def test_a_request_that_is_half_relayed_at_the_end_goes_on() -> None:
 
 
 async def test_a_request_on_its_way_to_the_broker_reaches_it_at_the_end() -> None:
-    """A Produce that nobody answers, too."""
+    """Including a Produce without a response."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         whole = request(0, 3, 1, b"\xff\xff\xff\xff\x00\x00" + bytes(100_000))
@@ -124,11 +124,11 @@ async def test_a_request_on_its_way_to_the_broker_reaches_it_at_the_end() -> Non
         assert broker.asked[0].frame == whole[4:]
 
 
-# ---- who comes -----------------------------------------------------------------------------------------
+# ---- clients that connect ------------------------------------------------------------------------------
 
 
 async def test_who_says_nothing_costs_the_broker_no_connection() -> None:
-    """A port scan, a load balancer's check: they come and go. The first request of a client reaches its broker."""
+    """For example a port scan, or a load balancer's check. A client's first request reaches its broker."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         silent, leaving = await relay.connect(1), await relay.connect(1)
         await until(lambda: len(relay.listening.connections) == 2)
@@ -144,7 +144,7 @@ async def test_who_says_nothing_costs_the_broker_no_connection() -> None:
         assert len(broker.connections) == 2
 
 
-# ---- who goes ------------------------------------------------------------------------------------------
+# ---- clients that disconnect ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("vanishes", [True, False], ids=["reset", "closed"])
@@ -174,7 +174,7 @@ async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_
     ids=["answered", "a request's start", "half a request", "unanswered", "acks=0 last", "acks=0 first"],
 )
 async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: bytes, is_reset: bool) -> None:
-    """So that nobody uses up our local ports by coming and going; what it may not have read yet reaches it."""
+    """So that clients cannot use up our local ports by reconnecting; data that it may not have read yet reaches it."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, NOBODYS, PRODUCE)
         client = await relay.connect(1)
@@ -187,7 +187,7 @@ async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: b
 
 
 async def test_what_a_client_asked_before_it_went_is_done() -> None:
-    """As in Kafka: a member that leaves need not wait for the answer, even if the broker is asked about it first."""
+    """As in Kafka: a member that leaves need not wait for the response, even if the broker is asked about it first."""
 
     def outcome(command: AnyRequest) -> Outcome:
         if isinstance(command, LeaveGroup):
@@ -209,7 +209,7 @@ async def test_what_a_client_asked_before_it_went_is_done() -> None:
 
 
 async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
-    """The client is told of it, and the next request is asked about anew: what the broker says then counts."""
+    """The client gets it, and for the next request the broker is asked again: that result counts."""
     errors = iter((ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.none))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = lambda asked: asked.tell(allowing(asked, 1 << 3, next(errors)))
@@ -219,7 +219,7 @@ async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
 
 
 async def test_a_connection_keeps_the_authorizations_of_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one that was asked about is asked about anew."""
+    """The oldest one is asked for again."""
     monkeypatch.setattr(authorization, "CACHED_BYTES_MAX", 2 * (128 + 4))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
@@ -247,7 +247,7 @@ async def test_an_answer_about_a_cached_group_replaces_it(monkeypatch: pytest.Mo
 
 
 async def test_a_group_to_which_a_client_has_no_right_is_not_cached() -> None:
-    """It could name any number of them; it is refused as before."""
+    """A client could name any number of them; it is refused as before."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = lambda asked: asked.tell(allowing(asked, 0, ErrorCode.group_authorization_failed))
         client = await relay.connect(1)
@@ -270,7 +270,7 @@ async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.M
 
 
 async def test_a_broker_that_goes_takes_its_clients_connection_along() -> None:
-    """Its answers are still sent; the answer to a join that was parked meanwhile is dropped."""
+    """Its pending responses are sent; the response to a join that was parked meanwhile is dropped."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         parked, reading = await relay.connect(1), await relay.connect(1)
         parked.send(join())
@@ -350,7 +350,7 @@ async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_w
 async def test_a_group_that_is_left_to_others_is_told_of_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, theirs: KeptUpstream, level: str, event: str
 ) -> None:
-    """However often its clients join; what an operator has to mend is a warning."""
+    """However often its clients join; a problem that an operator has to fix is a warning."""
 
     async def take(_self: Held, _group_id: GroupId) -> KeptUpstream:
         return theirs
@@ -371,7 +371,7 @@ async def test_a_group_that_is_left_to_others_is_told_of_once_a_minute(
 async def test_a_thousand_groups_that_are_left_to_another_muster_are_few_lines_with_their_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Some groups have lines of their own, as what is to be done names the group."""
+    """Some groups have lines of their own, as the remedy names the group."""
 
     async def take(_self: Held, group_id: GroupId) -> KeptUpstream:
         return ForeignShadow(f"remove its shadow from {group_id}", is_unnamed=False)
@@ -390,7 +390,7 @@ async def test_a_thousand_groups_that_are_left_to_another_muster_are_few_lines_w
     assert {line["groups"] for line in told[-NAMES_MAX - 1 :]} == {100}
 
 
-# ---- who talks nonsense --------------------------------------------------------------------------------
+# ---- clients that send garbage -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ async def test_bytes_that_make_no_sense_close_their_connection_alone(content: by
 
 @pytest.mark.parametrize("waits", [True, False], ids=["behind another request", "at once"])
 async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
-    """And its connection does not hang (G24)."""
+    """Its connection does not hang (G24)."""
 
     def fails(_command: AnyRequest) -> Outcome:
         raise ZeroDivisionError
@@ -472,11 +472,11 @@ async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
         assert await other.ask(request(NOBODYS, 0, 1)) == b""
 
 
-# ---- who does not read ---------------------------------------------------------------------------------
+# ---- clients and brokers that do not read --------------------------------------------------------------
 
 
 async def test_for_a_client_that_does_not_read_nothing_piles_up() -> None:
-    """The answer has any size; the client gets all of it when it reads, and others do not notice."""
+    """A response of any size: the client gets all of it when it reads, and others are not affected."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, FETCH)
         client = await relay.connect(1)
@@ -497,7 +497,7 @@ async def test_for_a_client_that_does_not_read_nothing_piles_up() -> None:
 
 
 async def test_for_a_broker_that_does_not_read_nothing_piles_up() -> None:
-    """One request of any size, or many: the broker gets all when it reads, and other connections do not notice."""
+    """One request of any size, or many: the broker gets all when it reads, and other connections are not affected."""
     many = 2 * MORE_THAN_SOCKETS_TAKE // 1_000_000
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.reads = False
@@ -512,7 +512,7 @@ async def test_for_a_broker_that_does_not_read_nothing_piles_up() -> None:
 
 
 async def test_nothing_piles_up_either_where_no_answers_are_owed() -> None:
-    """The producer has acks=0, and its requests are whole each time that the broker takes no more."""
+    """The producer has acks=0, and the broker stops reading between complete requests."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         Holding(broker, PRODUCE)
         broker.reads = False
@@ -537,7 +537,7 @@ async def test_nothing_piles_up_either_where_no_answers_are_owed() -> None:
 async def test_of_a_client_whose_broker_is_not_reached_yet_no_more_than_a_piece_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may take ten seconds."""
+    """Connecting may take ten seconds."""
     may_connect, connected = asyncio.Event(), broker_side.BrokerSide._connected
 
     async def connect_later(side: broker_side.BrokerSide) -> asyncio.Transport | None:
@@ -559,7 +559,7 @@ async def test_of_a_client_whose_broker_is_not_reached_yet_no_more_than_a_piece_
 
 
 async def until_no_more_is_read(relay: Relay, other: Client) -> int:
-    """How many bytes were read from clients, once only those of this one are."""
+    """Return the number of bytes read from clients, once only this client's are read."""
     question = request(NOBODYS, 0, 1)
     while True:
         before = relay.metrics.bytes_received
@@ -570,8 +570,8 @@ async def until_no_more_is_read(relay: Relay, other: Client) -> int:
 
 
 async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That the client is gone is not seen, since nothing is read from it either: the connection is idle then. And the
-    broker would have to read first what is on its way, which it may never do.
+    """The client's end is not seen, since nothing is read from it either: the connection counts as idle. The broker
+    would first have to read the pending data, which it may never do.
     """
     monkeypatch.setattr(broker_side, "LINGER_S", 0.05)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
@@ -607,7 +607,7 @@ async def test_a_broker_is_not_to_blame_for_what_we_have_run_out_of(monkeypatch:
 
 
 async def test_a_broker_that_answers_others_meanwhile_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may take no more connections; whoever has one is heard."""
+    """It may accept no more connections; existing ones are served."""
     tried = asyncio.Event()
 
     async def create_connection(*_: object, **__: object) -> None:
@@ -631,7 +631,7 @@ async def test_a_broker_that_answers_others_meanwhile_is_not_away(monkeypatch: p
 async def test_a_broker_that_is_not_reached_is_away_though_older_answers_still_arrive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its machine goes on sending what it had answered before: here the end of one answer, and another one."""
+    """Its kernel still sends earlier responses: here the end of one, and another one."""
     tried, answered = asyncio.Event(), asyncio.Event()
     held: list[Asked] = []
 

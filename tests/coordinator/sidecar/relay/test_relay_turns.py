@@ -22,7 +22,7 @@ LEFT = LeaveGroupOutcome(error=ErrorCode.none)
 
 
 class HeldTurns(Turns):
-    """Nobody has a turn while it is held."""
+    """No turns run while it is paused."""
 
     is_paused = False
 
@@ -34,8 +34,8 @@ class HeldTurns(Turns):
 
 
 class Crowded:
-    """A relay where each decision takes a part of a slice, and nothing else takes time. `leavers`: who leaves; of these
-    one called "parked" has no answer until the groups release it.
+    """A relay where each decision takes a part of a slice, and nothing else takes time. `leavers`: members that left; a
+    leave of "parked" is answered when the groups release it.
     """
 
     def __init__(self, relay: Relay, *, decision_s: float = SLICE_S / IN_A_SLICE) -> None:
@@ -53,7 +53,7 @@ class Crowded:
         return None if self.leavers[-1] == "parked" else LEFT
 
     async def client(self, name: str) -> Client:
-        """One whose rights are known."""
+        """A client whose rights are cached."""
         client = await self._relay.connect(1)
         await client.ask(leave(name))
         return client
@@ -76,12 +76,12 @@ async def test_who_asks_much_waits_behind_who_comes_meanwhile() -> None:
                 await client.answer()
         assert sorted(crowded.leavers) == sorted(names * REQUESTS_AT_ONCE)
         runs = [len(list(same)) for _, same in itertools.groupby(crowded.leavers)]
-        assert max(runs[:-1]) <= 2 * IN_A_SLICE, runs  # the last has nobody to wait for
+        assert max(runs[:-1]) <= 2 * IN_A_SLICE, runs  # there is no one left for the last to wait for
 
 
 @pytest.mark.parametrize("goes", ["hangs up", "is told to go"])
 async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> None:
-    """Requests that a client sent before it hung up are handled; for a closing one nothing more is begun."""
+    """Requests sent before the client disconnected are handled; for a closing connection nothing more is started."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay)
         greedy, leaver = await crowded.client("greedy"), await crowded.client("leaver")
@@ -103,7 +103,7 @@ async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> 
 
 
 async def test_a_round_of_many_takes_few_requests_of_each_though_there_is_time() -> None:
-    """One alone has more, but not all that it has sent either."""
+    """A single client gets more, but not all of its requests at once."""
     others = 32
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay, decision_s=0)
@@ -139,7 +139,7 @@ async def test_who_was_answered_goes_on_behind_who_waits() -> None:
 
 
 async def test_heartbeats_that_are_known_wait_for_their_turn_too() -> None:
-    """But one that comes when nobody waits is answered at once."""
+    """If no connection is waiting it is answered at once."""
     heartbeat = with_length(frame("Heartbeat", 3, correlation_id=1, **HEARTBEAT))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay)

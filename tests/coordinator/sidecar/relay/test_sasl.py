@@ -12,7 +12,7 @@ SERVER_FIRST, SERVER_FINAL = b"r=abcdef,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl"
 
 
 def exchange(mechanism: str, *said: bytes) -> SaslExchange:
-    """One that has begun."""
+    """An exchange that has started."""
     begun = SaslExchange()
     begun.begin(mechanism)
     for message in said:
@@ -39,7 +39,7 @@ def token(claims: object, *, head: str = "n,,") -> bytes:
     ],
 )
 def test_plain_names_the_authcid(message: bytes, principal: str) -> None:
-    """RFC 4616; the broker refuses an authzid that is another."""
+    """RFC 4616; the broker refuses a different authzid."""
     assert exchange("PLAIN", message).accepted(b"") == principal
 
 
@@ -55,7 +55,7 @@ def test_plain_names_the_authcid(message: bytes, principal: str) -> None:
     ],
 )
 def test_scram_names_whom_the_first_message_does(message: bytes, principal: str) -> None:
-    """RFC 5802: escapes undone; a delegation token is no name (KIP-48)."""
+    """RFC 5802: escapes undone; a delegation token has no name (KIP-48)."""
     begun = exchange("SCRAM-SHA-512", message)
     assert begun.accepted(SERVER_FIRST) is None
     begun.received(b"c=biws,r=abcdef,p=cHJvb2Y=")
@@ -77,18 +77,18 @@ def test_scram_names_whom_the_first_message_does(message: bytes, principal: str)
     ],
 )
 def test_a_token_names_its_subject(message: bytes, principal: str) -> None:
-    """RFC 7628; what is no token is the broker's to refuse."""
+    """RFC 7628; the broker refuses invalid tokens."""
     assert exchange("OAUTHBEARER", message).accepted(b"") == principal
 
 
 def test_a_refused_token_is_nobodys() -> None:
-    """The broker tells why in an answer without an error, and waits for the client to give up."""
+    """The broker sends the reason in a response without an error, and waits for the client to give up."""
     begun = exchange("OAUTHBEARER", token({"sub": "alice"}))
     assert begun.accepted(b'{"status":"invalid_token"}') is None
 
 
 def test_another_try_after_a_refusal_is_not_refused() -> None:
-    """A client may begin again on its connection."""
+    """A client may start again on its connection."""
     begun = exchange("PLAIN", b"\0alice\0wrong")
     assert begun.refused() == "alice"
     assert begun.is_refused
@@ -98,7 +98,7 @@ def test_another_try_after_a_refusal_is_not_refused() -> None:
 
 @pytest.mark.parametrize("answer", [b"\x60", b"", b"v=c2lnbmF0dXJl"])
 def test_other_mechanisms_tell_neither_a_name_nor_their_end(answer: bytes) -> None:
-    """Kerberos is between the client and the broker; an answer to something else proves that it let the client in."""
+    """Kerberos is between client and broker; a response to another request proves that the client was accepted."""
     begun = exchange("GSSAPI", b"\x60\x82")
     assert begun.accepted(answer) is None
     assert [begun.proved(), begun.proved()] == [UNKNOWN_PRINCIPAL, None]
@@ -110,14 +110,14 @@ def test_what_ends_by_itself_needs_no_proof() -> None:
 
 
 def test_a_later_exchange_begins_from_nothing() -> None:
-    """KIP-368: the name of the first one is not that of the second."""
+    """KIP-368: the first exchange's name does not carry over."""
     begun = exchange("PLAIN", b"\0alice\0alice-secret")
     begun.begin("PLAIN")
     assert begun.accepted(b"") == UNKNOWN_PRINCIPAL
 
 
 def test_what_is_too_long_is_not_looked_at() -> None:
-    """Whoever has not authenticated yet may send it."""
+    """An unauthenticated client may send it."""
     begun = exchange("PLAIN", b"\0alice\0" + b"x" * MESSAGE_BYTES_MAX)
     assert begun.accepted(b"") == UNKNOWN_PRINCIPAL
 

@@ -1,6 +1,6 @@
 """A request for each row of the table of rights, by a user without groups, about what others have set up.
 
-It has only the requests; other modules check the responses.
+It only has the requests; other modules check the responses.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from tests.events.log.kafka.foreign_batches import batch
 Question = tuple[str, int, dict[str, Any]]
 """API, version, body."""
 Asked = list[tuple[int, dict[str, Any]]]
-"""Versions and bodies, of one API."""
+"""Versions and bodies of one API."""
 
 OWN_TOPIC: Final = "__muster_events"
 OWN_ID: Final = f"muster-{OWN_TOPIC}-0"
@@ -29,7 +29,7 @@ _TIMEOUT: Final = {"timeout": ms(5_000), "transaction_timeout": ms(60_000)}
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """The subjects of the questions: a group with a member, and a transactional id with its producer."""
+    """The subjects of the requests: a group with a member, and a transactional id with its producer."""
 
     member: Member
     transactional_id: str
@@ -38,7 +38,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def questions(stage: Stage, api: str, about: str) -> list[Question]:
-    """All forms that this request is tried in, those that change something last."""
+    """All tested forms of this request, those that change something last."""
     return [(api, version, body) for version, body in _BY_REQUEST[api, about](stage)]
 
 
@@ -55,12 +55,12 @@ def _find_of_transactions(stage: Stage) -> Asked:
 
 
 def _join(stage: Stage) -> Asked:
-    # Of another kind than the group: what it could join, it would change.
+    # It has another protocol type than the group, as a successful join would change the group.
     return [(version, join_body(stage.member.group_id, protocol_type="another")) for version in (3, 9)]
 
 
 def _sync(stage: Stage) -> Asked:
-    named = {"protocol_type": "consumer", "protocol_name": "range"}  # without them it is refused before
+    named = {"protocol_type": "consumer", "protocol_name": "range"}  # without them it is refused earlier
     return [(5, {**stage.member.beating, **named, "assignments": []})]
 
 
@@ -77,7 +77,7 @@ def _newer_heartbeat(stage: Stage) -> Asked:
     body = {
         **_group(stage),
         "member_id": "nobody",
-        "member_epoch": -1,  # of who leaves and was never there: else it is put off where a shadow is
+        "member_epoch": -1,  # by an unknown member: otherwise it is deferred when there is a shadow
         "instance_id": None,
         "rack_id": None,
         "rebalance_timeout": ms(-1),

@@ -1,9 +1,9 @@
-"""Which right each request needs that a sidecar handles, and what a client is told that has all of them but this one.
+"""The rights that each request handled by a sidecar needs, and the response to a client that lacks only one of them.
 
 It has the table, and its form on the page; `rights_questions.py` has the requests.
 
-A request needs all rows of its API and of what it is about. What the broker knows too is answered as the broker answers
-it directly; what only Muster knows has no answer there, and what is Muster's own is refused to everybody.
+A request needs all rows for its API and subject. What the broker knows too is answered like by the broker directly;
+what only Muster knows has no response there, and what is Muster's own is refused to all clients.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ OWN_TOPICS: Final = "one of Muster's own topics"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One right. `resource` and `operation` as Kafka names them; "" where no right suffices."""
+    """One right. `resource` and `operation` as Kafka names them; "" if no right suffices."""
 
     api: str
     about: str
@@ -35,7 +35,7 @@ class Row(msgspec.Struct, frozen=True):
     without: str
     """The name of the error, or NOT_LISTED."""
     only_here: bool = False
-    """Whether the broker knows nothing of what is asked for."""
+    """True if the broker does not know the subject."""
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.api, self.about, self.resource, self.operation)))

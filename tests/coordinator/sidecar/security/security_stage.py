@@ -1,4 +1,4 @@
-"""The parties where a broker authenticates: a sidecar in a process of its own, and users on raw connections.
+"""The parties of a test with an authenticating broker: a sidecar process, and users on raw connections.
 
 It starts them and authenticates the users.
 """
@@ -28,7 +28,7 @@ TOPIC: Final = "orders"
 WITHIN_S: Final = 30.0
 ENDS_WITHIN_S: Final = 60
 COORDINATOR_MOVES: Final = (14, 15, 16)
-"""After these a client asks who coordinates; the first who does so has the broker make its topic of offsets."""
+"""Errors after which a client looks the coordinator up; the first lookup makes the broker create its offsets topic."""
 _SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
 
 
@@ -57,7 +57,7 @@ def upstream_options(
 
 
 def own_ports() -> list[str]:
-    """Where the listener of the one broker is, over all restarts."""
+    """The address of the only broker's listener, the same after restarts."""
     return ["--broker-base-port", str(lasting_base())]
 
 
@@ -77,13 +77,13 @@ def sidecar(
 
 
 def new_group() -> str:
-    """A name that nobody has."""
+    """A unique name."""
     return f"orders-{uuid4().hex[:8]}"
 
 
 @asynccontextmanager
 async def speaking(address: str, user: str | None) -> AsyncIterator[Connection]:
-    """A connection of this user, by PLAIN; None: who has not authenticated."""
+    """A connection of this user, authenticated by PLAIN; None: not authenticated."""
     connection = await Connection.open(address, client_id=f"app-{user}")
     try:
         if user is not None:
@@ -94,18 +94,18 @@ async def speaking(address: str, user: str | None) -> AsyncIterator[Connection]:
 
 
 async def authenticate(connection: Connection, user: str, secret: str | None = None) -> Fields:
-    """The broker's answer to the password."""
+    """The broker's response to the password."""
     assert await begins(connection)
     return await password(connection, user, secret)
 
 
 async def begins(connection: Connection) -> bool:
-    """Whether the broker lets an exchange begin: the second one not within a second of the first."""
+    """True if the broker lets an exchange start: the second one at least a second after the first."""
     return bool((await connection.ask("SaslHandshake", 1, mechanism="PLAIN"))["error_code"] == 0)
 
 
 async def password(connection: Connection, user: str, secret: str | None = None) -> Fields:
-    """The broker's answer to it."""
+    """The broker's response to it."""
     said = f"\0{user}\0{password_of(user) if secret is None else secret}"
     return await connection.ask("SaslAuthenticate", 2, auth_bytes=said.encode())
 
@@ -150,7 +150,7 @@ def join_body(group_id: str, **changed: Any) -> dict[str, Any]:
 
 
 async def join(connection: Connection, group_id: str, **changed: Any) -> Fields:
-    """The answer, with a member id of its own when it is asked for one."""
+    """Join, repeated with the returned member id if one is required; return the response."""
     body = join_body(group_id, **changed)
     answer: Fields = {}
 
@@ -194,12 +194,12 @@ async def producing(connection: Connection, transactional_id: str) -> dict[str, 
         answer.update(await connection.ask("InitProducerId", 4, **asked, transaction_timeout=ms(60_000)))
         return bool(answer["error_code"] == 0)
 
-    await until(initialized)  # whoever asks first has the broker make its topic of transactions
+    await until(initialized)  # the first request makes the broker create its topic of transactions
     return {name: answer[name] for name in ("producer_id", "producer_epoch")}
 
 
 def errors_of(answer: Any) -> list[int]:
-    """All error codes of an answer, in their order."""
+    """All error codes of a response, in order."""
     if isinstance(answer, Mapping):
         here = [answer[name] for name in ("error_code", "partition_error_code") if name in answer]
         return here + [code for value in answer.values() for code in errors_of(value)]

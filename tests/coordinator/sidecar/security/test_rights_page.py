@@ -13,14 +13,14 @@ NEED_NONE: Final = {SASL_HANDSHAKE, SASL_AUTHENTICATE}
 
 
 def test_the_page_has_the_table() -> None:
-    """And no row beside it."""
+    """No more and no fewer rows."""
     _, _, section = PAGE.read_text(encoding="utf-8").partition("\n## The rights of clients\n")
     lines = section.partition("\n## ")[0].splitlines()
     assert [line for line in lines if line.startswith("|")] == as_markdown().splitlines()
 
 
 async def test_all_that_is_handled_here_is_in_the_table() -> None:
-    """Whoever handles another API says which rights it needs."""
+    """A newly handled API has to list the rights that it needs."""
     async with sidecar() as relay:
         handled = {api.key for api in apis(relay)}
     assert handled - NEED_NONE <= {API_KEYS[row.api] for row in ROWS}

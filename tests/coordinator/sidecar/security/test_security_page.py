@@ -1,4 +1,4 @@
-"""The rights that the page grants to Muster's own principal: enough, and not one too many."""
+"""The rights that the page grants to Muster's own principal: sufficient, and all of them needed."""
 
 import asyncio
 import re
@@ -50,7 +50,7 @@ RESOURCES: Final = {
     "Cluster": "broker",
 }
 SAID: Final = {"group": "GROUP", "topic": "TOPIC", "transactional_id": "TRANSACTIONAL_ID", "broker": "CLUSTER"}
-"""As messages name them."""
+"""The names in messages."""
 
 
 def rows() -> list[Acl]:
@@ -97,12 +97,12 @@ def allowed(broker: SecuredBroker, *acls: Acl) -> Iterator[None]:
 
 @pytest.fixture
 def topic() -> str:
-    """The topic of the events; it is not there yet."""
+    """The event topic, which does not exist yet."""
     return f"events-{uuid4().hex[:8]}"
 
 
 def options(broker: SecuredBroker, topic: str) -> dict[str, Any]:
-    """Settings of a sidecar that keeps its events there."""
+    """Settings of a sidecar with its events there."""
     return {"log": f"kafka://{broker.address(LISTENER)}/{topic}"}
 
 
@@ -116,7 +116,7 @@ async def used(muster: MusterProcess) -> str:
 
 
 def complaints(muster: MusterProcess) -> list[str]:
-    """Log lines above info, but for those about the machine: busy, few files, the process before was killed."""
+    """Log lines above info, except those about the machine: busy, few files, the previous process was killed."""
     levels = ('"level": "warning"', '"level": "error"')
     busy = (
         "event loop ",
@@ -129,7 +129,7 @@ def complaints(muster: MusterProcess) -> list[str]:
 
 
 async def test_the_table_is_enough(broker: SecuredBroker, topic: str) -> None:
-    """A first start, a group, a second start that takes its shadow over: nothing is missed."""
+    """A first start, a group, and a second start that takes over the shadow: no right is missing."""
     rights = [for_topic(acl, topic) for acl in rows()]
     with allowed(broker, *rights), sidecar(broker, "--log-replication", "1", **options(broker, topic)) as muster:
         await used(muster)
@@ -143,7 +143,7 @@ async def test_the_table_is_enough(broker: SecuredBroker, topic: str) -> None:
 
 @pytest.mark.parametrize("missing", rows(), ids=titled)
 async def test_each_row_is_needed(broker: SecuredBroker, topic: str, missing: Acl) -> None:
-    """Without it, a line names what is missing: the last one, or a warning."""
+    """Without it a line names the missing right: the last one, or a warning."""
     said = rf"lacks the ACL Allow {missing.operation} on (this )?{SAID[missing.resource]}\b"
     with allowed(broker, *(for_topic(acl, topic) for acl in rows() if acl != missing)):
         if missing.operation == "DESCRIBE_CONFIGS" or missing.resource == "group":
@@ -156,7 +156,7 @@ async def test_each_row_is_needed(broker: SecuredBroker, topic: str, missing: Ac
 
 
 def test_the_commands_give_what_the_table_says(broker: SecuredBroker, tmp_path: Path) -> None:
-    """Kafka's own tool, called as the page tells."""
+    """Kafka's own tool, called as on the page."""
     admin = broker.admin()
     file = tmp_path / "admin.properties"
     properties = java_properties(broker.client(LISTENER))
@@ -219,5 +219,5 @@ def test_who_reads_the_log_needs_nothing_else(
 
 
 def test_the_table_names_the_cluster_as_kafka_does() -> None:
-    """There is one name only."""
+    """It has only one name."""
     assert {acl.name for acl in rows() if acl.resource == "broker"} == {CLUSTER_NAME}

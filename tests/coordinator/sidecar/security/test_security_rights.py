@@ -1,4 +1,4 @@
-"""Rights on a group of ours: the same answers as the broker's to the same user directly, right by right and mixed."""
+"""Rights on a group of ours: the same results as from the broker directly, right by right and mixed."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -39,7 +39,7 @@ Question = tuple[str, int, dict[str, Any]]
 
 
 def questions_of_nobody(group_id: str) -> dict[str, Question]:
-    """Requests of a stranger to the group: refused for that, when he may ask at all."""
+    """Requests of a client that is no member: refused for that reason, if it has the right to ask at all."""
     alteration = {"name": CONFIG, "config_operation": 0, "value": "50000"}
     resource = {"resource_type": GROUP, "resource_name": group_id}
     asked: list[Question] = [
@@ -103,7 +103,7 @@ def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
 
 
 async def errors(address: str, user: str, group_id: str) -> dict[str, list[int]]:
-    """Ask as a user, on a connection for each question: none may depend on another."""
+    """Send each request as a user on a separate connection, so that they are independent."""
     told = {}
     for title, (name, version, body) in questions_of_nobody(group_id).items():
         async with speaking(address, user) as connection:
@@ -112,7 +112,7 @@ async def errors(address: str, user: str, group_id: str) -> dict[str, list[int]]
 
 
 async def listed(connection: Connection) -> list[str]:
-    """The groups that a user is told of."""
+    """The groups that a user sees in a list."""
     answer = await connection.ask("ListGroups", 4, states_filter=[])
     return [group["group_id"] for group in answer["groups"]]
 
@@ -174,7 +174,7 @@ def allowed(broker: SecuredBroker, *acls: Acl) -> Iterator[None]:
 
 
 def acl(row: Row, run: str) -> Acl:
-    """The right of bob, where names begin with `run`."""
+    """Bob's right, for names that begin with `run`."""
     resource, name, is_prefix = {
         "Group": ("group", run, True),
         "TransactionalId": ("transactional_id", run, True),
@@ -186,7 +186,7 @@ def acl(row: Row, run: str) -> Acl:
 
 @asynccontextmanager
 async def on_stage(address: str, name: str) -> AsyncIterator[Stage]:
-    """Bob's questions at this address, set up by others."""
+    """Bob's requests at this address, about what others set up."""
     async with speaking(address, SUPER_USER) as admin, speaking(address, "alice") as alice:
         named = {"topics": [{"topic_id": None, "name": OWN_TOPIC}], "allow_auto_topic_creation": False}
         own = await admin.ask("Metadata", 12, **named, include_topic_authorized_operations=False)
@@ -199,7 +199,7 @@ async def on_stage(address: str, name: str) -> AsyncIterator[Stage]:
 
 
 async def told(address: str, user: str, stage: Stage, row: Row) -> list[list[str]]:
-    """The errors of each form of the request, on a connection of its own: no verdict is kept from one to the next."""
+    """The errors of each form of the request, each on its own connection, so that no verdict is cached."""
     answers = []
     for api, version, body in questions(stage, *row.request):
         async with speaking(address, user) as connection:
@@ -215,7 +215,9 @@ async def told(address: str, user: str, stage: Stage, row: Row) -> list[list[str
 async def test_each_right_is_needed_and_all_together_are_enough(
     broker: SecuredBroker, muster: MusterProcess, row: Row
 ) -> None:
-    """Whoever lacks it is told what the table says, as by the broker directly; whoever has it, what the broker says."""
+    """A user without it gets the table's error, like from the broker directly; a user with it gets the broker's
+    result.
+    """
     run, directly = new_group(), broker.address(LISTENER)
     others = [acl(each, run) for each in row.others()]
     async with on_stage(muster.bootstrap, f"{run}-here") as here, on_stage(directly, f"{run}-there") as there:
@@ -233,7 +235,7 @@ async def test_each_right_is_needed_and_all_together_are_enough(
 
 @pytest.mark.parametrize("row", RESERVED, ids=str)
 async def test_what_is_musters_own_is_refused_to_who_may_do_all(muster: MusterProcess, row: Row) -> None:
-    """Only through the sidecar: the broker would do it, and depose the owner."""
+    """Only through the sidecar: the broker would accept it, and depose the owner."""
     async with on_stage(muster.bootstrap, new_group()) as stage:
         refused = await told(muster.bootstrap, SUPER_USER, stage, row)
     assert [set(errors) - {"NONE"} for errors in refused] == [{row.without}] * len(refused)

@@ -1,4 +1,4 @@
-"""SASL is between the client and the broker: passed through, in every mechanism, again and again; and looked at."""
+"""SASL is between the client and the broker: it is passed through, with every mechanism, repeatedly; and observed."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.clients]
 
 SESSION_MS: Final = 2_000
 SESSIONS: Final = 3
-"""Which a client must outlive."""
+"""A client must stay connected through this many sessions."""
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +56,14 @@ def consuming(
 
 
 def of_librdkafka(broker: SecuredBroker, mechanism: str) -> dict[str, Any]:
-    """Alice, as confluent-kafka is told."""
+    """Alice, in confluent-kafka's configuration."""
     properties = broker.client(LISTENER, user="alice", mechanism=mechanism)
     del properties["bootstrap.servers"]
     return properties
 
 
 def of_python(mechanism: str) -> dict[str, Any]:
-    """Alice, as kafka-python and aiokafka are told."""
+    """Alice, in the configuration of kafka-python and aiokafka."""
     return {
         "security_protocol": LISTENER,
         "sasl_mechanism": mechanism,
@@ -73,7 +73,7 @@ def of_python(mechanism: str) -> dict[str, Any]:
 
 
 def principals(muster: MusterProcess, group_id: str) -> set[str]:
-    """Those of the members, as the history tells them."""
+    """The members' principals in the history."""
     arguments = ["history", group_id, "--log", muster.log, "--format", "jsonl"]
     told = CliRunner().invoke(replay_cli.app, arguments)
     assert told.exit_code == 0, told.output
@@ -92,7 +92,7 @@ def _principals(value: Any) -> Iterator[str]:
 
 
 def authentications(muster: MusterProcess) -> int:
-    """How many SaslAuthenticate have passed through."""
+    """The number of SaslAuthenticate requests that have passed through."""
     counted = [line for line in muster.asked("/metrics").splitlines() if 'api="SaslAuthenticate"' in line]
     return sum(int(float(line.split()[-1])) for line in counted)
 
@@ -112,7 +112,7 @@ def test_every_mechanism_passes_and_the_history_has_the_name(
 @pytest.mark.parametrize("library", [Aiokafka, KafkaPython])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_other_libraries_pass(muster: MusterProcess, library: type[RunningConsumer], mechanism: str) -> None:
-    """They write the same messages in their own way."""
+    """They send the same messages with other code."""
     group_id = new_group()
     with consuming(library, muster, group_id, of_python(mechanism)) as consumer:
         consumer.commit(0, 5)
@@ -160,7 +160,7 @@ def _is_rebalance(line: ToolLine) -> bool:
 
 
 def test_no_secret_is_logged(broker: SecuredBroker, tmp_path: Path) -> None:
-    """Neither a password nor a proof, however much is logged; the user's name is not a secret."""
+    """Neither a password nor a proof, at any log level; the user's name is not a secret."""
     with sidecar(broker, "--log-level", "debug", log=sqlite_log(tmp_path)) as talkative:
         with consuming(Confluent, talkative, new_group(), of_librdkafka(broker, "PLAIN")):
             pass

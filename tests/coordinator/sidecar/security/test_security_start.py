@@ -1,4 +1,4 @@
-"""A sidecar's start if the cluster refuses it, does not exist yet, or is too old: one log line says it."""
+"""The start of a sidecar whose cluster refuses it, does not exist yet, or is too old: one log line has the reason."""
 
 import asyncio
 import urllib.error
@@ -41,7 +41,7 @@ def broker() -> Iterator[SecuredBroker]:
     ],
 )
 def test_wrong_credentials_end_it(broker: SecuredBroker, changed: dict[str, str], reason: str) -> None:
-    """Trying again makes no sense; neither the password nor a stack of calls is shown."""
+    """A retry makes no sense; neither the password nor a traceback is shown."""
     line = refused_start(*upstream_options(broker, **changed), *own_ports(), *IN_MEMORY)
     assert line.startswith(f"muster: --upstream {broker.address(LISTENER)}: the broker at ")
     assert "refuses Muster: " in line
@@ -50,7 +50,7 @@ def test_wrong_credentials_end_it(broker: SecuredBroker, changed: dict[str, str]
 
 
 async def test_a_broker_that_is_too_old_ends_it() -> None:
-    """The request that is needed, and from which Kafka on."""
+    """With the request that is missing, and the Kafka version that has it."""
     async with fake_broker({3: 12, 10: 4, 11: 5}) as fake:
         address = fake.address
         line = await asyncio.to_thread(refused_start, "--upstream", address, *own_ports(), *IN_MEMORY)
@@ -61,7 +61,7 @@ async def test_a_broker_that_is_too_old_ends_it() -> None:
 
 @asynccontextmanager
 async def passing_on(port: int, address: str) -> AsyncIterator[None]:
-    """Whoever connects to this port is at the address, as long as the block lasts."""
+    """Forward connections on this port to the address, while the block lasts."""
     host, _, its_port = address.rpartition(":")
     pumping: set[asyncio.Task[None]] = set()
 
@@ -86,7 +86,7 @@ async def passing_on(port: int, address: str) -> AsyncIterator[None]:
 
 
 async def test_a_cluster_that_comes_later_is_waited_for(broker: SecuredBroker, tmp_path: Path) -> None:
-    """/readyz says what is waited for; then it serves, and says so."""
+    """/readyz has the reason; then it serves, and logs that."""
     (port,) = lasting_ports(1)
     bootstrap = f"{HOST}:{port}"
     options = [*upstream_options(broker, bootstrap=bootstrap), *own_ports(), *IN_MEMORY, "--metrics", f"{HOST}:0"]
@@ -117,7 +117,7 @@ async def test_a_cluster_that_comes_later_is_waited_for(broker: SecuredBroker, t
 
 
 def readiness(muster: MusterProcess) -> tuple[int, str]:
-    """The answer of /readyz; (0, "") before it is there."""
+    """The response of /readyz; (0, "") before it is there."""
     if muster.output.find('"event": "metrics"') < 0:
         return 0, ""
     try:

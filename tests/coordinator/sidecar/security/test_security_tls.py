@@ -49,7 +49,7 @@ def broker() -> Iterator[SecuredBroker]:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Which the brokers do not know, and their clients do."""
+    """Trusted by clients, but not by the brokers."""
     return Authority(tmp_path_factory.mktemp("ours"), name="The sidecar's authority")
 
 
@@ -67,7 +67,7 @@ def shown(ours: Authority) -> Issued:
 
 @pytest.fixture(scope="module")
 def muster(broker: SecuredBroker, shown: Issued, theirs: Authority) -> Iterator[MusterProcess]:
-    """Mutual TLS on both sides: what clients may do is what the certificate that is shown for them may."""
+    """Mutual TLS on both sides: clients have the rights of the certificate that is presented for them."""
     certificate, for_clients = broker.authority.issue("muster"), broker.authority.issue("alice")
     upstream = (
         *("--upstream-config", f"ssl.certificate.location={certificate.certificate}"),
@@ -87,7 +87,7 @@ def of_listeners(shown: Issued) -> tuple[str, ...]:
 
 
 def joins_and_commits(bootstrap: str, properties: dict[str, Any]) -> None:
-    """A real client, with all that it does."""
+    """A real client with all its requests."""
     of_a_user = type("Secured", (Confluent,), {"OTHER_CONFIG": properties})
     consumer = of_a_user(bootstrap, new_group(), TOPIC).start()
     try:
@@ -99,14 +99,14 @@ def joins_and_commits(bootstrap: str, properties: dict[str, Any]) -> None:
 
 
 def test_tls_on_both_sides_with_a_password(broker: SecuredBroker, ours: Authority, shown: Issued) -> None:
-    """The client authenticates with the broker, through two sessions of TLS."""
+    """The client authenticates with the broker, through two TLS sessions."""
     with sidecar(broker, *of_listeners(shown), listener="SASL_SSL") as muster:
         alice = client_properties("SASL_SSL", authority=ours, user="alice", mechanism="SCRAM-SHA-256")
         joins_and_commits(muster.bootstrap, alice)
 
 
 def test_certificates_on_both_sides(muster: MusterProcess, ours: Authority, theirs: Authority) -> None:
-    """Clients show one to the sidecar, the sidecar shows the one that it was given for them to the broker."""
+    """Clients present one to the sidecar, which presents the one configured for them to the broker."""
     app = client_properties("SSL", authority=ours, certificate=theirs.issue("app"))
     joins_and_commits(muster.bootstrap, app)
 
@@ -114,7 +114,7 @@ def test_certificates_on_both_sides(muster: MusterProcess, ours: Authority, thei
 def test_no_client_has_the_rights_of_muster(
     muster: MusterProcess, broker: SecuredBroker, ours: Authority, theirs: Authority
 ) -> None:
-    """Rights of Muster's own principal are nobody's through the sidecar."""
+    """No client gets the rights of Muster's own principal through the sidecar."""
     only_musters = f"muster-only-{uuid4().hex[:8]}"
     admin = broker.admin()
     admin.create_topics([NewTopic(only_musters, 1)])[only_musters].result(30)
@@ -131,7 +131,7 @@ def test_no_client_has_the_rights_of_muster(
 def test_a_renewed_certificate_is_shown_without_a_restart(
     muster: MusterProcess, ours: Authority, theirs: Authority
 ) -> None:
-    """The listeners show it, to clients that connect from then on."""
+    """The listeners present it to clients that connect from then on."""
     host, _, port = muster.bootstrap.partition(":")
     context = trusting(ours, theirs.issue("app"))
 
@@ -149,7 +149,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
 
 
 def test_a_certificate_as_identity_is_refused(broker: SecuredBroker) -> None:
-    """Without `--single-identity`, which says that all clients are to be one principal."""
+    """Without `--single-identity`, which confirms that all clients share one principal."""
     certificate = broker.authority.issue("muster")
     options = upstream_options(
         broker,
@@ -161,7 +161,7 @@ def test_a_certificate_as_identity_is_refused(broker: SecuredBroker) -> None:
 
 
 def shakes_hands(muster: MusterProcess, context: ssl.SSLContext | None) -> None:
-    """A client connects like this, asks something, and waits until it is closed."""
+    """Connect like this, send a request, and wait for the end of the connection."""
     host, _, port = muster.bootstrap.partition(":")
     with (
         socket.create_connection((host, int(port)), timeout=30) as plain,
@@ -184,7 +184,7 @@ def trusting(ours: Authority, certificate: Issued | None = None) -> ssl.SSLConte
 async def test_a_client_that_does_not_match_is_closed_alone(
     muster: MusterProcess, ours: Authority, theirs: Authority, wrong: str
 ) -> None:
-    """A line says why; who is there already goes on."""
+    """A line has the reason; connected clients are not affected."""
     host, _, port = muster.bootstrap.partition(":")
     context: ssl.SSLContext | None
     match wrong:
@@ -215,7 +215,7 @@ async def test_a_client_that_does_not_match_is_closed_alone(
 
 
 async def test_tls_at_a_plain_listener(broker: SecuredBroker, ours: Authority) -> None:
-    """Its first bytes are no length of a request, and are known for what they are."""
+    """Its first bytes are not a valid length, and are recognized."""
     with sidecar(broker) as muster:
         other = await Connection.open(muster.bootstrap)
         await asyncio.to_thread(shakes_hands, muster, trusting(ours))
@@ -227,7 +227,7 @@ async def test_tls_at_a_plain_listener(broker: SecuredBroker, ours: Authority) -
 
 @asynccontextmanager
 async def shows(certificate: Issued) -> AsyncIterator[str]:
-    """The address of somebody who shows this certificate, and says nothing."""
+    """The address of a silent server that presents this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.certificate, certificate.key)
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
@@ -246,7 +246,7 @@ async def shows(certificate: Issued) -> AsyncIterator[str]:
 async def test_a_broker_whose_certificate_does_not_match_is_refused(
     ours: Authority, theirs: Authority, wrong: str, reason: str
 ) -> None:
-    """Another name, too late, signed by somebody else: trying again makes no sense."""
+    """Another name, expired, or signed by another authority: a retry makes no sense."""
     names, days = "DNS:elsewhere" if wrong == "name" else LOCAL_NAMES, -1 if wrong == "date" else 2
     authority = theirs if wrong == "authority" else ours
     async with shows(ours.issue("broker", names=names, days=days)) as address:
@@ -271,7 +271,7 @@ async def test_a_broker_whose_certificate_does_not_match_is_refused(
 async def test_a_broker_that_is_spoken_to_in_the_wrong_way(
     broker: SecuredBroker, listener: str, spoken: str, said: str
 ) -> None:
-    """The line asks for the property that says how."""
+    """The line suggests the property to set."""
     properties = client_properties(spoken, authority=broker.authority, user="muster", mechanism="SCRAM-SHA-512")
     link = UpstreamLink(broker.address(listener), UpstreamSecurity.of(properties), give_up=_unexpected)
     with pytest.raises(Exception, match=said):

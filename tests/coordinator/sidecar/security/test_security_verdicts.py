@@ -1,4 +1,4 @@
-"""Authorizations are asked on each connection, cached for a while, and shared with no other."""
+"""Authorizations are requested on each connection, cached for a while, and shared with no other."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -64,7 +64,7 @@ async def in_a_group(muster: MusterProcess, group_id: str) -> AsyncIterator[Memb
 
 
 def fast_heartbeats(muster: MusterProcess) -> int:
-    """How many were answered without being decoded."""
+    """The number of heartbeats answered without being decoded."""
     (line,) = [each for each in muster.asked("/metrics").splitlines() if each.startswith("muster_fast_heartbeats")]
     return int(float(line.split()[-1]))
 
@@ -78,7 +78,7 @@ async def commit(member: Member, topic: str = TOPIC) -> list[int]:
 
 
 async def test_who_may_is_served(broker: SecuredBroker, muster: MusterProcess) -> None:
-    """Join, sync, heartbeat, commits and leave: none of them is refused, and the commit is the group's upstream."""
+    """Join, sync, heartbeat, commits and leave: none of them is refused, and the commit is in the group upstream."""
     group_id = new_group()
     async with in_a_group(muster, group_id) as member:
         assert await member.beat() == 0
@@ -103,7 +103,7 @@ async def test_a_commit_needs_its_topic_too(muster: MusterProcess) -> None:
 async def test_a_transactional_commit_needs_its_transactional_id_too(
     muster: MusterProcess, user: str, transactional_id: str, error: int
 ) -> None:
-    """The broker checks it, as it does without a sidecar; of the group we know what it says."""
+    """The broker checks it, as without a sidecar; for the group Muster knows the broker's verdict."""
     group_id = new_group()
     async with in_a_group(muster, group_id) as member, speaking(muster.bootstrap, user) as connection:
         partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
@@ -121,7 +121,7 @@ async def test_a_transactional_commit_needs_its_transactional_id_too(
 async def test_a_revoked_right_ends_heartbeats_when_the_verdict_is_old(
     broker: SecuredBroker, muster: MusterProcess
 ) -> None:
-    """Those of the fast path too; and not before, since nobody asked the broker again."""
+    """Including those of the fast path; not before, since the broker was not asked again."""
     group_id = f"mine-{uuid4().hex[:8]}"
     acl = Acl("bob", "group", group_id, "READ")
     add_acls(broker.admin(), acl)
@@ -148,7 +148,7 @@ async def test_a_revoked_right_ends_heartbeats_when_the_verdict_is_old(
         await until(is_refused)
         assert accepted_s - revoked_s < CACHE_MS / 1000
         add_acls(broker.admin(), acl)
-        await until(lambda: _is_accepted(member))  # a refusal is no older than a consent may be
+        await until(lambda: _is_accepted(member))  # a refusal is cached no longer than a grant
         remove_acls(broker.admin(), acl)
 
 
@@ -157,7 +157,7 @@ async def _is_accepted(member: Member) -> bool:
 
 
 async def test_consent_is_not_asked_for_with_every_heartbeat(broker: SecuredBroker) -> None:
-    """As long as it is good, a revoked right is not noticed: so nothing is asked in between."""
+    """While it is cached, a revoked right is not noticed: the broker is not asked in between."""
     group_id = f"mine-{uuid4().hex[:8]}"
     acl = Acl("bob", "group", group_id, "READ")
     add_acls(broker.admin(), acl)
@@ -172,7 +172,7 @@ async def test_consent_is_not_asked_for_with_every_heartbeat(broker: SecuredBrok
 
 
 async def test_who_authenticates_anew_is_asked_about_anew(broker: SecuredBroker) -> None:
-    """KIP-368: what was permitted before counts no more."""
+    """KIP-368: earlier grants no longer count."""
     group_id = f"mine-{uuid4().hex[:8]}"
     acl = Acl("bob", "group", group_id, "READ")
     add_acls(broker.admin(), acl)
@@ -188,7 +188,7 @@ async def test_who_authenticates_anew_is_asked_about_anew(broker: SecuredBroker)
 
 @pytest.mark.parametrize("user", ["bob", None])
 async def test_the_bytes_of_a_member_help_nobody_else(muster: MusterProcess, user: str | None) -> None:
-    """Each of them, byte for byte, on another connection: that one is asked about, and refused or closed."""
+    """Byte for byte on another connection: that one is authorized separately, and refused or closed."""
     group_id = new_group()
     async with in_a_group(muster, group_id) as member, speaking(muster.bootstrap, user) as other:
         assert [await member.beat() for _ in range(3)] == [0, 0, 0]
@@ -205,7 +205,7 @@ async def test_the_bytes_of_a_member_help_nobody_else(muster: MusterProcess, use
 
 @pytest.mark.parametrize("is_owned", [True, False])
 async def test_who_has_not_authenticated_reaches_no_group(muster: MusterProcess, is_owned: bool) -> None:
-    """The broker closes the connection on our question, as it does on any; none of these is answered."""
+    """The broker closes the connection on our request, as on any other; none of these is answered."""
     group_id = new_group()
     async with in_a_group(muster, group_id if is_owned else new_group()) as member:
         by_name = {"group_id": group_id}
@@ -225,7 +225,7 @@ async def test_who_has_not_authenticated_reaches_no_group(muster: MusterProcess,
 
 
 async def test_a_wrong_password_opens_nothing(muster: MusterProcess) -> None:
-    """The broker's refusal goes to the client as it is, and it closes; what follows is not answered."""
+    """The broker's refusal goes to the client unchanged, and it disconnects; later requests are not answered."""
     connection = await Connection.open(muster.bootstrap)
     answer = await authenticate(connection, "alice", "guessed")
     assert (answer["error_code"], answer["error_message"]) == (
@@ -238,7 +238,7 @@ async def test_a_wrong_password_opens_nothing(muster: MusterProcess) -> None:
 
 
 async def test_who_was_refused_once_may_later(broker: SecuredBroker, muster: MusterProcess) -> None:
-    """A refusal is forgotten as a consent is."""
+    """A refusal expires from the cache like a grant."""
     group_id = f"mine-{uuid4().hex[:8]}"
     async with speaking(muster.bootstrap, "bob") as connection:
         assert (await join(connection, group_id))["error_code"] == GROUP_AUTHORIZATION_FAILED

@@ -1,4 +1,4 @@
-"""The context that clients are served with: what it demands of them, and which files it refuses."""
+"""The TLS context for clients: its requirements, and the files that it refuses."""
 
 import ssl
 import subprocess
@@ -22,7 +22,7 @@ def server(authority: Authority) -> Issued:
 
 
 def shake_hands(serving: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
-    """The version that both agree on, in memory. Raises what either end raises."""
+    """The TLS version that both agree on, in memory. Raises what either end raises."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client_end = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     server_end = serving.wrap_bio(to_server, to_client, server_side=True)
@@ -78,7 +78,7 @@ def test_with_an_authority_for_clients_each_needs_a_certificate(
 
 
 def test_files_that_cannot_be_used_are_named(authority: Authority, server: Issued, tmp_path: Path) -> None:
-    """Each with its option and what is wrong with it."""
+    """Each with its option and the error."""
     other = authority.issue("other")
     missing = tmp_path / "missing.pem"
     assert refused(missing, server.key) == f"--tls-certificate={missing}: it cannot be read: No such file or directory"
@@ -101,7 +101,7 @@ def test_files_that_cannot_be_used_are_named(authority: Authority, server: Issue
 
 
 def test_a_certificate_that_has_expired_is_named(tmp_path: Path) -> None:
-    """Its clients would all turn away, each with a riddle of its own."""
+    """All its clients would disconnect, each with a different cryptic error."""
     certificate, key, request = (tmp_path / name for name in ("old.pem", "old.key", "old.csr"))
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=old")
     openssl("req", "-new", *new_key, "-keyout", str(key), "-out", str(request))
