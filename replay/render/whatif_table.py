@@ -65,6 +65,8 @@ def _answer(result: WhatIf) -> str:
     if not recorded:
         return f"{where} has no rebalance of {group}."
     told = f"{result.would_not} of {plural(recorded, 'rebalance')} of {group} would not have happened"
+    if result.would == recorded:
+        told = f"No rebalance of {group} would have been avoided"
     return f"{told}; {result.advice}" if result.advice else told
 
 

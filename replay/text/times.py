@@ -201,12 +201,11 @@ def _local_ms(moment: datetime, zone: tzinfo) -> int:
     if first.utcoffset() == second.utcoffset():
         return _wall_ms(first)
     readings = " or ".join(
-        str(in_zone(instant(_wall_ms(each.astimezone(UTC))), zone))[:19] + each.isoformat()[-6:]
-        for each in sorted((first, second), key=lambda each: each.astimezone(UTC))
+        each.astimezone(zone).isoformat() for each in sorted(each.astimezone(UTC) for each in (first, second))
     )
     is_twice = first.astimezone(UTC) < second.astimezone(UTC)
-    happens = "is there twice" if is_twice else "is not there, since the clocks are put forward over it,"
-    raise NoSuchTime(f"{moment.isoformat()} {happens} in {zone}: give it with its offset, {readings}")
+    happens = f"occurs twice in {zone}" if is_twice else f"does not exist in {zone}, since the clocks go forward then"
+    raise NoSuchTime(f"{moment.isoformat()} {happens}: give it with its offset, {readings}")
 
 
 duration: Final = readable

@@ -29,7 +29,7 @@ class Alterations(msgspec.Struct, frozen=True, kw_only=True):
             "group.initial.rebalance.delay.ms": self.initial_rebalance_delay_ms,
         }
         told = {name: str(value) for name, value in named.items() if value is not None}
-        return told | ({"group.instance.id": "of each process"} if self.is_static else {})
+        return told | ({"group.instance.id": "one for each process"} if self.is_static else {})
 
     def of_settings(self, settings: GroupSettings) -> GroupSettings:
         """Return the coordinator's settings with these changes, and without its bounds for session timeouts."""

@@ -90,7 +90,7 @@ def advice(recorded: Standstill, played: Standstill, unknown: int = 0, not_over:
     `unknown`: how many have no verdict; `not_over`: how many have no final cost. They might reverse the comparison, so
     it is then not worded as advice, and neither is one that differs by the unit.
     """
-    left_out = [f"{plural(unknown, 'rebalance')} cannot be told"] if unknown else []
+    left_out = [f"{plural(unknown, 'rebalance')} cannot be decided"] if unknown else []
     if not_over:
         left_out.append(f"the cost of {plural(not_over, 'rebalance')} is not known, since the log ends first")
     by_partitions, by_state = _compared(recorded, played)

@@ -26,10 +26,14 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.state import Member, new_group
 from muster.replay.history.items import Part
 from muster.replay.history.transitions import Transition
-from muster.replay.incidents.episode.acts import AnyAct, Went
+from muster.replay.incidents.episode.acts import AnyAct, Came, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.reading_acts import acts_of
 from muster.replay.incidents.evidence.connection_ends import Ending, ending
+from muster.replay.incidents.evidence.poll_interval import may_have_left_late
+from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
+from muster.replay.rebalances.wording import says_something
+from muster.replay.whatif.addresses import Address, address_of
 from muster.replay.whatif.facts import Fact, Step
 
 _NOTHING = new_group(GroupId(""), incarnation=0, wall_ms=0)
@@ -120,6 +124,15 @@ class Departures:
         went = next((act for act in known.of(Went) if act.member.member_id == silent), None)
         return Fate.ENDED if went is not None and ending(known, went) is Ending.ENDED else Fate.UNKNOWN
 
+    def late_polls(self) -> Iterator[tuple[MemberId, MemberId]]:
+        """Yield members that left, perhaps because they had polled too late, and as whom their processes came back."""
+        known, left = self._known(), dict[Address, Went]()
+        for act in known.acts:
+            if isinstance(act, Went) and _may_be_late_poll(known, act):
+                left[address_of(act.member)] = act
+            elif isinstance(act, Came) and (went := left.pop(address_of(act.member), None)) is not None:
+                yield went.member.member_id, act.member.member_id
+
     def _known(self) -> Episode:
         if self._episode is None:
             self._episode = Episode(None)
@@ -131,6 +144,19 @@ class Departures:
         total = self._forgotten + len(self._fell_silent)
         more = min(total - number, len(self._fell_silent))
         return total, zip(range(total, total - more, -1), reversed(self._fell_silent), strict=False)
+
+
+def _may_be_late_poll(known: Episode, went: Went) -> bool:
+    """Return whether a member that left may have polled too late. If its rebalance timeout is the session timeout, its
+    max.poll.interval.ms is not recorded (see `poll_interval.py`).
+    """
+    member = went.member
+    if went.how is not Departure.LEFT or member.rebalance_timeout_ms == member.session_timeout_ms:
+        return False
+    if is_poll_timeout(went):
+        return True
+    is_unsaid = not went.why.client_reason or not says_something(went.why.client_reason)
+    return is_unsaid and may_have_left_late(known, went) and ending(known, went) is not Ending.ENDED
 
 
 class Falling:

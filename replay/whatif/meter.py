@@ -60,8 +60,14 @@ class Meter:
         return Standstill(not_stable_ms=ms, partition_ms=0 if is_cooperative else ms * self.partitions)
 
     def falls_silent(self, member: Member, before_ms: int) -> None:
-        """Begin a silence, of which `before_ms` was before the play."""
-        self._silent[member.member_id] = partitions_had(member), self._heard_ms, before_ms
+        """Begin a silence, of which `before_ms` was before the play.
+
+        In the log the member may have taken over partitions that in the play still belong to another silent member.
+        """
+        had, others = partitions_had(member), (each for each in self._silent if each != member.member_id)
+        if self.partitions:
+            had = min(had, max(0, self.partitions - sum(self._silent[each][0] for each in others)))
+        self._silent[member.member_id] = had, self._heard_ms, before_ms
 
     def ends(self, member_id: MemberId) -> None:
         """End a silence: the member was removed, or is back."""

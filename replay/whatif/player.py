@@ -321,6 +321,7 @@ class Player:
             telling.doubt(fact, self._altered, play, fate_of, is_static=self._alterations.is_static), fact.at_ms
         )
         self._matching.doubt_if_barely_silent(one, one.subjects)
+        one.take_doubt(telling.doubt_of_poll(fact, self._altered, self._ahead.departures), fact.at_ms)
         one.take_doubt(behind, fact.at_ms)
 
     def _attribute(self, fed: Open | None = None) -> None:

@@ -24,8 +24,7 @@ SAME_MS: Final = 1_000
 """The control reproduces a rebalance if it begins within this of the recorded time."""
 
 NOT_REPRODUCED: Final = (
-    "played with the settings that were recorded, it does not come out as it was recorded: something mattered that is"
-    " not in the log"
+    "played with the recorded settings, it does not come out as recorded: something that is not in the log mattered"
 )
 
 

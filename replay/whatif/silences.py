@@ -1,4 +1,4 @@
-"""Finds recorded silences that are longer than a shorter session timeout.
+"""Finds recorded silences that are longer than a shorter session timeout, and notes what is not recorded.
 
 Each event of a member has its longest silence since its previous event. The silence may include time in which a request
 of the member was parked, or the coordinator was paused; no session ends then, so the actual silence may be shorter by
@@ -34,8 +34,17 @@ from muster.replay.whatif.verdict import Additional, Verdict
 class Silences:
     """The fold over the items of a history. `group`, `clock`: their state before the first item."""
 
-    def __init__(self, session_timeout_ms: int, group: Group | None = None, clock: ClockReading = BEGIN) -> None:
+    def __init__(
+        self,
+        session_timeout_ms: int,
+        group: Group | None = None,
+        clock: ClockReading = BEGIN,
+        *,
+        rebalance_timeout_ms: int | None = None,
+    ) -> None:
         self.takeovers = 0
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._is_poll_sooner = False
         self._clock = SteadyClock(clock)
         self._session_timeout_ms = session_timeout_ms
         self._since_ms: dict[MemberId, int] = {}  # time of each member's last event
@@ -47,15 +56,21 @@ class Silences:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Notes on silences that are not in the log; none unless a session would be shorter."""
+        """Notes on what is not in the log; none unless a session, or the time between polls, would be shorter."""
+        if self._is_poll_sooner:
+            yield (
+                "a client that does not poll within its max.poll.interval.ms (its rebalance timeout) leaves and comes"
+                " back, two rebalances each time: the log does not show how often that would have happened with a"
+                " shorter one"
+            )
         if not self._is_shorter:
             return
         yield (
-            "the log has each member's longest silence up to its last event; of"
-            f" {plural(len(self._since_ms), 'member')} nobody can tell what came later"
+            "the log has each member's longest silence up to its last event; how long"
+            f" {plural(len(self._since_ms), 'member')} fell silent after that is not known"
         )
         if self.takeovers:
-            yield f"{plural(self.takeovers, 'takeover')} cut off what was known of silences"
+            yield f"{plural(self.takeovers, 'takeover')} cut off what was known about silences"
 
     def feed(self, item: Item) -> Additional | None:
         """Take the next item; returns the rebalance that a silence before it would have led to."""
@@ -86,6 +101,9 @@ class Silences:
         self._waiting.pop(former, None)
         is_shorter = self._session_timeout_ms < member.session_timeout_ms
         self._is_shorter = self._is_shorter or is_shorter
+        is_recorded = member.rebalance_timeout_ms != member.session_timeout_ms
+        if self._rebalance_timeout_ms is not None and is_recorded:
+            self._is_poll_sooner |= self._rebalance_timeout_ms < member.rebalance_timeout_ms
         if not isinstance(event, MemberRemoved):
             self._since_ms[member.member_id] = at_ms
             self._waiting[member.member_id] = event.last_seen_ms if isinstance(event, MemberAssigned) else at_ms

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from muster.events.causes import Cause
-from muster.events.events import MemberEvent, MemberJoined
+from muster.events.events import MemberEvent, MemberJoined, MemberRemoved
 from muster.events.ids import MemberId
 from muster.events.state import Member
+from muster.replay.incidents.evidence.naming import process_name
 from muster.replay.incidents.grade import Grade
 from muster.replay.text.times import duration, instant
 from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered
-from muster.replay.whatif.departures import Fate
+from muster.replay.whatif.departures import Departures, Fate
 from muster.replay.whatif.facts import Fact
 from muster.replay.whatif.play import Play, Started
 from muster.replay.whatif.rebalances import Open
@@ -20,13 +21,15 @@ from muster.replay.whatif.verdict import Additional, Verdict
 FOLLOWED = "it followed from the one before, which would not have happened"
 
 BACK_ANEW = (
-    "with these settings a member that was dropped would have kept its place, and have come back to it and not as a"
-    " new one: what would have become of that is not in the log"
+    "with these settings a member that was dropped would have kept its place, and come back to it instead of joining"
+    " as a new member: the log does not show what would have followed"
 )
-PLANNED = "it was planned (a registration, a retirement, learners): how long that had waited is not in the log"
+PLANNED = "it was planned (a registration, a retirement, learners): the log does not show how long that had waited"
+SAME_CAUSE = "these settings make no difference to its cause"
+ANOTHER_CAUSE = "its first cause would not have occurred, but another of its causes would have started it"
 WHEN_MISSED = (
-    "as a static member it would have been missed when its session ended: in one rebalance with another, or in its own,"
-    " as their last heartbeats came"
+    "as a static member it would have been removed when its session ended: whether together with another member or in"
+    " a rebalance of its own depends on their last heartbeats"
 )
 
 
@@ -55,6 +58,25 @@ def _doubts(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_sta
                     yield from _of_silent(silent, member, fate_of, is_static=is_static)
 
 
+def doubt_of_poll(fact: Fact, altered: Altered, departures: Departures) -> str:
+    """Return the doubt about a process that left and came back, and may have left because it polled too late; empty if
+    there is none, or if its rebalance timeout, the max.poll.interval.ms of its client, is no longer than recorded.
+    """
+    longer_ms = altered.alterations.rebalance_timeout_ms or 0
+    for event in fact.events:
+        if not isinstance(event, MemberJoined | MemberRemoved) or event.member.group_instance_id is not None:
+            continue
+        member, which = event.member, isinstance(event, MemberJoined)
+        if member.rebalance_timeout_ms >= longer_ms:
+            continue
+        if any(each[which] == member.member_id for each in departures.late_polls()):
+            return (
+                f"{process_name(member)} may have left because it polled too late: with a longer max.poll.interval.ms"
+                " (its rebalance timeout) it would have left later, or not at all"
+            )
+    return ""
+
+
 def came_back(fact: Fact, play: Play, fate_of: FateOf) -> dict[MemberId, Fate]:
     """Return silent members whose processes may be those that joined, restarted or not, by client id and host."""
     came = [event.member for event in fact.events if isinstance(event, MemberJoined)]
@@ -70,8 +92,8 @@ def _of_silent(silent: Member, member: Member, fate_of: FateOf, *, is_static: bo
             yield f"it is not known whether {member.client_id!r} moved to {member.client_host}, or is new there"
     elif silent.group_instance_id is None and fate_of(silent, member) is Fate.UNKNOWN:
         yield (
-            f"the log does not tell whether {member.client_id!r} was restarted, or only silent: then it would have gone"
-            " on as the member that it was"
+            f"the log does not show whether {member.client_id!r} was restarted or only silent; if only silent, it would"
+            " have kept its member id"
         )
 
 
@@ -81,9 +103,10 @@ NOT_AGAIN: Final = (
 )
 TAKEN_OVER: Final = "another coordinator took over meanwhile, and it is not known what the one before it still did"
 BEHIND_UNKNOWN: Final = (
-    "of the one before it nobody can tell whether it would have happened, and so not how the group would have stood"
+    "it is not known whether the rebalance before it would have happened, and so not which members the group would have"
+    " had"
 )
-BEHIND_GAP: Final = "parts of the history behind it are missing"
+BEHIND_GAP: Final = "parts of the history after it are missing"
 BARELY_SILENT: Final = (
     "the log does not show whether the member would have rejoined: it fell silent while its join waited for the others,"
     " or shortly before"
@@ -104,11 +127,17 @@ def would_text(one: Open) -> str:
     assert one.begins_ms is not None
     later_ms = one.begins_ms - recorded_ms
     if abs(later_ms) < 1_000:
-        return "these settings make no difference to its cause"
+        return ANOTHER_CAUSE if _is_by_another(one) else SAME_CAUSE
     text = f"it would have begun {duration(abs(later_ms))} {'later' if later_ms > 0 else 'earlier'}"
     if one.begun is not None and one.begun.cause is Cause.SYNC_TIMED_OUT is not one.started.why.cause:
         text += ", when the group had waited in vain for the member to ask for its assignment"
     return text
+
+
+def _is_by_another(one: Open) -> bool:
+    """Return whether a member that joined or was lost while it ran would have started it."""
+    begun_by = one.begun.member_id if one.begun is not None else None
+    return begun_by not in one.subjects and any(begun_by == each for each, _ in one.folded)
 
 
 def would_not_text(one: Open, together: Sequence[Open], play: Play) -> str:
@@ -146,7 +175,7 @@ def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:
         other = next((each for each in together if running is not None and each.begun is running), None)
     if other is None or not other.doubt:
         return ""
-    return f"it depends on the one that began with seq {other.started.seq}, which cannot be told"
+    return f"it depends on the one that began with seq {other.started.seq}, which cannot be decided"
 
 
 def running_for(one: Open, play: Play) -> Started | None:
@@ -167,10 +196,14 @@ def additional(begun: Started, together: Sequence[Open], *, is_first: bool) -> A
     """Describe a rebalance of the play that is not recorded. `is_first`: whether it is the first such one."""
     reason = f"one more rebalance would have begun ({begun.cause.value})"
     if begun.is_late:
-        reason = "a member that would have been dropped for being late comes back: in the same rebalance, or in another"
+        reason = (
+            "a member that would have been dropped for being late would have come back, in the same rebalance or in"
+            " another"
+        )
     elif begun.is_dead:
         reason = (
-            "a member that died in a rebalance would have been missed: as it did not sync, or when its session ended"
+            "a member that died during a rebalance would have been removed: when it did not sync, or when its session"
+            " ended"
         )
     elif not is_first:
         reason = f"there may have been another ({begun.cause.value}): how fast members would have rejoined is not known"

@@ -49,7 +49,8 @@ class WhatIfFold:
         self._ahead = Lookahead()
         self._group = group.copy() if group is not None else new_group(group_id, incarnation=-1, wall_ms=0)
         self._verdicts = Verdicts(group_id, group, clock)
-        self._silences = Silences(alterations.session_timeout_ms or NEVER_SHORTER_MS, group, clock)
+        shorter_ms = alterations.session_timeout_ms or NEVER_SHORTER_MS
+        self._silences = Silences(shorter_ms, group, clock, rebalance_timeout_ms=alterations.rebalance_timeout_ms)
         shared = shared or SharedAddresses()
         self._player = Player(Altered(alterations, shared), self._ahead, self._verdicts)
         self._control = Player(Altered(Alterations(), shared), self._ahead, self._verdicts.control)

@@ -102,7 +102,7 @@ def test_a_time_in_which_no_group_has_an_event_is_said_with_what_there_is(url: s
     ("options", "said"),
     [
         (["--since", "yesterday"], "--since 'yesterday' is none of these"),
-        (["--since", "2026-10-25T02:30", "--tz", "Europe/Berlin"], "is there twice in Europe/Berlin"),
+        (["--since", "2026-10-25T02:30", "--tz", "Europe/Berlin"], "occurs twice in Europe/Berlin"),
         (["--since", "2026-11-22", "--until", "2026-11-21"], "--since 2026-11-22 is after --until 2026-11-21"),
         (["--tz", "Mars/Olympus"], "--tz: 'Mars/Olympus' is no time zone"),
     ],

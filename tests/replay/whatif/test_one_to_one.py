@@ -4,10 +4,12 @@ import pytest
 
 from muster.events.causes import Cause
 from muster.events.events import RebalanceStarted
+from muster.events.ids import MemberId
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.play import Started
 from muster.replay.whatif.rebalances import Open, recorded_as
+from muster.replay.whatif.telling import ANOTHER_CAUSE, SAME_CAUSE, would_text
 from muster.replay.whatif.verdict import Verdict
 from tests.replay.histories import Script
 from tests.replay.lived import Deed, Settings, live, started
@@ -48,6 +50,20 @@ def test_what_would_be_a_part_of_another_one_names_the_one_that_runs() -> None:
     (part,) = (each for each in by_seq.values() if "app-f" in each.headline)
     assert (running.verdict, part.verdict) == (WOULD, WOULD_NOT)
     assert part.reason == f"it would have been a part of the one that began with seq {running.seq}"
+
+
+@pytest.mark.parametrize(("begun_by", "reason"), [("b", SAME_CAUSE), ("d", ANOTHER_CAUSE)])
+def test_a_rebalance_that_its_first_cause_would_not_have_started_names_another(begun_by: str, reason: str) -> None:
+    """A static member does not leave; while the recorded rebalance ran, another member joined."""
+    script = Script().created()
+    left, came = MemberId("b"), MemberId("d")
+    begun = script.started(script.why(Cause.MEMBER_LEFT, script.member("b")))
+    assert isinstance(begun, RebalanceStarted)
+    at_ms = begun.why.decided_ms
+    played = Started(at_ms=at_ms, cause=Cause.MEMBER_LEFT, member_id=MemberId(begun_by), is_late=False, is_dead=False)
+    one = Open(started=begun, subjects=frozenset({left}), grade=Grade.INFERRED, folded={(came, False)})
+    one.begins_ms, one.begun = at_ms, played
+    assert would_text(one) == reason
 
 
 @pytest.mark.parametrize("is_lost", [True, False])

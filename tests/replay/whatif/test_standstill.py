@@ -68,6 +68,17 @@ def partition_ms_of(script: list[Deed], session_timeout_ms: int, begins: str, un
     return result.played.partition_ms, really.recorded.partition_ms
 
 
+def test_two_that_are_silent_at_once_leave_no_partition_twice() -> None:
+    """In the log the one that crashes had taken over the partitions of the one that left; as static members each keeps
+    its own.
+    """
+    script: list[Deed] = [(5, "stop", "b"), (9, "crash", "a"), (120, "start", "d")]
+    dynamic, static = (Settings(is_static=each, session_timeout_ms=20_000) for each in (False, True))
+    history, really = (history_of(live(script, each, until_s=150, begins="ab")) for each in (dynamic, static))
+    played = what_if(history, Alterations(is_static=True)).played.partition_ms
+    assert played == pytest.approx(what_if(really, Alterations()).recorded.partition_ms, rel=0.02)
+
+
 def test_a_lone_member_that_dies_while_it_waits_costs_until_it_is_missed() -> None:
     """The rebalance timeout ends the join phase that waits for its old id; then the group waits for its sync."""
     script: list[Deed] = [(5, "crash", "a"), (7, "start", "a"), (18, "crash", "a"), (200, "start", "e")]
@@ -134,8 +145,8 @@ def test_one_unit_that_rises_while_the_other_falls_is_no_advice() -> None:
         " partition-seconds without a consumer (36.1 instead of 72.2)"
     )
     assert advice(longer, shorter, unknown=1) == (
-        "1 rebalance cannot be told; the others would have been not Stable for less long (4.2 s instead of 8.1 s), but"
-        " with more partition-seconds without a consumer (72.2 instead of 36.1)"
+        "1 rebalance cannot be decided; the others would have been not Stable for less long (4.2 s instead of 8.1 s),"
+        " but with more partition-seconds without a consumer (72.2 instead of 36.1)"
     )
 
 
@@ -194,8 +205,8 @@ def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
 def test_a_comparison_that_leaves_rebalances_out_is_no_advice() -> None:
     """They might reverse it: the text has their number, and does not advise to keep or change a setting."""
     less, more = (Standstill(not_stable_ms=0, partition_ms=ms) for ms in (37_000, 667_000))
-    assert advice(less, more, 2).startswith("2 rebalances cannot be told; the others would have cost more")
-    assert advice(more, less, 1).startswith("1 rebalance cannot be told; the others would have cost less")
+    assert advice(less, more, 2).startswith("2 rebalances cannot be decided; the others would have cost more")
+    assert advice(more, less, 1).startswith("1 rebalance cannot be decided; the others would have cost less")
     assert advice(less, less, 1) == ""
 
 

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 import pytest
 
+from muster.events.causes import Cause
 from muster.events.connection import ConnectionEnd, LastConnection
 from muster.events.events import (
     CoordinatorElected,
@@ -182,7 +183,7 @@ def test_a_dynamic_member_that_came_back_after_its_session() -> None:
     assert lost.recorded is not None
     assert back.recorded is not None
     assert (lost.played, result.undecided) == (None, lost.recorded + back.recorded)
-    assert "restarted, or only silent" in result.rebalances[2].reason
+    assert "restarted or only silent" in result.rebalances[2].reason
 
 
 A_STALL: list[Deed] = [(5, "stall", "b"), (25, "resume", "b")]
@@ -218,7 +219,7 @@ def test_a_member_that_was_heard_again_and_did_not_join_again() -> None:
     ("came_on", "verdict", "reason"),
     [
         (7, WOULD_NOT, "come back as the same member"),
-        (8, CANNOT_TELL, "restarted, or only silent"),
+        (8, CANNOT_TELL, "restarted or only silent"),
     ],
 )
 def test_a_member_that_comes_back_on_its_connection_had_not_died(came_on: int, verdict: Verdict, reason: str) -> None:
@@ -356,6 +357,63 @@ def test_a_dropped_member_that_came_back_anew_would_have_come_back_to_its_place(
     assert "a member that was dropped would have kept its place" in result.rebalances[4].reason
 
 
+@pytest.mark.parametrize(
+    ("interval_ms", "longer_ms", "verdict"),
+    [
+        (8_000, 60_000, CANNOT_TELL),
+        (8_000, None, WOULD),  # the time between polls is as recorded
+        (40_000, 60_000, WOULD),  # it left before the time between polls could be over
+        (10_000, 60_000, WOULD),  # as long as its session, as in aiokafka: the time between polls is not recorded
+    ],
+)
+def test_a_member_that_left_and_came_back_may_have_polled_too_late(
+    interval_ms: int, longer_ms: int | None, verdict: Verdict
+) -> None:
+    """With a longer max.poll.interval.ms it may have stayed; its first join and the others' have nothing to do with
+    that.
+    """
+    script: list[Deed] = [(5, "start", "d"), (30, "stop", "d"), (45, "start", "d"), (60, "start", "e")]
+    lived = with_settings(DYNAMIC, rebalance_timeout_ms=interval_ms)
+    result = what_if(history_of(live(script, lived, until_s=90)), Alterations(rebalance_timeout_ms=longer_ms))
+    assert verdicts(result) == [WOULD, WOULD, verdict, verdict, WOULD]
+    assert all("may have left because it polled too late" in each.reason for each in result.rebalances[2:4]) is (
+        verdict is CANNOT_TELL
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "reason", "verdict"),
+    [
+        (8_000, "the consumer is being closed", WOULD),
+        (8_000, "scaled down", WOULD),
+        (40_000, "consumer poll timeout has expired.", CANNOT_TELL),
+    ],
+)
+def test_a_client_that_says_why_it_left_is_believed(interval_ms: int, reason: str, verdict: Verdict) -> None:
+    """However long it was there."""
+    lived = with_settings(DYNAMIC, rebalance_timeout_ms=interval_ms)
+    history = history_of(live([(30, "stop", "c"), (45, "start", "c")], lived, until_s=80))
+
+    def said(item: Item) -> Item:
+        if not isinstance(item, Happened) or item.event.why.cause is not Cause.MEMBER_LEFT:
+            return item
+        why = msgspec.structs.replace(item.event.why, client_reason=reason)
+        return msgspec.structs.replace(item, event=msgspec.structs.replace(item.event, why=why))
+
+    history = msgspec.structs.replace(history, items=tuple(map(said, history.items)))
+    result = what_if(history, Alterations(rebalance_timeout_ms=60_000))
+    assert verdicts(result) == [WOULD, verdict, verdict]
+
+
+def test_a_shorter_time_between_polls_may_lose_members_that_poll_less_often() -> None:
+    """The note says that the log does not show how often."""
+    for shorter_ms, is_noted in ((20_000, True), (60_000, False), (90_000, False)):
+        result = what_if(
+            history_of(live(A_SCALE_UP, DYNAMIC, until_s=90)), Alterations(rebalance_timeout_ms=shorter_ms)
+        )
+        assert any("does not poll within its max.poll.interval.ms" in each for each in result.notes) is is_noted
+
+
 def test_shorter_sessions_only_as_far_as_silences_are_recorded() -> None:
     """An absorbed restart had a silence; nothing is known about the time after the last events."""
     lived = with_settings(STATIC, session_timeout_ms=45_000)
@@ -364,7 +422,7 @@ def test_shorter_sessions_only_as_far_as_silences_are_recorded() -> None:
     (silence,) = result.additional
     assert (silence.verdict, silence.grade) == (WOULD, Grade.RECORDED)
     assert "'b'" in silence.reason
-    assert any("of 3 members" in note for note in result.notes)
+    assert any("how long 3 members fell silent" in note for note in result.notes)
     borne, _ = told(A_RESTART, lived, with_settings(STATIC, session_timeout_ms=30_000))
     assert borne.additional == ()
 
@@ -496,7 +554,7 @@ def test_what_a_former_owner_still_did_is_not_known_without_a_sign_of_it() -> No
     assert verdicts(result) == [WOULD, CANNOT_TELL, CANNOT_TELL]
     behind, taken_over = result.rebalances[2].reason, result.rebalances[1].reason
     assert "another coordinator took over meanwhile" in taken_over
-    assert "of the one before it nobody can tell" in behind
+    assert "it is not known whether the rebalance before it" in behind
     seen = what_if(history_lived(lived), Alterations(session_timeout_ms=30_000))
     assert verdicts(seen) == [WOULD, WOULD, WOULD]
 

@@ -130,7 +130,7 @@ def test_a_member_that_would_have_been_dropped_comes_back_and_nobody_can_tell_wh
     result = what_if(fleet.history(), Alterations(rebalance_timeout_ms=20 * S))
     (more,) = result.additional
     assert more.verdict is Verdict.CANNOT_TELL
-    assert more.reason.startswith("a member that would have been dropped for being late comes back")
+    assert more.reason.startswith("a member that would have been dropped for being late would have come back")
 
 
 def test_a_rebalance_is_told_as_it_was_recorded() -> None:
