@@ -42,6 +42,7 @@ from muster.coordinator.runtime.partition.group_context import (
 from muster.coordinator.runtime.partition.owner import Owner, ignore_partition
 from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.waiting import RequestBacklog
 from muster.coordinator.runtime.partition.waiting_limit import WaitingQuota
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.runtime.unassigned_watch import PartitionCounts, UnassignedWatch
@@ -175,6 +176,7 @@ def new_owner(
         on_given_up=on_given_up,
         ask_about_silence=ask_about_silence,
         slices=Slices(answer_memory_of(settings.queued_max_request_bytes)),
+        backlog=RequestBacklog(settings.queued_max_request_bytes // 2),
     )
 
 

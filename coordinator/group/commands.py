@@ -32,6 +32,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     arrived_ms: int
     arrived_wall_ms: int
     connection: ConnectionRecord | None = None
+    request_bytes: int = 0
+    """The size of the request, of which the command may be a part."""
 
     @property
     def connection_id(self) -> int | None:

@@ -103,6 +103,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     superseded: Callable[[], None] = leave_unanswered
     member_uuid: str = ""
     connection: ConnectionRecord | None = None
+    request_bytes: int = 0
 
     def caller(self, service: Service) -> Caller:
         """Create the caller of one command; a request that becomes many commands needs one for each."""
@@ -116,6 +117,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
             arrived_ms=self.arrived_ms,
             arrived_wall_ms=self.arrived_wall_ms,
             connection=None if self.connection is None else self.connection.numbered(service.new_connection_number),
+            request_bytes=self.request_bytes,
         )
 
 

@@ -102,6 +102,7 @@ def work_on(
             superseded=in_flight.superseded,
             member_uuid=member_uuid,
             connection=peer.connection,
+            request_bytes=len(frame),
         )
         in_flight.drops(handle(body, context, in_flight))
 

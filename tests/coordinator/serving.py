@@ -23,6 +23,7 @@ from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.waiting import RequestBacklog
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.server import Server, ServerSettings
@@ -41,7 +42,9 @@ SETTINGS = GroupSettings(initial_rebalance_delay_ms=50, min_session_timeout_ms=1
 class Serving:
     """One process in effect: its log, runtime and listener."""
 
-    def __init__(self, settings: GroupSettings, storage: MemoryStorage, cluster: Cluster) -> None:
+    def __init__(
+        self, settings: GroupSettings, storage: MemoryStorage, cluster: Cluster, backlog: RequestBacklog
+    ) -> None:
         clock = SystemClock()
         self.storage = storage
         self.log = MemoryEventLog(storage)
@@ -56,6 +59,7 @@ class Serving:
             clock=clock,
             retention_clock=RetentionClock(clock, kept_ms=0),
             refused_joins=RefusedJoins(settings, clock.monotonic_ms),
+            backlog=backlog,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
         self.metrics = ServerMetrics(APIS)
@@ -90,9 +94,11 @@ async def serving(
     storage: MemoryStorage | None = None,
     load: bool = True,
     cluster: Cluster = CLUSTER,
+    backlog: RequestBacklog | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen; with `load` the log is loaded first, otherwise the test calls `runtime.start`."""
-    muster = Serving(settings, MemoryStorage(partitions=2) if storage is None else storage, cluster)
+    storage = MemoryStorage(partitions=2) if storage is None else storage
+    muster = Serving(settings, storage, cluster, backlog or RequestBacklog())
     await muster.log.open()
     await muster.server.start()
     if load:

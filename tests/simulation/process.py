@@ -44,6 +44,7 @@ from muster.coordinator.runtime.partition.group_context import (
 from muster.coordinator.runtime.partition.owner import Owner
 from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.waiting import RequestBacklog
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Groups
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
@@ -77,6 +78,7 @@ class SimulatedProcess:
         ask_about_silence: AskAboutSilence = members_reachable,
         clock: VirtualClock | None = None,
         end_of: EndOf = end_unknown,
+        backlog: RequestBacklog | None = None,
     ) -> None:
         self.clock = VirtualClock() if clock is None else clock
         limit = {} if batch_bytes_max is None else {"batch_bytes_max": batch_bytes_max}
@@ -97,6 +99,7 @@ class SimulatedProcess:
             refused_joins=RefusedJoins(settings, self.clock.monotonic_ms),
             on_generation=on_generation,
             ask_about_silence=ask_about_silence,
+            backlog=RequestBacklog() if backlog is None else backlog,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append, end_of=end_of)
 

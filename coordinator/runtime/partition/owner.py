@@ -21,6 +21,7 @@ from muster.coordinator.runtime.partition.group_context import (
 )
 from muster.coordinator.runtime.partition.refused_joins import RefusedJoins
 from muster.coordinator.runtime.partition.retention_clock import RetentionClock
+from muster.coordinator.runtime.partition.waiting import RequestBacklog
 from muster.events.log.base import EventLog
 
 
@@ -57,6 +58,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     old_leases: OldLeases = msgspec.field(default_factory=OldLeases)
     former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
     slices: Slices = msgspec.field(default_factory=Slices)
+    backlog: RequestBacklog = msgspec.field(default_factory=RequestBacklog)
     turns: Turns = msgspec.field(default_factory=Turns)
     """The process's turns, shared with its connections."""
 

@@ -80,7 +80,7 @@ class Partition:
         self._lost = lost
         self._contexts: dict[GroupId, GroupContext] = {}
         self._lease = lease
-        self._waiting = WaitingRequests(lease)
+        self._waiting = WaitingRequests(owner.backlog, lease)
         self._deadlines = Deadlines(
             owner.clock,
             due=self._on_deadline,
@@ -181,13 +181,17 @@ class Partition:
 
     def submit(self, command: AnyRequest, reply_to: ReplyTo) -> None:
         """Queue a request; `reply_to` is called once, now or later."""
+        context = self._contexts.get(command.group_id)
+        refusal = self._owner.backlog.refusal(command, is_group_busy=context is not None and context.busy)
+        if refusal is not None:
+            reply_to(refusal.outcome)
+            return
         self._waiting.add(command, reply_to)
         if self._closed_with is not None:
             self._waiting.release_each(error_replies(command, self._closed_with))
         elif command.group_id in self._quarantine:
             self._quarantine.submit(command)
         else:
-            context = self._contexts.get(command.group_id)
             if context is None:
                 context = self._contexts[command.group_id] = new_context(command.group_id)
             if context.busy and isinstance(command, Heartbeat):

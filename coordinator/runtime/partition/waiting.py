@@ -12,10 +12,25 @@ import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.commands import AnyCommand, AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.commands import (
+    AnyCommand,
+    AnyRequest,
+    AuthorizeCommit,
+    CommitOffsets,
+    DeleteOffsets,
+    DescribeGroup,
+    DescribeGroupConfig,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Request,
+    SyncGroup,
+)
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, Reply, Superseded
 from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.load.answer_memory import HELD_BYTES_MAX
+from muster.coordinator.not_served import retry_reply
 from muster.coordinator.observability.group_metrics import in_slices
 from muster.coordinator.runtime.partition.answer_lease import HELD_MS, AnswerLease
 from muster.coordinator.service import ReplyTo
@@ -23,6 +38,13 @@ from muster.events.ids import GroupId, MemberId
 
 LEASELESS: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 """Errors that reveal nothing about the group, so they may be sent without a lease."""
+
+COMMAND_BYTES: Final = 2_048
+ENTRY_BYTES: Final = 256
+"""The approximate memory of a command without its content, and of each entry of it."""
+
+QUERIES: Final = (Heartbeat, AuthorizeCommit, DescribeGroup, DescribeGroupConfig)
+"""Requests that change nothing in the event log."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,10 +59,52 @@ class Waiting(msgspec.Struct, frozen=True, eq=False):
     reply_to: ReplyTo
 
 
+class RequestBacklog:
+    """The bytes of the requests of all partitions that are not decided, or whose decision is not durable yet.
+
+    Usually there are few. While the event log stalls there may be very many, because clients can send a request,
+    disconnect, which ends the limits of their connections (net/memory.py), and connect again.
+    """
+
+    def __init__(self, bytes_max: int = HELD_BYTES_MAX // 2) -> None:
+        self.bytes = 0
+        self._bytes_max = bytes_max
+        self._is_logged = False
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+
+    def remove(self, size: int) -> None:
+        self.bytes -= size
+        if 2 * self.bytes < self._bytes_max:
+            self._is_logged = False
+
+    def refusal(self, command: AnyRequest, *, is_group_busy: bool) -> Reply | None:
+        """Return the response that makes the client retry if there is no room for the request; otherwise None.
+
+        Queries of a group with no other work are answered immediately, so they need no room.
+        """
+        if self.bytes < self._bytes_max or (isinstance(command, QUERIES) and not is_group_busy):
+            return None
+        if not self._is_logged:
+            self._is_logged = True
+            log.warning(
+                "refusing requests with a retriable error: those that wait for the event log exceed half of "
+                "--queued-max-request-bytes",
+                limit_bytes=self._bytes_max,
+            )
+        is_heartbeat = isinstance(command, Heartbeat)
+        (reply,) = error_replies(command, ErrorCode.coordinator_not_available) if is_heartbeat else retry_reply(command)
+        return reply
+
+
 class WaitingRequests:
     """Maps each unanswered request to the callback that sends its response."""
 
-    def __init__(self, lease: AnswerLease | None = None) -> None:
+    def __init__(self, backlog: RequestBacklog, lease: AnswerLease | None = None) -> None:
+        self._backlog = backlog
+        self._undecided: dict[int, int] = {}
+        """The bytes of each request that is in the backlog."""
         self._lease = lease
         self._waiting: dict[int, Waiting] = {}
         self._parked: dict[ParkingKey, int] = {}
@@ -64,8 +128,13 @@ class WaitingRequests:
         return joins, len(parked) - joins, min(arrived, default=None)
 
     def add(self, command: AnyRequest, reply_to: ReplyTo) -> None:
-        """Keep the request until it is answered."""
+        """Keep the request until it is answered, and in the backlog until it is decided."""
         self._waiting[command.caller.request_id] = Waiting(command, reply_to)
+        self._undecided[command.caller.request_id] = size = _size(command)
+        self._backlog.add(size)
+
+    def _leave_backlog(self, request_id: int) -> None:
+        self._backlog.remove(self._undecided.pop(request_id, 0))
 
     def answer_without_lease(self, heartbeat: Heartbeat) -> None:
         """If the lease ends before the append that a heartbeat waits for, answer the heartbeat with an error.
@@ -100,6 +169,8 @@ class WaitingRequests:
         `soft`: the state after it. The rules never answer a parked request that was sent again (J13, SG17), so its
         sender gets Superseded here, even if the later request is not answered immediately.
         """
+        if isinstance(command, Request):
+            self._leave_backlog(command.caller.request_id)
         for reply in replies:
             self._unpark(reply.request_id)
         if not isinstance(command, JoinGroup | SyncGroup):
@@ -121,6 +192,7 @@ class WaitingRequests:
 
     def release(self, reply: Reply) -> None:
         """Answer a request."""
+        self._leave_backlog(reply.request_id)
         self._unpark(reply.request_id)
         waiting = self._waiting.pop(reply.request_id, None)
         if waiting is None:
@@ -146,6 +218,19 @@ class WaitingRequests:
         """Answer every request with the replies that `answers` returns for it."""
         for waiting in list(self._waiting.values()):
             self.release_each(answers(waiting.command))
+        for request_id in list(self._undecided):  # heartbeats that were answered without a lease
+            self._leave_backlog(request_id)
+
+
+def _size(command: AnyRequest) -> int:
+    """Estimate the bytes that a waiting command takes."""
+    match command:
+        case JoinGroup(protocols=entries) | SyncGroup(assignments=entries) | LeaveGroup(members=entries):
+            return COMMAND_BYTES + command.caller.request_bytes + len(entries) * ENTRY_BYTES
+        case CommitOffsets(offsets=entries) | DeleteOffsets(partitions=entries):
+            return COMMAND_BYTES + command.caller.request_bytes + len(entries) * ENTRY_BYTES
+        case _:  # one group of perhaps many of the request
+            return COMMAND_BYTES
 
 
 def _deliver_if(waiting: Waiting, outcome: Outcome, is_covered: bool) -> None:

@@ -47,16 +47,17 @@ JOINED = JoinGroupOutcome(
 )
 
 
-def caller(name: str, version: int) -> Caller:
+def caller(exchange: Exchange) -> Caller:
     return Caller(
         request_id=1,
         client_id="shop",
         client_host="/10.0.0.7",
         principal="User:ANONYMOUS",
-        api_key=KEYS[name],
-        api_version=version,
+        api_key=KEYS[exchange.name],
+        api_version=exchange.version,
         arrived_ms=NOW_MS,
         arrived_wall_ms=NOW_WALL_MS,
+        request_bytes=len(exchange.frame),
     )
 
 
@@ -67,10 +68,10 @@ def answering(outcome: Outcome) -> ScriptedGroups:
 @pytest.mark.parametrize("version", versions("JoinGroup"))
 def test_join_group_becomes_a_command_that_knows_no_version(version: int) -> None:
     groups = answering(JOINED)
-    Exchange(new_service(groups), "JoinGroup", version, **JOIN, reason="deployed")
+    exchange = Exchange(new_service(groups), "JoinGroup", version, **JOIN, reason="deployed")
     assert groups.commands == [
         JoinGroup(
-            caller=caller("JoinGroup", version),
+            caller=caller(exchange),
             group_id=GroupId("orders"),
             member_id=MemberId("shop-1"),
             group_instance_id=None,
@@ -197,10 +198,10 @@ SYNC: dict[str, Any] = {
 @pytest.mark.parametrize("version", versions("SyncGroup"))
 def test_sync_group_becomes_a_command(version: int) -> None:
     groups = answering(SyncGroupOutcome())
-    Exchange(new_service(groups), "SyncGroup", version, **SYNC, group_instance_id="a")
+    exchange = Exchange(new_service(groups), "SyncGroup", version, **SYNC, group_instance_id="a")
     assert groups.commands == [
         SyncGroup(
-            caller=caller("SyncGroup", version),
+            caller=caller(exchange),
             group_id=GroupId("orders"),
             member_id=MemberId("shop-1"),
             group_instance_id=GroupInstanceId("a") if version >= 3 else None,
@@ -245,7 +246,7 @@ def test_heartbeat_both_ways(version: int, error: ErrorCode) -> None:
     )
     assert groups.commands == [
         Heartbeat(
-            caller=caller("Heartbeat", version),
+            caller=caller(exchange),
             group_id=GroupId("orders"),
             member_id=MemberId("a-2"),
             group_instance_id=GroupInstanceId("a") if version >= 3 else None,
@@ -280,7 +281,9 @@ def test_leave_group_becomes_a_list_of_members_in_every_version(version: int) ->
         {"member_id": "", "group_instance_id": "a", "reason": "x" * 300},
         {"member_id": "shop-1", "group_instance_id": None, "reason": None},
     ]
-    Exchange(new_service(groups), "LeaveGroup", version, group_id="orders", member_id="shop-1", members=members)
+    exchange = Exchange(
+        new_service(groups), "LeaveGroup", version, group_id="orders", member_id="shop-1", members=members
+    )
     single = (LeavingMember(member_id=MemberId("shop-1"), group_instance_id=None, reason=None),)
     many = (
         LeavingMember(
@@ -292,7 +295,7 @@ def test_leave_group_becomes_a_list_of_members_in_every_version(version: int) ->
     )
     assert groups.commands == [
         LeaveGroup(
-            caller=caller("LeaveGroup", version),
+            caller=caller(exchange),
             group_id=GroupId("orders"),
             members=single if version < 3 else many,
         )
