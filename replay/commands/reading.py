@@ -52,7 +52,7 @@ from muster.replay.results.groups import SORTS, Overview, read_overview
 from muster.replay.results.state import StateFold
 from muster.replay.results.states import StatesFold
 from muster.replay.results.story import StoryLines
-from muster.replay.results.surveys import survey_all, texts_of, times_in
+from muster.replay.results.surveys import survey_all, times_in
 from muster.replay.text.printable import printable
 from muster.replay.text.times import Instant, in_zone, instant
 
@@ -101,12 +101,11 @@ def digest(source: Source, view: View, *, window: Window, wanted: str | None = N
 
     async def read() -> None:
         async with opened(source) as reading:
-            fold = DigestFold(window, wanted)
+            fold = DigestFold(window, wanted, await times_in(reading, window, wanted))
             async for chunk in reading.chunks(range(reading.log.partitions)):
                 fold.take(chunk)
             result = fold.result(reading.log.location, bounds(window))
             reading.note_unreadable(fold.unreadable)
-            reading.notes.extend(texts_of(fold.wrong_times))
             if not result.groups:
                 _fail_without_groups(reading.log.location, fold.first_at, window, wanted, view)
             render(result, view, terminal.stdout())

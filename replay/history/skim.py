@@ -43,7 +43,7 @@ from muster.replay.history.items import (
     Told,
     Unreadable,
 )
-from muster.replay.history.wrong_times import AS_RECORDED, ClockSurvey, Times
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 
 _ON_THE_GROUPS_KEY = frozenset(each for each in EVENT_TYPES if issubclass(each, GroupEvent))
 _TELLS_WHO_HAS_WHAT = frozenset({GroupStabilized, GroupEmptied, GroupCreated, GroupDeleted})
@@ -155,7 +155,6 @@ class Skim:
         self._clock = BEGIN
         self._times = times
         self._known_times = times.known
-        self.survey = ClockSurvey()
         self._stood: tuple[Told, ...] = ()
         """The prelude as it was right after the last transition."""
         self._records: dict[bytes, StoredRecord] = {}
@@ -252,7 +251,6 @@ class Skim:
             records.clear()
         records[record.key] = record
         self._clock = clock.when_empty() if kind is GroupEmptied else clock
-        self.survey.note(record.offset, ended)
         self.next_offset, self._stood = record.offset + 1, self._prelude.reads
         self._note_last(ended, ended.why.decided_ms - self._known_times.ahead_ms(record.offset, ended.owner_epoch))
         self.is_at_rest = ended.group.state in _AT_REST

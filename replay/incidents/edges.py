@@ -23,6 +23,7 @@ class _Cut:
         self._life = life
         self._is_after = is_after
         self._ahead_ms = 0
+        self._epoch = -1
         self._last_ms: int | None = None
         self.is_passed = False
         self._ms = 0
@@ -41,8 +42,13 @@ class _Cut:
             return
         if self._is_behind(wall_ms, step):
             self._ms, self.is_passed = self._between(wall_ms, step), True
-        self._ahead_ms = wall_ms - step.at_ms
+        self._ahead_ms, self._epoch = wall_ms - step.at_ms, step.event.owner_epoch
         self._last_ms = step.at_ms
+
+    def note_owner(self, epoch: int) -> None:
+        """Take an event of the partition's owner: nothing is known of the clock of a new one."""
+        if epoch != self._epoch:
+            self._ahead_ms, self._epoch = 0, epoch
 
     def _is_behind(self, wall_ms: int, step: Transition) -> bool:
         if isinstance(self._at, AtTime):
@@ -90,6 +96,12 @@ class Edges:
             if each is not None:
                 each.pass_by(wall_ms, step)
         self.has_begun = self.has_begun or not self.is_over
+
+    def note_owner(self, epoch: int) -> None:
+        """Take an event of the partition's owner."""
+        for each in (self._since, self._until):
+            if each is not None:
+                each.note_owner(epoch)
 
     def within(self, incident: Incident) -> Incident | None:
         """Return the incident with the edges that it crosses; None if it is outside of the window."""

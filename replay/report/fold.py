@@ -90,6 +90,8 @@ class ReportFold:
         step = self._transitions.feed(item)
         if isinstance(step, Transition) and isinstance(item, Happened):
             self._edges.pass_by(self._times.at_ms(item), step)
+        elif isinstance(step, Coordinated):
+            self._edges.note_owner(step.event.owner_epoch)
         if place is Place.AFTER:
             self._go_on(step)
             return

@@ -9,10 +9,11 @@ alone, since no other command reads all groups.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappush, heappushpop, heapreplace, nlargest
 from itertools import count
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -22,14 +23,14 @@ from muster.events.records import StoredRecord
 from muster.replay.history.items import Broken, Item, SeqGaps
 from muster.replay.history.skim import Checkpoint, Skim
 from muster.replay.history.window import AtTime, Bounds, Window
-from muster.replay.history.wrong_times import Times
+from muster.replay.history.wrong_times import AS_RECORDED, Times
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident
 from muster.replay.incidents.windows import QUIET_MS
 from muster.replay.packed import Packed
 from muster.replay.results.by_group import ByGroup
 from muster.replay.results.extent import Extent
-from muster.replay.results.group_tail import TAIL_MAX, Partition
+from muster.replay.results.group_tail import Partition
 from muster.replay.results.kept_records import KeptRecords
 from muster.replay.results.storms import IncidentBrief, Storm, briefs_of, id_of, storms_in
 from muster.replay.results.why import WhyFold
@@ -91,11 +92,16 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DigestFold:
-    """Processes the records of a log, one partition after another. `wanted`: a glob pattern for group ids."""
+    """Processes the records of a log, one partition after another. `wanted`: a glob pattern for group ids. `times`: the
+    corrected event times, by which the window is found.
+    """
 
-    def __init__(self, window: Window, wanted: str | None = None) -> None:
+    def __init__(
+        self, window: Window, wanted: str | None = None, times: Mapping[GroupId, Times] = MappingProxyType({})
+    ) -> None:
         self._window = window
         self._wanted = wanted
+        self._times = times
         self._partition: tuple[int, _PartitionFold] | None = None
         self._collected = _Collected()
         self._groups = 0
@@ -103,8 +109,6 @@ class DigestFold:
         self._reaches_window = False
         self.unreadable: list[Broken] = []
         """The unreadable records that affect the digest."""
-        self.wrong_times: dict[GroupId, Times] = {}
-        """The groups with timestamps that cannot be right; set once there is a result."""
 
     def take(self, records: Sequence[StoredRecord]) -> None:
         """Process the next records, all of one partition. Raises LogTooNew, NoRoomToKeep."""
@@ -113,7 +117,7 @@ class DigestFold:
         number = records[0].partition
         if self._partition is None or self._partition[0] != number:
             self._end_partition()
-            fold = _PartitionFold(self._window, self._wanted, self.unreadable, self._extent, self.wrong_times)
+            fold = _PartitionFold(self._window, self._wanted, self.unreadable, self._extent, self._times)
             self._partition = number, fold
         self._partition[1].take(records)
 
@@ -147,9 +151,9 @@ class _PartitionFold:
         wanted: str | None,
         unreadable: list[Broken],
         extent: Extent,
-        wrong_times: dict[GroupId, Times],
+        times: Mapping[GroupId, Times],
     ) -> None:
-        self._wrong_times = wrong_times
+        self._times = times
         self._window = window
         self._home = Partition(unreadable, at_most=None)
         self._by_group = ByGroup(wanted, self._made, self._home.note)
@@ -166,15 +170,20 @@ class _PartitionFold:
         self._by_group.take(records)
 
     def _made(self, group_id: GroupId, _partition: int) -> "_Group":
-        number = len(self._by_group.groups)
-        return _Group(group_id, number, self._home, self._kept, window=self._window, unreadable=self._unreadable)
+        return _Group(
+            group_id,
+            len(self._by_group.groups),
+            self._home,
+            self._kept,
+            window=self._window,
+            unreadable=self._unreadable,
+            times=self._times.get(group_id, AS_RECORDED),
+        )
 
     def told(self) -> Iterator[Incident]:
         """Yield the incidents of all its groups, and drop the groups."""
         is_touched = self._home.has_events_since(self._window)
         for group in self._by_group.end():
-            if group.times.wrong:
-                self._wrong_times[group.group_id] = group.times
             self.groups += group.is_there
             self._extent.note(group.skim)
             self.reaches_window |= group.skim.has_begun
@@ -196,6 +205,7 @@ class _Group:
         *,
         window: Window,
         unreadable: list[Broken],
+        times: Times,
     ) -> None:
         since, until = window.since, window.until
         self._since_ms = since.wall_ms if isinstance(since, AtTime) else 0
@@ -206,7 +216,8 @@ class _Group:
         self._kept = kept
         self._unreadable = unreadable
         self._window = window
-        self.skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms)
+        self._times = times
+        self.skim = Skim(home.prelude, quiet_ms=QUIET_MS, since_ms=self._since_ms, times=times)
         self.waiting: list[StoredRecord] = []
         """The next records, which have not been processed yet."""
         self._begin: Checkpoint | None = None
@@ -214,38 +225,21 @@ class _Group:
     @property
     def is_there(self) -> bool:
         """True if the group existed by the end of the window."""
-        first = self.skim.first
-        return first is not None and (self._until_ms is None or first.why.decided_ms <= self._until_ms)
-
-    @property
-    def times(self) -> Times:
-        """The times to look its events up by; complete once all records are there."""
-        return self.skim.survey.times()
+        first_ms = self.skim.earliest_ms
+        return first_ms is not None and (self._until_ms is None or first_ms <= self._until_ms)
 
     def take_waiting(self) -> None:
         """Process the waiting records."""
         records, self.waiting = self.waiting, []
         begin = self._begin or Checkpoint(offset=records[0].offset, prelude=self._home.prelude.reads)
         if not self.skim.has_begun:
-            self._skim_up_to_window(records)
+            any(self.skim.has_begun for _ in self.skim.transitions(records))
             if self.skim.checkpoint.offset > begin.offset:
                 begin = self.skim.checkpoint
                 self._kept.drop(self._number, begin.offset)
                 records = records[bisect_left(records, begin.offset, key=attrgetter("offset")) :]
-        if self.skim.has_begun:  # the skim stops when the window begins
-            self.skim.survey.take(each for each in records if each.offset >= self.skim.next_offset)
         self._begin = begin
         self._kept.add(self._number, records)
-
-    def _skim_up_to_window(self, records: list[StoredRecord]) -> None:
-        """Search for the checkpoint to begin at. If the group is never quiet, a part of its records is dropped."""
-        skim, is_long = self.skim, self._kept.count(self._number) > TAIL_MAX
-        for _ in skim.transitions(records):
-            if skim.has_begun:
-                return
-            if is_long and skim.is_at_rest:
-                skim.cut()
-                is_long = False
 
     def told(self, *, is_touched: bool) -> Iterator[Incident]:
         """Yield the incidents of the window, once all records are there.
@@ -258,7 +252,7 @@ class _Group:
             self._unreadable += (each for each in skim.broken if each.position.timestamp_ms >= self._since_ms)
             return
         self._unreadable += (*skim.broken, *begin.broken())
-        fold = WhyFold(self.group_id, begin, window=self._window, times=self.times)
+        fold = WhyFold(self.group_id, begin, window=self._window, times=self._times)
         for item in self._items(begin):
             yield from fold.feed(item)
             if fold.is_over:

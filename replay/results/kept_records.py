@@ -8,7 +8,6 @@ can open it, and it disappears with the process. SQLite puts it into SQLITE_TMPD
 import sqlite3
 from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -30,12 +29,12 @@ _TABLE: Final = """
     pragma journal_mode = off;
     pragma synchronous = off;
     pragma cache_size = -8000;
-    create table blocks (id integer primary key, of_group integer, last_offset integer, records integer, block blob);
+    create table blocks (id integer primary key, of_group integer, last_offset integer, block blob);
     create index by_group on blocks (of_group);
 """
-_INSERT: Final = "insert into blocks (of_group, last_offset, records, block) values (?, ?, ?, ?)"
+_INSERT: Final = "insert into blocks (of_group, last_offset, block) values (?, ?, ?)"
 _SELECT: Final = "select block from blocks where of_group = ? order by id"
-_BEFORE: Final = "from blocks where of_group = ? and last_offset < ?"
+_DROP: Final = "delete from blocks where of_group = ? and last_offset < ?"
 
 
 class NoRoomToKeep(EventsError):
@@ -112,12 +111,8 @@ class KeptRecords:
         self._by_group: dict[int, GroupRecords] = {}
         self._records = 0
         self._bytes = 0
-        self._in_file: Counter[int] = Counter()
+        self._in_file: set[int] = set()
         self._file: _File | None = None
-
-    def count(self, group: int) -> int:
-        """Return about how many records of a group are kept."""
-        return len(self._by_group.get(group, ())) + self._in_file[group]
 
     def add(self, group: int, records: Sequence[StoredRecord]) -> None:
         """Keep the next records of a group. Raises NoRoomToKeep."""
@@ -135,11 +130,12 @@ class KeptRecords:
             dropped, size = in_memory.drop(0, bisect_left(in_memory.offsets, before))
             self._note(-dropped, -size)
         if self._file is not None and group in self._in_file:
-            self._in_file[group] -= self._file.drop(group, before)
+            self._file.drop(group, before)
 
     def take(self, group: int) -> Iterator[Told]:
         """Yield the records of a group, and drop them."""
-        if self._file is not None and self._in_file.pop(group, 0):
+        if self._file is not None and group in self._in_file:
+            self._in_file.remove(group)
             for block in self._file.blocks(group):
                 yield from GroupRecords.unpack(block).reads()
         in_memory = self._by_group.pop(group, None)
@@ -162,8 +158,8 @@ class KeptRecords:
         if self._file is None:
             self._file = _File()
         full = [(group, records) for group, records in self._by_group.items() if len(records)]
-        self._file.write((group, records.offsets[-1], len(records), records.pack()) for group, records in full)
-        self._in_file.update({group: len(records) for group, records in full})
+        self._file.write((group, records.offsets[-1], records.pack()) for group, records in full)
+        self._in_file.update(group for group, _ in full)
         self._by_group.clear()
         self._records = self._bytes = 0
 
@@ -176,19 +172,17 @@ class _File:
         with _said():
             self._database.executescript(_TABLE)
 
-    def write(self, blocks: Iterable[tuple[int, int, int, bytes]]) -> None:
-        """Write blocks: group number, last offset, number of records, packed records."""
+    def write(self, blocks: Iterable[tuple[int, int, bytes]]) -> None:
+        """Write blocks: group number, last offset, packed records."""
         with _said():
             self._database.execute("begin")
             self._database.executemany(_INSERT, blocks)
             self._database.execute("commit")
 
-    def drop(self, group: int, before: int) -> int:
-        """Drop the blocks of a group that end before an offset; return how many records they had."""
+    def drop(self, group: int, before: int) -> None:
+        """Drop the blocks of a group that end before an offset."""
         with _said():
-            ((dropped,),) = self._database.execute(f"select total(records) {_BEFORE}", (group, before))
-            self._database.execute(f"delete {_BEFORE}", (group, before))
-        return int(dropped)
+            self._database.execute(_DROP, (group, before))
 
     def close(self) -> None:
         """Close the file, which deletes it."""

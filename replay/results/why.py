@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from muster.events.ids import GroupId
-from muster.replay.history.items import Happened, Item
+from muster.replay.history.items import Coordinated, Happened, Item
 from muster.replay.history.skim import BEGINNING, Checkpoint
 from muster.replay.history.transitions import Transition, Transitions
 from muster.replay.history.window import WHOLE, At, Window
@@ -72,6 +72,9 @@ class WhyFold:
             self._at.pass_by(at_ms, step)
             if self._edges.is_over:
                 self.is_over = self.is_over or self._teller.is_over_before(step)
+        elif isinstance(step, Coordinated):
+            self._edges.note_owner(step.event.owner_epoch)
+            self._at.note_owner(step.event.owner_epoch)
         if self.is_over:
             return
         yield from self._within(self._teller.feed(step))

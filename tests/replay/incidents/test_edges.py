@@ -1,7 +1,7 @@
 """Windows of histories in which the wall clock jumped: incidents have times corrected for the jump."""
 
 from muster.replay.fleet.simulation.world.rules import GROUP_ID
-from muster.replay.history.items import Happened
+from muster.replay.history.items import Coordinated, Happened
 from muster.replay.history.window import AtTime, Window
 from muster.replay.incidents.incident import Incident
 from muster.replay.report.fold import ReportFold
@@ -66,3 +66,28 @@ def test_the_incident_of_a_moment_is_found_after_a_jump() -> None:
     for incident in fold.end():
         choice.take(incident)
     assert names(list(choice.end())) == ["app-5"]
+
+
+def test_a_takeover_after_a_jump_is_in_the_windows_of_its_own_time() -> None:
+    """The times of the new owner are not corrected for a jump of the former one's clock, and neither is the window."""
+    fleet = Fleet(3)
+    fleet.world.rules.wall_offset_ms += HOUR_MS
+    fleet.start(4)
+    fleet.rest(QUIET_MS)
+    fleet.away(20_000)
+    end = fleet.history().items[-1]
+    assert isinstance(end, Coordinated)
+
+    def kinds(window: Window) -> list[str]:
+        fold, page = WhyFold(GROUP_ID, window=window), ReportFold(GROUP_ID, window=window)
+        found: list[Incident] = []
+        for item in fleet.history().items:
+            found += fold.feed(item)
+            page.feed(item)
+        found += fold.end()
+        page.end()
+        assert page.incidents == len(found)
+        return [each.kind for each in found]
+
+    assert kinds(Window(since=AtTime(end.at_ms + HOUR_MS // 2))) == []
+    assert kinds(Window(until=AtTime(end.at_ms + 1))) == ["start", "scale-up", "coordinator-change"]

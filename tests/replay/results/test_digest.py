@@ -10,17 +10,22 @@ import msgspec
 import pytest
 
 from muster.events.causes import Cause
+from muster.events.events import MemberJoined
 from muster.events.log.memory import MemoryStorage
+from muster.replay.fleet.simulation.world.rules import GROUP_ID
+from muster.replay.history import skim
+from muster.replay.history.items import Happened
 from muster.replay.history.skim import Skim
 from muster.replay.history.window import AtTime, Window
+from muster.replay.logs.exports import FORM, Head, export_to
 from muster.replay.results import digest as results_digest
 from muster.replay.results import kept_records
 from muster.replay.results.digest import Digest, DigestFold
-from muster.replay.results.group_tail import TAIL_MAX
+from muster.replay.text.times import instant
 from tests.replay.commands.test_cli import assert_fails, run
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
-from tests.replay.incidents.fleet import Fleet
+from tests.replay.incidents.fleet import QUIET_MS, Fleet
 from tests.replay.stories import a_night
 from tests.replay.written import CountedValue, append, counted, script, sqlite_log, stored_items
 
@@ -206,13 +211,15 @@ def test_the_host_of_a_sidecar_makes_no_storm(tmp_path: Path) -> None:
     assert (told["storms"], told["kinds"]["crash"]) == ([], len(GROUPS))
 
 
-def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window() -> None:
+def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The incident in the window is shown nevertheless."""
-
+    monkeypatch.setattr(skim, "BUSY_EVENTS", 1_000)
     told = script("busy").created()
     told.start(told.joined(told.member("a"))).advanced(told.joined(told.member("b")))
     told.complete(cause=Cause.INITIAL_DELAY_ELAPSED).stabilize({"a": {"orders": [0]}, "b": {"orders": [1]}})
-    for _ in range(3 * TAIL_MAX // 2):
+    for _ in range(3_000):
         told.wait(1_000).advanced(told.rejoined(told.of("a")))
     before = len(told.stored_records())
     since_ms = told.wait(1_000).now_ms
@@ -223,10 +230,57 @@ def test_of_a_group_that_is_never_quiet_a_bounded_tail_is_kept_before_the_window
     fold = DigestFold(Window(since=AtTime(since_ms)))
     for number, record in enumerate(told.stored_records()):
         if number == before:
-            assert CountedValue.kept < 2 * TAIL_MAX < before
+            assert CountedValue.kept < 4_000 < before
         fold.take([counted(record)])
     incidents = fold.result("memory", None).incidents
     assert [each.kind for each in incidents if each.rebalances] == ["crash"]  # and the tombstone is no tombstone here
+
+
+def test_a_deployment_of_a_large_group_that_began_before_the_window_is_found() -> None:
+    """Its rebalances before the window have more than 2,000 events."""
+    fleet = Fleet(30)
+    fleet.rest()
+    since_ms = 0
+    for number in range(1, 31):
+        fleet.restart(number, 2_000)
+        fleet.run(8_000)
+        since_ms = fleet.wall_ms if number == 29 else since_ms
+    fleet.rest()
+    records = stored_items(fleet.history().items, 0)
+    fold = DigestFold(Window(since=AtTime(since_ms)))
+    for at in range(0, len(records), 100):
+        fold.take(records[at : at + 100])
+    (deployment,) = (each for each in fold.result("memory", None).incidents if each.rebalances)
+    assert (deployment.kind, deployment.crosses) == ("deployment", ("since",))
+    assert deployment.headline.startswith("30 processes of 30 ")
+
+
+def test_a_window_in_which_the_clock_was_behind_has_its_incidents(tmp_path: Path) -> None:
+    """As `why` has them: the clock was an hour behind for a while, then right again."""
+    fleet = Fleet(3)
+    for number, hours in ((4, -1), (5, 1), (6, 0)):
+        fleet.start(number)
+        fleet.rest(QUIET_MS)
+        fleet.world.rules.wall_offset_ms += hours * 3_600_000
+    items = fleet.history().items
+    (joined,) = (
+        item.at_ms
+        for item in items
+        if isinstance(item, Happened)
+        and isinstance(item.event, MemberJoined)
+        and item.event.member.client_id == "app-5"
+    )
+    path = tmp_path / "behind.jsonl"
+    with path.open("wb") as file:
+        export = export_to(path, file, Head(form=FORM, log="memory", identity="memory", partitions=1))
+        for record in stored_items(items, 0):
+            export.write(record)
+        export.close()
+    since = ["--since", instant(joined + 3_600_000 - 1)]
+    found = digest(str(path), *since)["incidents"]
+    why = run("why", GROUP_ID, "--format", "jsonl", *since, log=str(path)).stdout.splitlines()
+    assert {each["id"] for each in found} == {msgspec.json.decode(line)["id"] for line in why}
+    assert {culprit["client_id"] for each in found for culprit in each["culprits"]} == {"app-5", "app-6"}
 
 
 def test_of_groups_that_never_rest_a_bounded_part_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
