@@ -203,8 +203,9 @@ class CoordinatorLink:
             if not isinstance(error, _NotReadyYet):
                 raise NoCoordinator(text) from error
             raise NotReady(
-                f"{text}; it may be starting, or its event log may be unavailable: see its /readyz, or its log; or the "
-                f"group may be quarantined: muster groups repair {shlex.quote(group_id)} says so"
+                f"{text}; it may be starting, its event log may be unavailable, or it may not reach the process that "
+                "owns the group: muster status and its log say which; or the group may be quarantined: muster groups "
+                f"repair {shlex.quote(group_id)} says so"
             ) from error
 
     async def list_groups(self, types: tuple[str, ...] = ()) -> Mapping[str, str]:

@@ -29,7 +29,8 @@ def print_status(asked: Sequence[Asked], found: Sequence[Finding], console: Cons
     for address, status in answered:
         if status.shadows is not None:
             missing = f", {status.shadows.missing_count} missing" if status.shadows.missing_count else ""
-            console.print(_cell(f"{address}: {status.shadows.present} shadows in the cluster{missing}"))
+            what = "shadow" if status.shadows.present == 1 else "shadows"
+            console.print(_cell(f"{address}: {status.shadows.present} {what} in the cluster{missing}"))
 
 
 def _print_findings(found: Sequence[Finding], console: Console) -> None:

@@ -137,6 +137,8 @@ def _is_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
         return False
     if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS:
         return False
+    if went.heard is False and away.until_ms <= went.at_ms:
+        return True  # however late: a new owner also waits until the former one's lease is over
     return away.until_ms <= went.at_ms <= _aftermath_until_ms(went.member, away, view, went.at_ms)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from muster.events.ownership import OwnershipEndCause
 from muster.replay.incidents.episode.acts import Came, Departure, Went
 from muster.replay.incidents.evidence.connection_ends import Ending, ending
 from muster.replay.incidents.evidence.naming import process_name, processes
@@ -83,8 +84,23 @@ def _of_one(view: EpisodeView, act: Went) -> IncidentClaim:
             f" {_its_place(view, act)}{_held(view, act)}"
         ),
         chain=tuple(silences(view.episode, [act])),
-        advice=(*_advice(act, found), *shorter_sessions(view.episode, [act])),
+        advice=(
+            *(_new_owner(view, act) if not is_known else ()),
+            *_advice(act, found),
+            *shorter_sessions(view.episode, [act]),
+        ),
     )
+
+
+def _new_owner(view: EpisodeView, act: Went) -> tuple[str, ...]:
+    """Return the advice if another process took over since the member was heard from: it may not reach that one."""
+    away = next((each for each in reversed(view.episode.aways) if not each.paused and each.until_ms <= act.at_ms), None)
+    end = None if away is None else away.owner_before_end
+    if away is None or end is None or end.cause is OwnershipEndCause.TAKEN_BACK:
+        return ()
+    took_over = f"{away.owner}, which took over from {away.owner_before}"
+    check = "check muster status of all processes, and that its bootstrap.servers names more than one"
+    return (f"if its process still runs, it did not reach {took_over}: {check}",)
 
 
 def _advice(act: Went, found: Ending) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from muster.events.events import CoordinatorReady
 from muster.events.ownership import OwnershipEnd, OwnershipEndCause
 from muster.events.records import FORMAT_LEVEL
 from muster.replay.fleet.simulation.world import outages
+from muster.replay.fleet.simulation.world.world import World
 from muster.replay.history.items import Coordinated
 from muster.replay.incidents.incident import Incident
 from tests.replay.incidents.fleet import BOTH, OLDER, Fleet, expect, of_kind, remove, said
@@ -367,6 +368,12 @@ def test_where_no_member_is_seen_again_none_kept_its_place() -> None:
 
 def taken_over(fleet: Fleet, end: OwnershipEnd, *, owner: str, level: int = FORMAT_LEVEL) -> Incident:
     """Return the coordinator's incident, in which another process was the last to take over and recorded this end."""
+    told = all_taken_over(fleet, end, owner=owner, level=level)
+    (found,) = (each for each in told if each.kind.startswith("coordinator-"))
+    return found
+
+
+def all_taken_over(fleet: Fleet, end: OwnershipEnd, *, owner: str, level: int = FORMAT_LEVEL) -> tuple[Incident, ...]:
     history = fleet.history()
     last = max(n for n, item in enumerate(history.items) if _is_ready(item))
     items = [*history.items]
@@ -374,9 +381,7 @@ def taken_over(fleet: Fleet, end: OwnershipEnd, *, owner: str, level: int = FORM
     assert isinstance(item, Coordinated)
     ready = msgspec.structs.replace(item.event, owner=owner, owner_before="a:1", owner_before_end=end)
     items[last] = msgspec.structs.replace(item, event=ready)
-    told = incidents(at_level(msgspec.structs.replace(history, items=tuple(items)), level))
-    (found,) = (each for each in told if each.kind.startswith("coordinator-"))
-    return found
+    return tuple(incidents(at_level(msgspec.structs.replace(history, items=tuple(items)), level)))
 
 
 def _is_ready(item: object) -> bool:
@@ -411,6 +416,37 @@ def test_a_takeover_that_nobody_noticed_is_told_with_its_cause() -> None:
     older = taken_over(fleet, end, owner="b:2", level=4)
     assert older.headline.startswith("b:2 took over from a:1: the coordinator was unavailable from ")
     assert "removed" not in older.headline + said(older)
+
+
+@pytest.mark.parametrize(("cause", "is_said"), [("gone", True), ("stopped", True), ("taken-back", False)])
+def test_a_member_that_is_not_heard_from_after_another_process_took_over_may_not_reach_it(
+    cause: str, is_said: bool
+) -> None:
+    """Its process may run, with bootstrap.servers that name only the process that ended."""
+    fleet = Fleet(3)
+    fleet[2].die()
+    fleet.run(S)
+    fleet.away(S)
+    fleet.rest(20 * S)
+    told = all_taken_over(fleet, OwnershipEnd(cause=OwnershipEndCause(cause)), owner="b:2")
+    crash = of_kind(told, "crash")
+    assert (
+        "if its process still runs, it did not reach b:2, which took over from a:1" in "".join(crash.advice)
+    ) is is_said
+
+
+def test_a_member_that_is_removed_late_after_a_takeover_did_not_keep_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new owner removes nobody before the lease of the former one is over, so not exactly at the session timeout."""
+    monkeypatch.setattr(World, "_draw_late_ms", lambda _: 3 * S)
+    fleet = Fleet(3)
+    fleet[2].die()
+    fleet.run(S)
+    fleet.away(S)
+    fleet.rest(20 * S)
+    change = of_kind(fleet.told(), "coordinator-change")
+    assert change.headline.endswith("; 2 of 3 members kept their places, 'app-2' (10.0.1.2) was not heard from again")
 
 
 def test_an_outage_by_which_members_lost_their_places_has_the_cause_in_its_evidence() -> None:

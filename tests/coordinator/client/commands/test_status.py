@@ -215,6 +215,12 @@ def shown(*statuses: ProcessStatus | Unanswered, width: int = 80) -> str:
     return console.file.getvalue()
 
 
+def test_one_shadow_is_no_shadows() -> None:
+    assert "10.100.200.1:9100: 1 shadow in the cluster" in shown(
+        process(shadows=ShadowStatus(present=1, missing_count=0))
+    )
+
+
 def test_the_tables_fit_80_columns_and_what_is_wrong_comes_first() -> None:
     """One table with everything that can occur."""
     standbys = [StandbyStatus(partition=1, lag_records=12, lag_ms=300)]
