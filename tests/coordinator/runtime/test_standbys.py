@@ -17,6 +17,7 @@ from muster.coordinator.runtime.ownership.followed_topic import (
     RETRY_MS,
     Standbys,
 )
+from muster.coordinator.runtime.partition.partition import Partition
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.avro.codec import decode
 from muster.events.ids import GroupId
@@ -25,6 +26,7 @@ from muster.events.loading import Loading
 from muster.events.log.base import LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
+from muster.events.state import Group
 from tests.coordinator.runtime.test_runtime import story
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import VirtualClock
@@ -190,6 +192,31 @@ async def test_a_takeover_in_the_midst_of_a_first_reading_goes_on_with_it() -> N
     assert all(start >= stood_at - 1 for _, start in standby.reads[1:])
     assert (await standby.process.heartbeat(told["a"])).error is ErrorCode.none
     await ended(standby, owner)
+
+
+@story
+async def test_what_a_takeover_has_begun_to_serve_is_not_continued_from_when_it_is_cancelled() -> None:
+    """Its groups were the partition's already, which may have changed them: the next takeover reads all of it."""
+    storage = MemoryStorage(ALONE)
+    owner, standby = await pair(storage)
+    usual, loading = Partition.add_loaded_groups, asyncio.Event()
+
+    async def hangs(partition: Partition, groups: Sequence[Group]) -> None:
+        await usual(partition, groups)
+        loading.set()
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Partition, "add_loaded_groups", hangs)
+        assigning = asyncio.create_task(standby.runtime.assign([0]))
+        await loading.wait()
+        assert (0, 0) not in standby.reads[1:]
+        await standby.runtime.release([0])
+        await asyncio.wait([assigning])
+    standby.reads.clear()
+    await standby.runtime.assign([0])
+    assert standby.reads[0] == (0, 0)
+    await ended(owner, standby)
 
 
 async def _truncated(storage: MemoryStorage, standby: Peer) -> None:

@@ -1,6 +1,8 @@
 """Partitions are assigned and released one by one, to processes that share a log."""
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -8,12 +10,15 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.runtime.ownership.owned_partitions import STOP_TIMEOUT_S
 from muster.coordinator.runtime.partition.outbox import OutboxEnded
+from muster.coordinator.runtime.partition.owner import Owner
+from muster.coordinator.runtime.partition.partition import Partition
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.events import CoordinatorStopped
 from muster.events.ids import GroupId
 from muster.events.log.base import Deposed, LogDenied, LogMismatch, LogUnavailable
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for
+from muster.events.state import Group
 from tests.coordinator.runtime.test_runtime import recorded
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
@@ -293,6 +298,112 @@ def test_an_assignment_that_fails_leaves_alone_what_was_already_retried() -> Non
         await until(lambda: 0 in process.runtime._partitions.owned, "the one is served")
         assert not process.lost
         await process.runtime.release(process.runtime.claims())
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_the_line_of_what_is_ready_does_not_wait_for_what_is_retried() -> None:
+    """The retried partition has a line of its own when it is served."""
+
+    async def story() -> None:
+        process, _ = await _sharing(MemoryStorage(PARTITIONS))
+        claim, is_away = process.log.claim, True
+
+        async def perhaps(number: int) -> MemoryLogWriter:
+            if number == 1 and is_away:
+                raise LogUnavailable("no broker")
+            return await claim(number)
+
+        process.log.claim = perhaps  # type: ignore[method-assign, assignment]
+        with capture_logs() as logged:
+            await process.runtime.assign([0, 1])
+            at_once = _ready_lines(logged)
+            is_away = False
+            await until(lambda: len(process.runtime._partitions.owned) == PARTITIONS, "both are served")
+        assert (at_once, _ready_lines(logged)) == ([[0]], [[0], [1]])
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def _ready_lines(logged: Iterable[Mapping[str, Any]]) -> list[list[int]]:
+    return [each["partitions"] for each in logged if each["event"] == "partitions ready"]
+
+
+def test_a_partition_that_is_released_twice_is_closed_when_the_second_release_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another takeover waits for both: it must not claim the offsets before the release gives them up."""
+    gates = [asyncio.Event(), asyncio.Event()]
+    waiting = iter(gates)
+
+    async def slow(_owner: Owner, _number: int) -> None:
+        await next(waiting).wait()
+
+    async def story() -> None:
+        storage = MemoryStorage(PARTITIONS)
+        process, _ = await _sharing(storage, 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Owner, "give_up_offsets", slow)
+            releasing = [asyncio.create_task(process.runtime.release([0]))]
+            await asyncio.sleep(1)
+            assigning = asyncio.create_task(process.runtime.assign([0]))
+            await asyncio.sleep(1)
+            releasing.append(asyncio.create_task(process.runtime.release([0])))
+            await asyncio.sleep(1)
+            gates[0].set()
+            await releasing[0]
+            await asyncio.wait([assigning])
+        again = asyncio.create_task(process.runtime.assign([0]))
+        await asyncio.sleep(1)
+        assert (storage.epochs[0], process.runtime.ready) == (1, False)
+        gates[1].set()
+        await asyncio.gather(releasing[1], again)
+        assert (storage.epochs[0], process.runtime.ready) == (2, True)
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_partition_that_another_process_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What still closes it is cancelled, and no task is left."""
+
+    async def hangs(_owner: Owner, _number: int) -> None:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        process, deposed = await _sharing(MemoryStorage(PARTITIONS), 0)
+        monkeypatch.setattr(Owner, "give_up_offsets", hangs)
+        process.runtime._partitions.lost(0, Deposed(0, 1))
+        await asyncio.sleep(1)
+        began_ms = process.clock.monotonic_ms()
+        await process.runtime.stop()
+        assert (process.clock.monotonic_ms() - began_ms, deposed) == (STOP_TIMEOUT_S * 1_000, [0])
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    simulate(story())
+
+
+def test_a_takeover_that_is_released_while_it_loads_its_groups_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outbox ends, too."""
+    loading = asyncio.Event()
+
+    async def hangs(_partition: Partition, _groups: Sequence[Group]) -> None:
+        loading.set()
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        process, _ = await _sharing(MemoryStorage(PARTITIONS))
+        monkeypatch.setattr(Partition, "add_loaded_groups", hangs)
+        assigning = asyncio.create_task(process.runtime.assign([0]))
+        await loading.wait()
+        await process.runtime.release([0])
+        await asyncio.wait([assigning])
+        assert not [each for each in asyncio.all_tasks() if each.get_name() == "outbox-0"]
         await process.runtime.stop()
 
     simulate(story())
