@@ -70,6 +70,12 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
         return self.went.at_ms if self.went.how is Departure.LEFT else self.went.last_seen_ms
 
     @property
+    def gap_ms(self) -> int | None:
+        """The time between the old process and the new one; None if a clock was set back meanwhile."""
+        gap_ms = self.came.at_ms - self.gone_ms
+        return gap_ms if gap_ms >= 0 else None
+
+    @property
     def end_ms(self) -> int:
         """The time of its last act."""
         return self.came.at_ms if self.went is None else max(self.went.at_ms, self.came.at_ms)

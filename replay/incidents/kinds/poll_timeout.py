@@ -21,8 +21,10 @@ from muster.replay.incidents.kinds.replaced import (
     IF_NOT_BACK,
     LOST_AGAIN,
     acts_of,
+    after_last_sign,
     grade_of,
     is_over,
+    later,
     lost_again,
     members_of,
     times_in_a_row,
@@ -81,7 +83,7 @@ def find(view: EpisodeView) -> Iterator[IncidentClaim]:
         if went.how is not Departure.LEFT or not is_poll_timeout(went):
             continue
         each = back.get(went.seq)
-        again = f", and came back {duration(each.came.at_ms - went.at_ms)} later" if each is not None else ""
+        again = f", and came back {later(each)}" if each is not None else ""
         yield IncidentClaim(
             kind=KIND,
             acts=each.acts if each is not None else (went,),
@@ -131,9 +133,9 @@ def _late_polls(view: EpisodeView, run: Sequence[Replacement]) -> IncidentClaim:
     if len(run) > 1:
         again = f" {len(run)} times within {duration(last.end_ms - first.begin_ms)}, and came back each time"
     elif first.went is not None:
-        again = f", and came back {duration(max(0, first.came.at_ms - first.gone_ms))} later"
+        again = f", and came back {later(first)}"
     else:
-        again = f" {duration(max(0, first.came.at_ms - first.gone_ms))} after its last sign of life"
+        again = after_last_sign(first)
     gone = _left_again(view, run) if left else lost_again(view, last)
     since = "" if gone is None else LEFT_AGAIN if left else LOST_AGAIN
     return IncidentClaim(

@@ -18,6 +18,7 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView
 from muster.replay.incidents.runs import runs
 from muster.replay.incidents.windows import CRASH_LOOP_NEXT_MS, REPLACED_MS, SAME_MOMENT_MS
+from muster.replay.text.times import duration
 
 LOST_AGAIN: Final = "; then it lost its place again, and whether it had ended by then is not known"
 IF_NOT_BACK: Final = "if it does not come back: look at its log, at its machine, and at the network to it"
@@ -30,6 +31,16 @@ INSTANCE_ID: Final = (
     "with a group.instance.id, and a session timeout above the time of a restart, its restart would cause no rebalance;"
     f" {WAITED_FOR}"
 )
+
+
+def later(each: Replacement) -> str:
+    """Return '3.0 s later', or 'later' if it is not known how much."""
+    return "later" if each.gap_ms is None else f"{duration(each.gap_ms)} later"
+
+
+def after_last_sign(each: Replacement) -> str:
+    """Return ' 3.0 s after its last sign of life', or nothing if it is not known how long after it."""
+    return "" if each.gap_ms is None else f" {duration(each.gap_ms)} after its last sign of life"
 
 
 def acts_of(replacements: Sequence[Replacement]) -> tuple[AnyAct, ...]:

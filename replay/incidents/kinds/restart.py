@@ -21,7 +21,9 @@ from muster.replay.incidents.kinds.replaced import (
     LOST_AGAIN,
     acts_of,
     advice_on,
+    after_last_sign,
     grade_of,
+    later,
     lost_again,
     members_of,
 )
@@ -217,9 +219,8 @@ def _taken_text(each: Replacement, came: CameBack, episode: Episode) -> str:
     name, former = process_name(each.member), former_process(episode, came)
     kept = ", and kept its partitions" if came.absorbed else ""
     if each.on_same_connection:
-        gap = duration(max(0, came.at_ms - each.gone_ms))
         return (
-            f"{name} came back {gap} after its last sign of life{kept}, on the same connection: it had not died, but"
+            f"{name} came back{after_last_sign(each)}{kept}, on the same connection: it had not died, but"
             f" {_lived_but(each, episode)}"
         )
     if former is FormerProcess.ALIVE:
@@ -237,26 +238,25 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
     if isinstance(each.came, CameBack):
         return _taken_text(each, each.came, episode)
     assert each.went is not None
-    gap_ms = each.came.at_ms - each.gone_ms
     how = "left" if each.went.how is Departure.LEFT else "was not heard from again"
     if each.is_renamed and each.process.grade is Grade.UNKNOWN:
-        later = process_name(each.came.member)
-        return f"{name} {how}, and {duration(gap_ms)} later {later} joined: it may have taken its place"
+        other = process_name(each.came.member)
+        return f"{name} {how}, and {later(each)} {other} joined: it may have taken its place"
     if each.is_elsewhere:
         elsewhere = host(each.came.member.client_host)
         return (
-            f"{name} {how}, and {duration(gap_ms)} later a process with its client id joined from {elsewhere}: it may"
+            f"{name} {how}, and {later(each)} a process with its client id joined from {elsewhere}: it may"
             " be the same process, moved"
         )
     if is_close(each.went.why.client_reason):
-        return f"{name} was closed, and came back {duration(gap_ms)} later"
+        return f"{name} was closed, and came back {later(each)}"
     if each.went.how is Departure.LEFT and says_something(each.went.why.client_reason):
-        return f'{name} left and came back {duration(gap_ms)} later; the client says: "{each.went.why.client_reason}"'
+        return f'{name} left and came back {later(each)}; the client says: "{each.went.why.client_reason}"'
     if each.went.how is Departure.LEFT:
         other = "a poll timeout" if may_have_polled_late(episode, each) else "an unsubscribe"
-        return f"{name} left, then came back {duration(gap_ms)} later: a restart or {other}"
+        return f"{name} left, then came back {later(each)}: a restart or {other}"
     late_poll = _late_poll(each, episode) if each.went.member.group_instance_id is not None else ""
-    if each.went.how in _GIVEN_UP and gap_ms >= 0 and episode.silence_of(each.went).is_known:
+    if each.went.how in _GIVEN_UP and each.gap_ms is not None and episode.silence_of(each.went).is_known:
         timeout = setting(each.went.member.rebalance_timeout_ms)
         lives = each.went.member.member_id in episode.heard_again
         was = f"a restart,{late_poll} or it {_HELD}"
@@ -264,24 +264,24 @@ def _restart_text(each: Replacement, episode: Episode) -> str:
             was = f"it had not died, but {_held_up(each.went, episode)}"
         return (
             f"{name} {_GIVEN_UP[each.went.how]} within the rebalance timeout of {timeout}, and came back"
-            f" {duration(gap_ms)} after its last sign of life: {was}"
+            f"{after_last_sign(each)}: {was}"
         )
     session = setting(each.went.member.session_timeout_ms)
-    if gap_ms < 0 or not episode.silence_of(each.went).is_known:
+    if each.gap_ms is None or not episode.silence_of(each.went).is_known:
         return f"{name} was not heard from for its session timeout of {session}, and came back"
     if _lived(episode, each):
         where, but = ", on the same connection" if each.on_same_connection else "", _lived_but(each, episode)
         return (
             f"{name} was not heard from for longer than its session timeout of {session}, and came back"
-            f" {duration(gap_ms)} after its last sign of life{where}: it had not died, but"
+            f"{after_last_sign(each)}{where}: it had not died, but"
             f" {_or_too_slow(but, session) if _may_be_too_slow(each.went, episode) else but}"
         )
     if each.came.at_ms < each.went.at_ms:
         return (
-            f"{name} was restarted: it was last seen {duration(gap_ms)} before it came back, and its former member id"
-            f" was waited for until its session timeout of {session} had passed"
+            f"{name} was restarted: it was last seen {duration(each.gap_ms)} before it came back, and its former member"
+            f" id was waited for until its session timeout of {session} had passed"
         )
     return (
-        f"{name} was not heard from for its session timeout of {session}, and came back {duration(gap_ms)} after its"
-        f" last sign of life: a restart,{late_poll} or it {_HELD}"
+        f"{name} was not heard from for its session timeout of {session}, and came back"
+        f"{after_last_sign(each)}: a restart,{late_poll} or it {_HELD}"
     )

@@ -15,7 +15,7 @@ from muster.replay.incidents.evidence.poll_interval import may_have_polled_late,
 from muster.replay.incidents.grade import Grade, at_best
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.replaced import acts_of, grade_of, members_of
+from muster.replay.incidents.kinds.replaced import acts_of, grade_of, later, members_of
 from muster.replay.incidents.kinds.scaling import changes_of_size
 from muster.replay.rebalances.wording import clients_say, is_close, says_something
 from muster.replay.text.times import duration, instant
@@ -65,7 +65,7 @@ def _claim(view: EpisodeView, run: Sequence[Replacement], went: Sequence[Went]) 
 
 def _who(members: Sequence[Member], run: Sequence[Replacement]) -> str:
     if len(run) == 1:
-        return f"{process_name(members[0])} left and came back {duration(run[0].came.at_ms - run[0].gone_ms)} later"
+        return f"{process_name(members[0])} left and came back {later(run[0])}"
     span_ms = max(each.end_ms for each in run) - min(each.begin_ms for each in run)
     return f"{len(run)} members left by themselves and came back, within {duration(span_ms)}: {processes(members)}"
 

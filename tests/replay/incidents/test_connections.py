@@ -63,6 +63,19 @@ def test_static_and_dynamic_members_that_are_shut_down_together_are_one_incident
     assert {each.to_generation for each in fleet.only().rebalances} == {2, 3}
 
 
+def test_a_dynamic_member_that_leaves_between_two_stops_belongs_to_one_of_them() -> None:
+    """The second static member ends after the first was removed, and the dynamic one left within 3.5 s of both ends."""
+    fleet = Fleet(5, static=4, session_ms=6 * S)
+    fleet[1].close()
+    fleet.run(3 * S)
+    fleet[5].close()
+    fleet.run(3_400)
+    fleet[2].close()
+    fleet.rest(30 * S)
+    told = [[each.client_id for each in incident.culprits] for incident in fleet.told()]
+    assert told == [["app-1", "app-5"], ["app-2"]]
+
+
 def test_how_long_the_rebalance_took_is_not_how_long_it_took_them_to_end() -> None:
     """The members end within 6 s; the rebalance begins when the first session is over."""
     fleet = Fleet(6, static=3)

@@ -43,3 +43,22 @@ def test_who_comes_at_the_end_of_the_time_for_it_is_the_process_that_went(after_
     script.wait(after_ms)
     script.start(script.joined(comes)).complete(script.rejoined(stays)).stabilize({})
     assert [each.kind for each in incidents(script.history())] == kinds
+
+
+def test_processes_that_share_an_address_are_paired_in_order_although_the_clock_was_set_back() -> None:
+    """They leave and come back one after another, and the clock is set back by an hour after the first one left."""
+    script = Script().created()
+    stays = script.member("a", static=False, client_id="a", host="/a")
+    others = [script.member(name, static=False, client_id="app", host="/app") for name in ("one", "two", "three")]
+    script.start(script.joined(stays), *map(script.joined, others)).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.stabilize({}).wait(1_000_000)
+    for goes, set_back_ms in zip(others, (3_600_000, 0, 0), strict=True):
+        left = script.removed(script.of(goes.member_id), Cause.MEMBER_LEFT)
+        script.start(left).complete(script.rejoined(stays)).stabilize({}).wait(1_000 - set_back_ms)
+    for name in ("four", "five", "six"):
+        comes = script.member(name, static=False, client_id="app", host="/app")
+        script.start(script.joined(comes)).complete(script.rejoined(stays)).stabilize({}).wait(1_000)
+    found = incidents(script.history())
+    assert [(each.kind, len(each.culprits)) for each in found] == [("start", 4), ("deployment", 4), ("restart", 2)]
+    # How much later is not known: by the clock it came back before it left.
+    assert found[-1].headline.startswith("'app' (app) left, then came back later: a restart or")
