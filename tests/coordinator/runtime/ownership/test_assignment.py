@@ -369,7 +369,7 @@ def test_a_partition_that_is_released_twice_is_closed_when_the_second_release_is
 def test_a_stop_does_not_wait_for_ever_for_a_partition_that_another_process_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What still closes it is cancelled, and no task is left."""
+    """The task that still closes it is cancelled, and none is left."""
 
     async def hangs(_owner: Owner, _number: int) -> None:
         await asyncio.Event().wait()
