@@ -1,4 +1,4 @@
-"""Muster for real clients: one process a module, on an event log in a file."""
+"""Muster for real clients: one process for each module, on a file log."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ PARTITIONS = 6
 
 @pytest.fixture(scope="module")
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterProcess]:
-    """A coordinator of this module's own."""
+    """A coordinator for one module."""
     directory: Path = tmp_path_factory.mktemp("muster")
     with running_muster(log=sqlite_log(directory), topics=[f"{TOPIC}:{PARTITIONS}"]) as running:
         yield running

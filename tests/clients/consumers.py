@@ -1,10 +1,10 @@
-"""A consumer of each client library, in a thread of its own, with one face for all.
+"""A consumer of each client library in its own thread, with a common interface.
 
 It sets up, polls, queries and closes each library.
 
-A consumer's thread polls, as an application does, and between two polls does what it is asked (libraries allow one
-thread alone). Heartbeats are frequent, so that a rebalance is noticed soon; sessions are long, so that a slow machine
-does not end them.
+A consumer's thread polls, like an application, and runs requested calls between polls (libraries only allow one
+thread). Heartbeats are frequent, so that a rebalance is noticed soon; sessions are long, so that they do not expire on
+a slow machine.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningConsumer(ABC):
-    """A consumer that polls, from `start` to `close`. `error` is why it could not go on."""
+    """A consumer that polls, from `start` to `close`. `error` is the reason why it stopped."""
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, *, instance: str | None = None) -> None:
         self.bootstrap, self.group_id, self.topic, self.instance = bootstrap, group_id, topic, instance
         self.assigned: frozenset[int] = frozenset()
         """The partitions it has now."""
         self.assignments = 0
-        """How often it was assigned partitions: by each rebalance that it took part in, and by no restart of others."""
+        """The number of its assignments: one for each rebalance it took part in, none for restarts of others."""
         self.records: list[Record] = []
         """The consumed records, in order."""
         self.error: BaseException | None = None
@@ -62,18 +62,18 @@ class RunningConsumer(ABC):
         return self
 
     def close(self) -> None:
-        """Close it as an application does that ends. What it could not go on for is an error here too."""
+        """Close it cleanly. Raises the error with which it stopped, if any."""
         self.end()
         assert not self._thread.is_alive(), "it did not close"
         assert self.error is None, self.error
 
     def end(self) -> None:
-        """Close it, whatever has become of it."""
+        """Close it in any state."""
         self._ending.set()
         self._thread.join(DONE_WITHIN_S)
 
     def commit(self, partition: int, offset: int) -> None:
-        """Commit, and wait for the answer. Raises what the library raises."""
+        """Commit, and wait for the response. Raises the library's errors."""
         self.do(lambda: self._commit(partition, offset))
 
     def committed(self, partition: int) -> int | None:
@@ -81,11 +81,11 @@ class RunningConsumer(ABC):
         return self.do(lambda: self._committed(partition))
 
     def wants_nothing(self, _since_s: float) -> bool:
-        """Whether it is sure to have no rebalance in mind that others know nothing of, as of that monotonic time."""
+        """True if at that monotonic time it can have no rebalance pending that the others do not know of."""
         return True
 
     def do(self, call: Callable[[], T]) -> T:
-        """Have its thread call this between two polls, and wait for what comes of it."""
+        """Call this in its thread between two polls, and return the result."""
         assert self._thread.is_alive(), self.error
         done: Future[T] = Future()
         self._asked.put((call, done))
@@ -107,9 +107,9 @@ class RunningConsumer(ABC):
         self._end()
 
     def _end(self) -> None:
-        """Close the library's consumer, also after an error: its threads would connect for as long as pytest runs.
+        """Close the library's consumer, even after an error: otherwise its threads would reconnect until pytest ends.
 
-        kafka-python leaves the socket of each refused connection to the garbage collector, so that they add up.
+        kafka-python leaves the socket of each refused connection to the garbage collector, so they add up.
         """
         try:
             self._close()
@@ -125,7 +125,7 @@ class RunningConsumer(ABC):
 
     @abstractmethod
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Subscribe these instead; its own thread calls it."""
+        """Subscribe to these topics instead; called in its own thread."""
 
     @abstractmethod
     def _open(self) -> None: ...
@@ -144,7 +144,7 @@ class RunningConsumer(ABC):
 
 
 class Confluent(RunningConsumer):
-    """confluent-kafka: librdkafka, whose own threads speak to the coordinator."""
+    """confluent-kafka: librdkafka, whose own threads communicate with the coordinator."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
     """The configs that a test changes; None leaves one out."""
@@ -218,7 +218,7 @@ class KafkaPython(RunningConsumer):
         }
         self._consumer = kafka.KafkaConsumer(**{**config, **self.OTHER_CONFIG})
         self.subscribe([self.topic])
-        # Else it may lead before it knows how many partitions there are, and join again as soon as it does.
+        # Otherwise it may lead before it knows the number of partitions, and rejoin as soon as it does.
         self._consumer.topics()
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -234,18 +234,18 @@ class KafkaPython(RunningConsumer):
         self._consumer.subscribe(list(topics), listener=Listener())
 
     def _poll(self) -> None:
-        # It joins once more when the time of a poll is over before it has made use of SyncGroup's answer.
+        # It rejoins when a poll's time is over before it has processed the SyncGroup response.
         timeout_ms = JOINING_POLL_MS if self._consumer._coordinator.need_rejoin() else POLL_MS
         try:
             polled = self._consumer.poll(timeout_ms=timeout_ms)
         except kafka.errors.KafkaConnectionError:
-            return  # it tells the application what other clients try again
+            return  # it passes on an error that other clients retry
         for records in polled.values():
             for record in records:
                 self._consumed(record.partition, record.offset, record.value)
 
     def wants_nothing(self, since_s: float) -> bool:
-        """It joins again when it learns of a rebalance by the answer to a heartbeat that is older than that."""
+        """It rejoins when a heartbeat response from before that reports a rebalance."""
         coordinator = self._consumer._coordinator
         heartbeat = coordinator.heartbeat
         return heartbeat.last_receive > heartbeat.last_send > since_s and not coordinator.need_rejoin()
@@ -287,7 +287,7 @@ class Aiokafka(RunningConsumer):
         self._consumer = aiokafka.AIOKafkaConsumer(**{**config, **self.OTHER_CONFIG})
         self.subscribe([self.topic])
         starting = asyncio.ensure_future(self._consumer.start())
-        while not starting.done() and not self._ending.is_set():  # it waits for a topic that is not there
+        while not starting.done() and not self._ending.is_set():  # it waits for a missing topic
             await asyncio.wait({starting}, timeout=POLL_MS / 1000)
         if self._ending.is_set():
             starting.cancel()

@@ -36,7 +36,7 @@ class Crew:
         self._library = library
 
     def add(self, instance: str | None = None) -> RunningConsumer:
-        """A process more; not yet a member."""
+        """Add a process, which is not a member yet."""
         consumer = self._library(self.bootstrap, self.group_id, self.topic, instance=instance).start()
         self.consumers.append(consumer)
         return consumer
@@ -50,7 +50,7 @@ class Crew:
         return [sorted(consumer.assigned) for consumer in self.consumers]
 
     def until_shared(self) -> None:
-        """Wait until each partition belongs to one of them, each has as many as the others, and none wants more."""
+        """Wait until each partition has one owner, each member has as many as the others, and none will rejoin."""
 
         def shared() -> bool:
             assert [consumer.error for consumer in self.consumers if consumer.error] == []
@@ -71,12 +71,12 @@ class Crew:
         until_so(settled, self.shares)
 
     def end(self) -> None:
-        """Close whoever is left, whatever has become of them."""
+        """Close the remaining ones, in any state."""
         for consumer in self.consumers:
             consumer.end()
 
     def until_empty(self) -> None:
-        """Wait until nobody is a member."""
+        """Wait until the group has no members."""
         until_so(lambda: not described(self.bootstrap, self.group_id)["members"], lambda: "there are members left")
 
     @property
@@ -85,9 +85,9 @@ class Crew:
 
     @property
     def triggers(self) -> list[Cause]:
-        """The triggers of all rebalances, but for those that a leader wanted of its own accord.
+        """The triggers of all rebalances, except those that a leader requested by itself.
 
-        kafka-python's leader does, when a heartbeat tells it of a rebalance that it has taken part in already.
+        kafka-python's leader does, when a heartbeat reports a rebalance that it has taken part in already.
         """
 
         async def read() -> History:
@@ -110,7 +110,7 @@ class Crew:
 
 @contextmanager
 def crew(muster: MusterProcess, library: type[RunningConsumer], topic: str = TOPIC) -> Iterator[Crew]:
-    """Consumers of one library in a new group; whoever is left at the end is closed."""
+    """Consumers of one library in a new group; the remaining ones are closed at the end."""
     running = Crew(muster, library, topic)
     with ExitStack() as stack:
         stack.callback(running.end)

@@ -16,7 +16,7 @@ _NOT_COORDINATOR: Final = (14, 15, 16)
 
 
 def described(bootstrap: str, group_id: str) -> Fields:
-    """The group as DescribeGroups v5 tells it, of a cluster its coordinator."""
+    """The group's DescribeGroups v5 response; in a cluster from its coordinator."""
 
     async def ask(address: str) -> Fields:
         connection = await Connection.open(address)
@@ -34,7 +34,7 @@ def described(bootstrap: str, group_id: str) -> Fields:
 
 
 def coordinator_of(bootstrap: str, group_id: str) -> str:
-    """`host:port` of the group's coordinator, as whoever is at `bootstrap` tells it, once there is one."""
+    """`host:port` of the group's coordinator, according to the server at `bootstrap`, once there is one."""
     told: Fields = {}
 
     async def ask() -> bool:
@@ -51,7 +51,7 @@ def coordinator_of(bootstrap: str, group_id: str) -> str:
 
 
 def until_stable(bootstrap: str, group_id: str, *, members: int, within_s: float = WITHIN_S) -> Fields:
-    """The group, once it is stable with so many members."""
+    """The group, once it is stable with this many members."""
     group = described(bootstrap, group_id)
 
     def stable() -> bool:
@@ -84,7 +84,7 @@ def generation_of(bootstrap: str, group_id: str) -> int:
 
 
 def remove_static_members(bootstrap: str, group_id: str, *instances: str) -> list[int]:
-    """LeaveGroup by instance id, as an administrator does; the error code of each."""
+    """LeaveGroup by instance id, as an administrator; the error code of each."""
 
     async def ask() -> list[int]:
         connection = await Connection.open(bootstrap)

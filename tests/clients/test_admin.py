@@ -1,4 +1,4 @@
-"""The administrators' clients of librdkafka and kafka-python: what they ask, and which errors they hand on."""
+"""The admin clients of librdkafka and kafka-python: their requests, and the errors that they pass on."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def empty(group: Crew, admin: Any) -> None:
 
 @pytest.fixture
 def kafka_python(muster: MusterProcess) -> Iterator[Any]:
-    """kafka-python's, the one of the three that removes members."""
+    """kafka-python's, the only one of the three that removes members."""
     admin = kafka.KafkaAdminClient(bootstrap_servers=muster.bootstrap)
     yield admin
     admin.close()
@@ -54,7 +54,7 @@ def librdkafka(muster: MusterProcess) -> AdminClient:
 
 
 def code(futures: Mapping[Any, Any]) -> int:
-    """The error code of the one future."""
+    """The error code of the only future."""
     (future,) = futures.values()
     try:
         future.result(timeout=30)
@@ -65,7 +65,9 @@ def code(futures: Mapping[Any, Any]) -> int:
 
 
 def test_librdkafka_administers_a_group(group: Crew, librdkafka: AdminClient, kafka_python: Any) -> None:
-    """It is described and listed; offsets and the group itself are refused while it has members (CH2, CH5 to CH7)."""
+    """It is described and listed; changes of offsets and of the group are refused while it has members (CH2, CH5 to
+    CH7).
+    """
     (described,) = librdkafka.describe_consumer_groups([group.group_id]).values()
     told = described.result(timeout=30)
     assert (told.state.name, told.partition_assignor, told.is_simple_consumer_group) == ("STABLE", "range", False)
@@ -88,7 +90,7 @@ def test_librdkafka_administers_a_group(group: Crew, librdkafka: AdminClient, ka
 
 
 def test_kafka_python_administers_a_group(group: Crew, kafka_python: Any) -> None:
-    """Members are removed one by one in one request, and each has its own answer (CH3, CH4, CH6)."""
+    """Several members are removed in one request, each with its own result (CH3, CH4, CH6)."""
     partition = kafka.TopicPartition(TOPIC, 0)
     group.consumers[0].commit(0, 5)
     deleted = kafka_python.delete_group_offsets(group.group_id, [partition])

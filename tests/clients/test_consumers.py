@@ -1,4 +1,4 @@
-"""Consumers of each library against Muster: they join, share a topic, commit, leave, restart, and outlive its crash."""
+"""Consumers of each library against Muster: they join, share a topic, commit, leave, restart, and survive its crash."""
 
 from contextlib import ExitStack
 
@@ -32,7 +32,7 @@ def test_dynamic_members_share_a_topic(muster: MusterProcess, library: type[Runn
 
 
 def test_committed_offsets_are_there_for_who_comes_after(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """A group's offsets outlive its members, and a restart of the coordinator."""
+    """A group's offsets survive its members, and a restart of the coordinator."""
     with crew(muster, library) as group:
         first, second = group.add(), group.add()
         group.until_shared()
@@ -50,7 +50,7 @@ def test_committed_offsets_are_there_for_who_comes_after(muster: MusterProcess, 
 
 
 def test_a_static_restart_is_noticed_by_nobody_else(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """Same generation, same share, same offsets, no assignment of the others; whoever leads."""
+    """Same generation, same share, same offsets, no assignment of the others; with any leader."""
     with crew(muster, library) as group:
         names = ("a", "b", "c")
         for name in names:
@@ -78,7 +78,7 @@ def test_a_static_restart_is_noticed_by_nobody_else(muster: MusterProcess, libra
 
 
 def test_the_coordinator_is_killed_and_no_group_rebalances(muster: MusterProcess) -> None:
-    """Groups of each library, static and dynamic: same generation, same shares, and they go on committing."""
+    """Groups of each library, static and dynamic: same generation, same shares, and they continue to commit."""
     with ExitStack() as stack:
         groups = []
         for library in LIBRARIES:
@@ -101,7 +101,7 @@ def test_the_coordinator_is_killed_and_no_group_rebalances(muster: MusterProcess
 
 
 def until_committed(consumer: RunningConsumer, partition: int, offset: int) -> None:
-    """Commit as an application does: again, while the coordinator cannot be reached."""
+    """Commit like an application, which retries while the coordinator cannot be reached."""
     refused: list[BaseException] = []
 
     def committed() -> bool:
@@ -116,7 +116,7 @@ def until_committed(consumer: RunningConsumer, partition: int, offset: int) -> N
 
 
 def test_two_processes_with_one_instance_id_and_the_older_is_fenced(muster: MusterProcess) -> None:
-    """librdkafka tells the older one so, for good."""
+    """librdkafka reports it to the older one as a fatal error."""
     with crew(muster, Confluent) as group:
         older = group.add("a")
         group.until_shared()

@@ -1,4 +1,4 @@
-"""Declared topics hold no data: consumers wait for it without haste, producers are refused in words."""
+"""Declared topics hold no data: consumers wait for it without spinning, producers get an error."""
 
 import confluent_kafka
 import pytest
@@ -12,14 +12,14 @@ pytestmark = pytest.mark.clients
 
 
 def fetches(muster: MusterProcess) -> float:
-    """How many Fetch requests there were, of all versions."""
+    """The number of Fetch requests, of all versions."""
     lines = [line for line in muster.asked("/metrics").splitlines() if line.startswith("muster_requests_total{")]
     return sum(float(line.split()[1]) for line in lines if 'api="Fetch"' in line)
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.__name__)
 def test_a_consumer_waits_for_data(library: type[RunningConsumer]) -> None:
-    """Its Fetch is taken, and answered when its time is over: librdkafka spins when it may not use Fetch."""
+    """Its Fetch is answered after its maximum wait: librdkafka spins if it cannot use Fetch."""
     with running_muster(
         log="memory:", topics=[f"{TOPIC}:{PARTITIONS}"], options=["--metrics", "127.0.0.1:0"]
     ) as muster:

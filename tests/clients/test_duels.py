@@ -17,7 +17,7 @@ def duels(muster: MusterProcess, group_id: str) -> list[dict[str, object]]:
 
 
 def test_clients_that_do_not_understand_that_they_are_fenced(muster: MusterProcess) -> None:
-    """Known bug S19: aiokafka begins anew each time, for ever; both hosts are named."""
+    """Known bug S19: aiokafka starts over each time, for ever; both hosts are named."""
     with crew(muster, Aiokafka) as group:
         first = group.add("a")
         group.until_shared()
@@ -33,7 +33,7 @@ def test_clients_that_do_not_understand_that_they_are_fenced(muster: MusterProce
 
 
 def test_a_fenced_client_that_its_supervisor_starts_again(muster: MusterProcess) -> None:
-    """Known bug S16: it ends, is started again, and fences the other."""
+    """Known bug S16: it ends, is restarted, and fences the other."""
     with crew(muster, Confluent) as group:
         first = group.add("a")
         group.until_shared()

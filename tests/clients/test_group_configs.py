@@ -1,4 +1,4 @@
-"""The configs of a group, changed and told with tools that never heard of Muster: Kafka's own, and two libraries'."""
+"""The configs of a group, altered and described with tools that do not know Muster: Kafka's own, and two libraries'."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -43,20 +43,20 @@ def group_id(muster: MusterProcess) -> str:
 
 
 def kafka_configs(muster: MusterProcess, *arguments: str, code: int = 0) -> str:
-    """Run `kafka-configs.sh`; returns its output. Errors go to the other stream."""
+    """Run `kafka-configs.sh`; return its output without errors, which go to the other stream."""
     done = run_tool(JavaTool.CONFIGS, "--bootstrap-server", muster.bootstrap, *arguments)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 
 
 def dynamic_configs(printed: str) -> dict[str, str]:
-    """The settings that `--describe` tells, by name."""
+    """The configs in the output of `--describe`, by name."""
     lines = [line.strip().split(" ")[0] for line in printed.splitlines() if line.startswith("  ")]
     return dict(line.split("=", 1) for line in lines)
 
 
 def test_kafka_configs_sets_tells_and_deletes(muster: MusterProcess, group_id: str) -> None:
-    """A list stands in brackets, and what is set differs from what has its default."""
+    """A list is in brackets, and a config that was set differs from a default."""
     group = ("--entity-type", "groups", "--entity-name", group_id)
     added = kafka_configs(
         muster, *group, "--alter", "--add-config", f"{TIMEOUT}=60000,members.registered=[web-3,web-4]"
@@ -73,7 +73,7 @@ def test_kafka_configs_sets_tells_and_deletes(muster: MusterProcess, group_id: s
 
 
 def test_kafka_configs_tells_why_it_was_refused(muster: MusterProcess, group_id: str) -> None:
-    """With the value and the limits; and nothing is changed."""
+    """With the value and the limits; nothing is changed."""
     group = ("--entity-type", "groups", "--entity-name", group_id)
     refused = kafka_configs(muster, *group, "--alter", "--add-config", f"{TIMEOUT}=60000,target.group.size=0", code=1)
     assert "InvalidConfigurationException: target.group.size=0: should be a whole number from 1" in refused
@@ -88,7 +88,7 @@ def test_kafka_configs_tells_why_it_was_refused(muster: MusterProcess, group_id:
 
 
 def test_kafka_tools_that_ask_for_settings_along_with_what_they_describe(muster: MusterProcess) -> None:
-    """There are none of topics and brokers, which is no error."""
+    """Topics and brokers have none, which is no error."""
     topics = run_tool(JavaTool.TOPICS, "--bootstrap-server", muster.bootstrap, "--describe", "--topic", TOPIC)
     assert topics.returncode == 0, topics.stderr
     assert f"Topic: {TOPIC}" in topics.stdout
@@ -114,13 +114,13 @@ class Confluent:
         answers[resource].result(ANSWERED_WITHIN_S)
 
     def refused(self, *changes: tuple[AlterConfigOpType, str, str | None]) -> tuple[str, str]:
-        """Kafka's name of the error, and the coordinator's words."""
+        """Kafka's name of the error, and the coordinator's message."""
         with pytest.raises(KafkaException) as raised:
             self.alter(*changes)
         return raised.value.args[0].name(), raised.value.args[0].str()
 
     def told(self) -> dict[str, tuple[str | None, ConfigSource]]:
-        """Each setting: its value, and where that comes from."""
+        """Each config with its value and source."""
         resource = ConfluentResource(ConfluentType.GROUP, self._group_id)
         entries = self._client.describe_configs([resource])[resource].result(ANSWERED_WITHIN_S)
         return {name: (entry.value, ConfigSource(entry.source)) for name, entry in entries.items()}
@@ -131,7 +131,7 @@ class Confluent:
 
 
 def test_confluent_kafka_alters_and_describes(muster: MusterProcess, group_id: str) -> None:
-    """Every operation, all changes or none, and `validate_only` changes nothing."""
+    """Every operation, all changes or none; `validate_only` changes nothing."""
     confluent, op = Confluent(muster.bootstrap, group_id), AlterConfigOpType
     confluent.alter((op.SET, TIMEOUT, "60000"), (op.APPEND, "members.registered", "web-3,web-4"))
     assert confluent.is_set() == {TIMEOUT: "60000", "members.registered": "web-3,web-4"}
@@ -155,7 +155,7 @@ def test_confluent_kafka_alters_and_describes(muster: MusterProcess, group_id: s
 
 
 def test_confluent_kafka_with_a_group_that_does_not_exist(muster: MusterProcess) -> None:
-    """It has the defaults, as in Kafka; but nothing of it can be changed."""
+    """It has the defaults, as in Kafka, but they cannot be altered."""
     confluent = Confluent(muster.bootstrap, "it-never-was")
     assert confluent.is_set() == {}
     assert confluent.refused((AlterConfigOpType.SET, "target.group.size", "3"))[0] == "GROUP_ID_NOT_FOUND"
@@ -184,7 +184,7 @@ def values(kafka_python: Any, group_id: str) -> dict[str, str]:
 
 
 def test_kafka_python_alters_describes_and_resets(kafka_python: Any, group_id: str) -> None:
-    """Each group is answered for itself."""
+    """Each group has its own result."""
     changes = {TIMEOUT: "60000", "members.registered": ("APPEND", "web-3,web-4")}
     asked = [group_resource(group_id, changes), group_resource("it-never-was", {TIMEOUT: "60000"})]
     answered = kafka_python.alter_configs(asked)["group"]
@@ -198,7 +198,7 @@ def test_kafka_python_alters_describes_and_resets(kafka_python: Any, group_id: s
 
 
 def test_kafka_python_is_told_the_members_by_asking_for_them(kafka_python: Any, group_id: str) -> None:
-    """It alone of these can ask for a setting by name."""
+    """It is the only one of these that can request a config by name."""
     told = kafka_python.describe_configs([group_resource(group_id, ["members"])])["group"][group_id]["members"]
     assert told["read_only"]
     members = msgspec.json.decode(told["value"])

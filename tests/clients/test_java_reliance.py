@@ -1,4 +1,4 @@
-"""The requests of the Java consumer and of Kafka's administrators' tools, and what they rely on."""
+"""The requests of the Java consumer and of Kafka's administrators' tools, and the behaviour that they rely on."""
 
 import asyncio
 import signal
@@ -51,7 +51,7 @@ def verifiable(muster: MusterProcess, group_id: str, *more: str) -> Any:
 
 
 def partitions(line: ToolLine, event: str) -> set[int]:
-    """Those that the line tells of, if it tells of this event."""
+    """The line's partitions, if it is about this event."""
     told = line.event.get("partitions", []) if line.event.get("name") == event else []
     return {each["partition"] for each in told}
 
@@ -72,7 +72,7 @@ def history(log: str, group_id: str) -> list[GroupEvent | MemberEvent]:
 
 
 def test_a_java_consumer_says_who_it_is_and_why(muster: MusterProcess, log: str, group_id: str) -> None:
-    """Default timeouts, assignors in order, why it joins and why it leaves (CA7, CB1, CE1, RS21, RS23)."""
+    """Default timeouts, assignors in order, its reasons to join and to leave (CA7, CB1, CE1, RS21, RS23)."""
     arguments = ("--bootstrap-server", muster.bootstrap, "--topic", TOPIC, "--group", group_id)
     with running_tool(JavaTool.CONSOLE_CONSUMER, *arguments) as tool:
         until_stable(muster.bootstrap, group_id, members=1)
@@ -88,7 +88,7 @@ def test_a_java_consumer_says_who_it_is_and_why(muster: MusterProcess, log: str,
 
 
 def test_a_java_consumer_moves_partitions_in_two_rebalances(muster: MusterProcess, group_id: str) -> None:
-    """Cooperative: who has to give some up gives up these alone, then all come together again (CS7, CB2, CG1)."""
+    """Cooperative: members only revoke partitions that move, then all rejoin (CS7, CB2, CG1)."""
     cooperative = ("--assignment-strategy", COOPERATIVE)
     with verifiable(muster, group_id, *cooperative) as first:
         first.wait_for(lambda line: len(partitions(line, "partitions_assigned")) == PARTITIONS)
@@ -126,7 +126,7 @@ def reset_offsets(muster: MusterProcess, group_id: str) -> str:
 
 
 def test_the_tools_remove_members_and_reset_offsets(muster: MusterProcess, log: str, group_id: str) -> None:
-    """All members at once, static and dynamic; offsets of an Empty group alone (CH1, CH3, CH5, CH8, RS23)."""
+    """All members at once, static and dynamic; offsets only of an Empty group (CH1, CH3, CH5, CH8, RS23)."""
 
     def entered(tool: RunningTool) -> None:
         tool.wait_for(lambda line: bool(partitions(line, "partitions_assigned")))

@@ -1,4 +1,4 @@
-"""Hot standbys with Java consumers, which tell their generation in their subscription and can lead by KIP-814."""
+"""Hot standbys with Java consumers, whose subscription has their generation and which can lead by KIP-814."""
 
 from contextlib import ExitStack
 from uuid import uuid4
@@ -23,7 +23,7 @@ RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 
 
 class JavaCrew(Crew):
-    """Three static Java consumers: a and b are active, s stands by."""
+    """Three static Java consumers: a and b are active, s is a standby."""
 
     def __init__(self, muster: MusterProcess, assignor: str, stack: ExitStack) -> None:
         super().__init__(muster, Confluent)  # whose consumers are not used
@@ -50,7 +50,7 @@ class JavaCrew(Crew):
 @pytest.mark.parametrize("leads", [False, True], ids=["a follower is lost", "the leader is lost"])
 @pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE], ids=["range", "cooperative"])
 def test_a_java_standby_takes_over_and_nobody_else_notices(muster: MusterProcess, assignor: str, leads: bool) -> None:
-    """Its rejoin brings another subscription than its join did, and asks for no rebalance all the same."""
+    """Its rejoin has another subscription than its join, and needs no rebalance all the same."""
     with ExitStack() as stack:
         group = JavaCrew(muster, assignor, stack)
         for name in ("a", "b"):

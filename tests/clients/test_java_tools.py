@@ -32,7 +32,7 @@ def consumer(muster: MusterProcess, group_id: str, instance: str) -> Iterator[Ru
 
 
 def assigned(line: ToolLine) -> set[int]:
-    """The partitions that the line says were assigned; empty for another line."""
+    """The partitions assigned by the line; empty for other lines."""
     if line.event.get("name") != "partitions_assigned":
         return set()
     return {each["partition"] for each in line.event["partitions"]}
@@ -46,7 +46,7 @@ def consumer_groups(muster: MusterProcess, *arguments: str) -> str:
 
 
 def table(printed: str) -> list[dict[str, str]]:
-    """The rows of a tool's table by column; no cell of ours holds a space."""
+    """The rows of a tool's table by column; our cells contain no spaces."""
     lines = [line.split() for line in printed.splitlines() if line.strip()]
     (head,) = (number for number, cells in enumerate(lines) if cells[0] == "GROUP")
     return [dict(zip(lines[head], cells, strict=False)) for cells in lines[head + 1 :]]

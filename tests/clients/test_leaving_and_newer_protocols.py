@@ -26,7 +26,7 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterProcess]:
 
 @pytest.mark.clients
 def test_s17_kafka_python_stays_when_it_is_closed(muster: MusterProcess) -> None:
-    """With the library as it comes, a closed static member keeps its place, and who comes back disturbs nobody."""
+    """With the unmodified library, a closed static member keeps its place, and its return disturbs no other member."""
     with ExitStack() as stack:
         first, second = (KafkaPython(muster.bootstrap, "s17", TOPIC, instance=name).start() for name in "ab")
         stack.callback(first.end)
@@ -44,7 +44,7 @@ def test_s17_kafka_python_stays_when_it_is_closed(muster: MusterProcess) -> None
 
 @pytest.mark.clients
 def test_s20_a_java_consumer_is_told_in_words_that_the_newer_protocol_is_not_there(muster: MusterProcess) -> None:
-    """It must end and name the setting, and leave no group behind."""
+    """It must end and name the setting, and create no group."""
     newer = ("--command-property", "group.protocol=consumer", "--timeout-ms", "10000")
     asked = ("--bootstrap-server", muster.bootstrap, "--topic", TOPIC, "--group", "s20")
     done = run_tool(JavaTool.CONSOLE_CONSUMER, *asked, *newer)
@@ -54,7 +54,7 @@ def test_s20_a_java_consumer_is_told_in_words_that_the_newer_protocol_is_not_the
 
 @pytest.mark.clients
 def test_s20_librdkafka_does_not_join_by_the_newer_protocol(muster: MusterProcess) -> None:
-    """It says nothing and waits, as with any broker without the protocol: nothing of it must reach a group."""
+    """It stays silent and waits, as with any broker without the protocol: no group may be affected."""
     config = {"bootstrap.servers": muster.bootstrap, "group.id": "s20-c", "group.protocol": "consumer", "log_level": 0}
     before = asked_for(muster, "FindCoordinator")
     with closing(confluent_kafka.Consumer(config)) as consumer:
@@ -71,6 +71,6 @@ def test_s20_librdkafka_does_not_join_by_the_newer_protocol(muster: MusterProces
 
 
 def asked_for(muster: MusterProcess, api: str) -> float:
-    """How many requests of this API there were."""
+    """The number of requests of this API."""
     lines = [line for line in muster.asked("/metrics").splitlines() if line.startswith("muster_requests_total{")]
     return sum(float(line.split()[1]) for line in lines if f'api="{api}"' in line)

@@ -1,4 +1,4 @@
-"""Clients that know nothing of instance ids, in groups with static members: followers, and leaders (KAFKA-14422)."""
+"""Clients without instance ids in groups with static members: as followers, and as leaders (KAFKA-14422)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.clients
 
 
 class Of2016(KafkaPython):
-    """kafka-python as it speaks to a broker of 2016: no rebalance timeout yet (JoinGroup v0)."""
+    """kafka-python's requests to a broker of 2016: no rebalance timeout yet (JoinGroup v0)."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {"api_version": (0, 10, 0)}
 
@@ -32,7 +32,7 @@ class Of2017(KafkaPython):
 
 @pytest.fixture(scope="module")
 def muster() -> Iterator[MusterProcess]:
-    """One that tells which versions it was asked in."""
+    """A process whose metrics show the requested versions."""
     with running_muster(
         log="memory:", topics=[f"{TOPIC}:{PARTITIONS}"], options=["--metrics", "127.0.0.1:0"]
     ) as process:
@@ -40,13 +40,13 @@ def muster() -> Iterator[MusterProcess]:
 
 
 def join_versions(muster: MusterProcess) -> set[int]:
-    """Those of JoinGroup that were used so far."""
+    """The versions of JoinGroup used so far."""
     used = re.findall(r'muster_requests_total\{api="JoinGroup",version="(\d+)"\} (\S+)', muster.asked("/metrics"))
     return {int(version) for version, count in used if float(count) > 0}
 
 
 def until_shared(muster: MusterProcess, group_id: str, consumers: list[RunningConsumer]) -> None:
-    """Wait until they have an even share each, and nothing else is anybody's."""
+    """Wait until they have even shares, and no partition has another owner."""
 
     def shared() -> bool:
         assert [consumer.error for consumer in consumers if consumer.error] == []
@@ -65,7 +65,7 @@ def until_shared(muster: MusterProcess, group_id: str, consumers: list[RunningCo
 def test_an_old_leader_assigns_to_static_members(
     muster: MusterProcess, old: type[RunningConsumer], version: int, static: type[RunningConsumer]
 ) -> None:
-    """It came first, so it leads: all get their share, static restarts are absorbed, and its end is noticed."""
+    """It was first, so it leads: all get their share, static restarts are absorbed, and its end is noticed."""
     group_id = f"led-by-{old.__name__.lower()}-{uuid4().hex[:8]}"
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""Membership that is planned, with consumers of each library: who comes, goes, learns, and how many rebalances."""
+"""Planned membership with consumers of each library: joining, leaving, learners, and the number of rebalances."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +23,7 @@ LONG_MS = 600_000
 
 
 def ask(group: Crew, question: Callable[[GroupAdmin], Awaitable[T]]) -> T:
-    """Ask as an administrator."""
+    """Send a request as an administrator."""
 
     async def asked() -> T:
         async with GroupAdmin(group.bootstrap) as admin:
@@ -38,7 +38,7 @@ def standings(group: Crew) -> Counter[Standing]:
 
 
 def until_standing(group: Crew, **wanted: int) -> None:
-    """Wait until so many members stand so to the group, and nobody otherwise."""
+    """Wait until exactly these numbers of members have these standings."""
     expected = Counter({Standing(name.capitalize()): count for name, count in wanted.items()})
     until_so(lambda: standings(group) == expected, lambda: standings(group))
 
@@ -62,7 +62,7 @@ def test_registered_members_make_one_rebalance(muster: MusterProcess, library: t
 
 
 def test_retired_members_go_in_one_rebalance(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """A group of six shrinks to two; who goes first is missed by nobody until the last one is gone."""
+    """A group of six shrinks to two; a departure has no effect until the last one has left."""
     with crew(muster, library) as group:
         retired = ["c", "d", "e", "f"]
         for name in ("a", "b", *retired):
@@ -97,7 +97,7 @@ def test_a_scale_up_is_gathered(muster: MusterProcess, library: type[RunningCons
 
 
 def test_a_learner_is_promoted(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """It has nothing and disturbs nobody, until it is given its share."""
+    """It has no partitions and disturbs no other member, until it is promoted."""
     with crew(muster, library) as group:
         first, second = group.add("a"), group.add("b")
         group.until_shared()
@@ -114,7 +114,7 @@ def test_a_learner_is_promoted(muster: MusterProcess, library: type[RunningConsu
 
 
 def test_a_rebalance_on_demand(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """Everybody rejoins."""
+    """All members rejoin."""
     with crew(muster, library) as group:
         first, second = group.add("a"), group.add("b")
         group.until_shared()

@@ -1,4 +1,4 @@
-"""Real clients that cannot join, and real static members whose new topic nobody reads: what is told of them."""
+"""Real clients that cannot join, and real static members whose new topic has no consumer: what is reported of them."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def configured(
 
 
 def told(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
-    """The incidents that `why` tells of the group."""
+    """The incidents of the group that `why` shows."""
     command = [sys.executable, "-m", "muster", "replay", "why", group_id, "--all", "--format", "jsonl"]
     answer = subprocess.run([*command, "--log", muster.log], capture_output=True, check=True)
     return [each for line in answer.stdout.splitlines() if "kind" in (each := msgspec.json.decode(line))]
@@ -72,7 +72,7 @@ def until_refused(muster: MusterProcess, group_id: str) -> dict[str, Any]:
 def test_a_client_with_another_assignor_is_told_in_the_log_and_by_why(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
-    """The first thing that happens to those who mix clients: their usual assignors have no name in common."""
+    """A common mistake when clients are mixed: their default assignors have no name in common."""
     group_id = f"mixed-{library.__name__}"
     first = Confluent(muster.bootstrap, group_id, "orders").start()
     until_so(lambda: len(first.assigned) == 6, lambda: repr(first.error))
@@ -106,7 +106,7 @@ def test_a_client_with_a_session_timeout_that_is_not_allowed_has_a_history_witho
 def test_a_client_whose_topic_is_not_declared_is_told_in_the_log(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
-    """aiokafka and librdkafka never join for it, so that their group has no history."""
+    """aiokafka and librdkafka never join because of that, so their group has no history."""
     topic = f"nowhere-{library.__name__}"
     consumer = library(muster.bootstrap, f"group-{topic}", topic).start()
 
@@ -124,7 +124,7 @@ def test_a_client_whose_topic_is_not_declared_is_told_in_the_log(
 def test_a_static_client_that_comes_back_with_another_topic_is_told_as_what_nobody_reads(
     tmp_path: Path, library: type[RunningConsumer]
 ) -> None:
-    """None of the client families asks for a rebalance, as on Kafka."""
+    """None of the client families requests a rebalance, as on Kafka."""
     with running_muster(log=sqlite_log(tmp_path), topics=["orders:6", "payments:2"]) as muster:
         one = library(muster.bootstrap, "orders-group", "orders", instance="one").start()
         two = library(muster.bootstrap, "orders-group", "orders", instance="two").start()

@@ -1,4 +1,4 @@
-"""Consumers rely on this when something goes wrong: each library goes on by itself, as it would with Kafka."""
+"""The behaviour that consumers rely on in failures: each library recovers by itself, as it would with Kafka."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 
 
 class Impatient(Confluent):
-    """A consumer that leaves its group when nobody polls it for six seconds."""
+    """A consumer that leaves its group when it is not polled for six seconds."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {
         "session.timeout.ms": SECONDS_6_MS,
@@ -38,7 +38,7 @@ def member_ids(group: Crew) -> set[str]:
 def test_a_member_that_was_removed_comes_back_as_a_new_one(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
-    """25 resets its id and generation, and it joins again (CB11, CD3)."""
+    """25 resets its id and generation, and it rejoins (CB11, CD3)."""
     with crew(muster, library) as group:
         for _ in range(2):
             group.add()
@@ -54,7 +54,7 @@ def test_a_member_that_was_removed_comes_back_as_a_new_one(
 def test_joins_that_wait_outlive_a_restart_of_the_coordinator(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
-    """They are sent away with 16, find the coordinator again, and come back with their ids (CA2, CA3, CB12)."""
+    """They get error 16, find the coordinator again, and retry with their ids (CA2, CA3, CB12)."""
     with crew(muster, library) as group:
         group.add()
         group.until_shared()
@@ -70,7 +70,7 @@ def test_joins_that_wait_outlive_a_restart_of_the_coordinator(
 
 
 def test_a_consumer_that_does_not_poll_leaves_and_comes_back(muster: MusterProcess) -> None:
-    """Its heartbeats go on, so that its session never ends; it says itself that it is gone (CD6)."""
+    """Its heartbeats continue, so its session never ends; it leaves by itself (CD6)."""
     with crew(muster, Impatient) as group:
         consumer = group.add()
         group.until_shared()
@@ -86,7 +86,7 @@ def test_a_consumer_that_does_not_poll_leaves_and_comes_back(muster: MusterProce
 
 
 async def leave(muster: MusterProcess, group_id: str, member_id: str) -> int:
-    """LeaveGroup of another one's member id; its error code."""
+    """LeaveGroup for another member's id; its error code."""
     connection = await Connection.open(muster.bootstrap)
     try:
         answer = await connection.ask("LeaveGroup", 2, group_id=group_id, member_id=member_id)
@@ -97,7 +97,7 @@ async def leave(muster: MusterProcess, group_id: str, member_id: str) -> int:
 
 
 async def enter_and_never_speak_again(muster: MusterProcess, group: Crew) -> dict[str, Any]:
-    """Make a static member of the group that is waited for, for an hour; the answer to its sync."""
+    """Join as a static member that others wait for, for an hour; return the sync response."""
     connection = await Connection.open(muster.bootstrap)
     try:
         joined = await connection.ask(

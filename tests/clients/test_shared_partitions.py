@@ -42,7 +42,7 @@ until_shared = partial(sharing_processes.until_shared, partitions=LOG_PARTITIONS
 
 @contextmanager
 def crews_of_all(processes: list[MusterProcess], library: type[RunningConsumer]) -> Iterator[list[Crew]]:
-    """A stable group of two consumers at each process, though all of them know the first process alone."""
+    """A stable group of two consumers at each process, although all of them only know the first process."""
     asked = processes[0]
     with ExitStack() as stack:
         groups: dict[str, Crew] = {}
@@ -61,7 +61,7 @@ def crews_of_all(processes: list[MusterProcess], library: type[RunningConsumer])
 
 
 def states(groups: list[Crew], asked: MusterProcess) -> list[object]:
-    """All that no client may notice a change of: the state, the members and their shares."""
+    """Everything that must not change for clients: the state, the members and their shares."""
     seen = [described(asked.bootstrap, group.group_id) for group in groups]
     return [
         (each["group_state"], sorted((member["member_id"], member["member_assignment"]) for member in each["members"]))
@@ -70,7 +70,7 @@ def states(groups: list[Crew], asked: MusterProcess) -> list[object]:
 
 
 def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[RunningConsumer]) -> None:
-    """Another process joins, one is killed, comes back, and one stops cleanly: nobody rebalances."""
+    """Another process joins, one is killed, comes back, and one stops cleanly: no group rebalances."""
     with node(log, 1) as first, node(log, 2) as second:
         until_shared(first, second)
         with crews_of_all([first, second], library) as groups:
@@ -86,7 +86,7 @@ def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[R
             until_shared(first, second)
             second.stop()
             until_shared(first)
-            assert first.events("peer process ended") == []  # it went cleanly
+            assert first.events("peer process ended") == []  # it stopped cleanly
             until_so(lambda: states(groups, first) == before, lambda: states(groups, first))
             for group in groups:
                 group.consumers[0].commit(0, 7)
@@ -96,7 +96,7 @@ def test_no_consumer_notices_who_coordinates_its_group(log: str, library: type[R
 
 
 def test_who_was_stopped_for_longer_than_its_session_takes_part_again(log: str) -> None:
-    """It finds that others own its partitions, ends nothing of theirs, and gets its share again."""
+    """It finds that others own its partitions, disturbs nothing of theirs, and gets its share again."""
     with node(log, 1) as first, node(log, 2) as second:
         until_shared(first, second)
         os.kill(first.pid, signal.SIGSTOP)
@@ -111,7 +111,7 @@ def test_who_was_stopped_for_longer_than_its_session_takes_part_again(log: str) 
 
 
 def test_a_second_process_of_one_node_id_ends_the_first(log: str) -> None:
-    """Which says why, and is not to be started again, or each would end the other; the second one goes on."""
+    """It logs the reason, and must not be restarted, or each would end the other; the second one continues."""
     with node(log, 1) as first, node(log, 1) as second:
         assert first.wait() == 2
         assert "give each process of a log its own --node-id" in first.output
@@ -120,7 +120,7 @@ def test_a_second_process_of_one_node_id_ends_the_first(log: str) -> None:
 
 
 def test_who_shares_takes_the_partitions_from_who_does_not(log: str) -> None:
-    """A process without --share-partitions ends when it is deposed, as it always did."""
+    """A process without --share-partitions ends when it is deposed, as before."""
     options = ["--log-partitions", str(LOG_PARTITIONS)]
     with running_muster(log=log, topics=[TOPIC], options=options) as alone, node(log, 1) as sharing:
         until_shared(sharing)

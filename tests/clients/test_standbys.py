@@ -1,4 +1,4 @@
-"""Hot standbys with consumers of each library: a member is lost, and the others keep what they have."""
+"""Hot standbys with consumers of each library: a member is lost, and the others keep their partitions."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.clients
 
 
 def with_standbys(group: Crew, active: str, standbys: str) -> dict[str, RunningConsumer]:
-    """Static members that share the topic, and others that stand by."""
+    """Static members that share the topic, and standbys."""
     consumers = {name: group.add(name) for name in active}
     group.until_shared()
     ask(group, lambda admin: admin.set_target_group_size(group.group_id, len(active)))
-    for name in standbys:  # one after another: who came first is called first
+    for name in standbys:  # one after another: the first to join is called first
         consumers[name] = group.add(name)
         until_told_of_nothing(consumers[name])
     until_standing(group, active=len(active), standby=len(standbys))
@@ -39,7 +39,7 @@ def leader(group: Crew) -> str:
 
 
 def lose(group: Crew, *lost: RunningConsumer) -> None:
-    """They end without a word, and are removed at once, instead of when their sessions end."""
+    """They end without leaving, and are removed at once, before their sessions end."""
     for consumer in lost:
         group.close(consumer)
     names = [str(consumer.instance) for consumer in lost]
@@ -53,7 +53,7 @@ def until_taken_over(standbys: list[RunningConsumer], shares: set[frozenset[int]
 def test_a_lost_member_is_replaced_and_nobody_else_notices(
     muster: MusterProcess, library: type[RunningConsumer]
 ) -> None:
-    """Same generation, no assignment of the others; the standby commits; the lost one, back again, stands by."""
+    """Same generation, no assignment of the others; the standby commits; the lost one returns as a standby."""
     with crew(muster, library) as group:
         consumers = with_standbys(group, "abc", "s")
         generation = group.generation
@@ -110,7 +110,7 @@ def test_a_standby_that_dies_when_it_is_called_is_replaced(
 
 
 class Cooperative(Confluent):
-    """librdkafka with the incremental protocol: a rebalance callback tells of what is new alone."""
+    """librdkafka with the incremental protocol: a rebalance callback only has the changes."""
 
     OTHER_CONFIG: ClassVar = {"partition.assignment.strategy": "cooperative-sticky"}
 
@@ -120,7 +120,7 @@ class Cooperative(Confluent):
 
 
 def test_a_cooperative_standby_takes_over(muster: MusterProcess) -> None:
-    """Its subscription tells its generation, so that its rejoin brings another one than its join did."""
+    """Its subscription has its generation, so its rejoin differs from its join."""
     with crew(muster, Cooperative) as group:
         consumers = with_standbys(group, "ab", "s")
         triggers = group.triggers
@@ -132,20 +132,20 @@ def test_a_cooperative_standby_takes_over(muster: MusterProcess) -> None:
 
 
 class AttentiveConfluent(Confluent):
-    """Looks for new partitions every half second."""
+    """Checks for new partitions every half second."""
 
     OTHER_CONFIG: ClassVar = {"topic.metadata.refresh.interval.ms": 500}
 
 
 class AttentiveAiokafka(Aiokafka):
-    """Looks for new partitions every half second."""
+    """Checks for new partitions every half second."""
 
     OTHER_CONFIG: ClassVar = {"metadata_max_age_ms": 500}
 
 
 @pytest.mark.parametrize("attentive", [AttentiveConfluent, AttentiveAiokafka])
 def test_partitions_that_are_added_after_a_swap_are_shared(attentive: type[RunningConsumer], tmp_path: Path) -> None:
-    """The leader notices; who took over has its share of them, and who still stands by has none."""
+    """The leader notices; the member that took over gets its share of them, and standbys get none."""
     log = sqlite_log(tmp_path)
     with running_muster(log=log, topics=[f"{TOPIC}:{PARTITIONS}"]) as muster, crew(muster, attentive) as group:
         consumers = with_standbys(group, "ab", "st")

@@ -1,4 +1,4 @@
-"""Consuming, transforming and producing in transactions, on a real Kafka: what the application shows of it."""
+"""Consuming, transforming and producing in transactions, on a real Kafka: the results that an application sees."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tests.waiting import until_so
 
 
 class Story:
-    """Two topics with one partition each, three records in the first, and a group of a test's own."""
+    """Two topics with one partition each, three records in the first, and a group for one test."""
 
     def __init__(self, bootstrap: str) -> None:
         self.properties: Mapping[str, Any] = {"bootstrap.servers": bootstrap}
@@ -41,7 +41,7 @@ class TestCopier:
     """confluent-kafka's."""
 
     def test_records_and_offsets_count_at_once(self, story: Story) -> None:
-        """Nothing of either before the commit, all of both afterwards."""
+        """Neither is visible before the commit, all are afterwards."""
         with copying(story.properties, transactional_id=uuid4().hex, **story.settings) as app:
             assert app.transform(2) == [b"a", b"b"]
             assert app.assigned == {0}
@@ -54,7 +54,7 @@ class TestCopier:
             assert app.transform(1) == [b"c"]
 
     def test_an_aborted_transaction_was_nothing(self, story: Story) -> None:
-        """Its records are skipped, its offsets dropped, and what it consumed is consumed again."""
+        """Its records are skipped, its offsets dropped, and its input is consumed again."""
         with copying(story.properties, transactional_id=uuid4().hex, **story.settings) as app:
             assert app.transform(2) == [b"a", b"b"]
             app.send_offsets()
@@ -68,7 +68,7 @@ class TestCopier:
         assert story.copied("read_uncommitted")[-3:] == [b"A", b"B", b"C"]
 
     def test_offsets_of_an_old_generation_are_refused(self, story: Story) -> None:
-        """They are not those of the member it is now; the application aborts, and goes on."""
+        """They do not belong to the current generation; the application aborts, and continues."""
         with copying(story.properties, transactional_id=uuid4().hex, **story.settings) as app:
             app.transform(1)
             before = app.metadata()
@@ -88,7 +88,7 @@ class TestCopier:
 
 
 class TestJava:
-    """Kafka's own tool for this, which tests of its own drive."""
+    """Kafka's own tool for this."""
 
     def test_the_java_client_copies_in_transactions(self, story: Story) -> None:
         """All records once, and the group's offset with them."""

@@ -1,4 +1,4 @@
-"""Real clients with partitions that no member is assigned, and the config by which Muster asks for a rebalance."""
+"""Real clients with partitions that are assigned to no member, and the config by which Muster asks for a rebalance."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ SIDE_BY_SIDE = 3
 GROUP = "grown"
 KNOWN_WITHIN_MS = 2_000
 SOON_MS = 5_000
-"""Longer than that: a leader that asks for no Metadata when it joins would not know the new partitions yet."""
+"""Long enough: a leader that requests no Metadata when it joins would not know the new partitions earlier."""
 WITHIN_S = 120
 FRESH: Mapping[type[RunningConsumer], dict[str, Any]] = {
     Aiokafka: {"metadata_max_age_ms": KNOWN_WITHIN_MS},
@@ -31,7 +31,7 @@ FRESH: Mapping[type[RunningConsumer], dict[str, Any]] = {
 
 
 def two_static(muster: MusterProcess, library: type[RunningConsumer]) -> tuple[RunningConsumer, RunningConsumer]:
-    """The first one leads: it is there before the second."""
+    """The first one leads, as it joins before the second."""
     one = library(muster.bootstrap, GROUP, "orders", instance="one").start()
     until_so(lambda: len(one.assigned) == 6, lambda: repr(one.error))
     two = library(muster.bootstrap, GROUP, "orders", instance="two").start()
@@ -52,7 +52,7 @@ def incidents(muster: MusterProcess, kind: str) -> list[str]:
 
 
 def grown_topic(directory: Path, library: type[RunningConsumer]) -> None:
-    """The leader may not know that it leads (KIP-345); whoever of them notices first, all eight have a consumer."""
+    """The leader may not know that it leads (KIP-345); whichever member notices first, all eight have a consumer."""
     with running_muster(log=sqlite_log(directory), topics=["orders:6"]) as muster:
         fresh = configured(library, FRESH[library])
         one, two = two_static(muster, fresh)
@@ -72,7 +72,7 @@ def grown_topic(directory: Path, library: type[RunningConsumer]) -> None:
 
 
 def another_topic(directory: Path, library: type[RunningConsumer]) -> None:
-    """None of the client families asks for it; without the config it is told (test_refused_clients.py)."""
+    """None of the client families requests it; without the config it is reported (test_refused_clients.py)."""
     with running_muster(log=sqlite_log(directory), topics=["orders:6", "payments:2"]) as muster:
         one, two = two_static(muster, library)
         configure(muster)
@@ -101,7 +101,7 @@ Case = Callable[[Path, type[RunningConsumer]], None]
 def played(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[tuple[Case, type[RunningConsumer]], "Future[None]"]]:
-    """The cases that were asked for, some at a time: they wait for Metadata and delays, most of the time."""
+    """Play the selected cases, some at a time: most of the time they wait for Metadata and delays."""
     items = [item for item in request.session.items if item.path == request.path]
     asked_for = [(each.callspec.params["case"], each.callspec.params["library"]) for each in items]  # type: ignore[attr-defined]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:

@@ -1,4 +1,6 @@
-"""Groups that move from dynamic to static members and back while they run, and what restarts do to their order."""
+"""Groups that move from dynamic to static members and back while they run, and the effect of restarts on their
+order.
+"""
 
 import signal
 from contextlib import ExitStack
@@ -17,7 +19,7 @@ from tests.waiting import until_so
 pytestmark = pytest.mark.clients
 
 STREAMS_THREADS = ("pod-1-1", "pod-1-2", "pod-11-1")
-"""Instance ids as Kafka Streams makes them: the process's own, and the number of the thread."""
+"""Instance ids as in Kafka Streams: the process's own with the number of the thread."""
 
 
 def instances(bootstrap: str, group_id: str) -> set[str | None]:
@@ -25,7 +27,7 @@ def instances(bootstrap: str, group_id: str) -> set[str | None]:
 
 
 def assert_restarts_are_absorbed(group: Crew) -> None:
-    """Each static member of the group is closed and started again; nobody else notices."""
+    """Each static member of the group is closed and restarted without an effect on the others."""
     generation = group.generation
     for old in [consumer for consumer in group.consumers if consumer.instance is not None]:
         share, others = old.assigned, [consumer for consumer in group.consumers if consumer is not old]
@@ -52,7 +54,7 @@ def test_dynamic_members_become_static_one_by_one(muster: MusterProcess, library
 
 
 def test_static_members_become_dynamic_by_leave_group(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """Each process is closed, removed by instance id, and comes back without one; nobody waits for a session to end."""
+    """Each process is closed, removed by instance id, and comes back without one; no session has to expire."""
     with crew(muster, library) as group:
         static = [group.add(f"{number}") for number in range(3)]
         group.until_shared()
@@ -66,8 +68,8 @@ def test_static_members_become_dynamic_by_leave_group(muster: MusterProcess, lib
 
 
 def test_restarts_do_not_change_who_is_assigned_what(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """aiokafka's assignors sort by member id, those of the others by instance id: both keep the order of the
-    instances, also in the rebalances after restarts, when all member ids are new.
+    """aiokafka's assignors sort by member id, the others' by instance id: both keep the order of the instances, also in
+    rebalances after restarts, when all member ids are new.
     """
     with crew(muster, library) as group:
         for name in STREAMS_THREADS:
@@ -96,7 +98,7 @@ def java_consumer(stack: ExitStack, muster: MusterProcess, group_id: str, instan
 
 
 def partitions_assigned(tool: RunningTool, count: int) -> frozenset[int]:
-    """The next assignment that has so many partitions."""
+    """The next assignment with this many partitions."""
     line = tool.wait_for(
         lambda line: line.event.get("name") == "partitions_assigned" and len(line.event["partitions"]) == count
     )

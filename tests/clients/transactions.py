@@ -1,9 +1,7 @@
-"""An application that consumes, transforms and produces in transactions: confluent-kafka's, in steps that a test takes.
+"""A confluent-kafka application that consumes, transforms and produces in transactions, in steps that a test calls.
 
-It has the steps, and reads what they left in a topic.
-
-The application is a member of a group from its first step on. A step that consumes polls, as an application does, so
-that is when it takes part in a rebalance; between two steps its heartbeats go on.
+The application is a member of a group from its first step on. It takes part in rebalances during steps that
+consume, since those poll; between two steps its heartbeats continue.
 
     properties = {"bootstrap.servers": bootstrap}
     with copying(properties, group_id="g", source="in", target="out", transactional_id="t") as app:
@@ -27,7 +25,7 @@ HEARTBEAT_MS: Final = 200
 
 
 class Copier:
-    """See the module. One test's thread takes the steps; each raises `KafkaException`."""
+    """See the module. For one thread; each step raises `KafkaException`."""
 
     def __init__(
         self,
@@ -42,7 +40,7 @@ class Copier:
         self._source, self._target = source, target
         self.assigned: frozenset[int] = frozenset()
         """The partitions of the source that it has now."""
-        self._next: dict[int, int] = {}  # what the open transaction has come to
+        self._next: dict[int, int] = {}  # the state of the open transaction
         self._producer = Producer({**properties, "transactional.id": transactional_id})
         static = {} if instance is None else {"group.instance.id": instance}
         self._consumer = Consumer(
@@ -61,7 +59,7 @@ class Copier:
         self._consumer.subscribe([source], on_assign=self._assigned_now, on_revoke=self._revoked_now)
 
     def transform(self, count: int) -> list[bytes]:
-        """Begin a transaction, consume so many records, and produce each in upper case. What it consumed."""
+        """Begin a transaction, consume this many records, produce each in upper case, and return them."""
         self._producer.begin_transaction()
         self._next = {}
         consumed: list[bytes] = []
@@ -75,7 +73,7 @@ class Copier:
         return consumed
 
     def poll(self) -> None:
-        """Take part in a rebalance if there is one, and consume nothing."""
+        """Take part in a rebalance if there is one, without consuming."""
         message = self._consumer.poll(POLL_S)
         if message is None:
             return
@@ -86,22 +84,22 @@ class Copier:
         self._consumer.seek(TopicPartition(self._source, partition, offset))
 
     def metadata(self) -> bytes:
-        """Its identity in its group now: member, instance and generation."""
+        """Its current identity in its group: member, instance and generation."""
         who: bytes = self._consumer.consumer_group_metadata()
         return who
 
     def send_offsets(self, *, metadata: bytes | None = None) -> None:
-        """Make what it consumed part of the transaction, as who it is now, or was when it had that `metadata`."""
+        """Add the consumed offsets to the transaction, with its current identity, or a former one (`metadata`)."""
         offsets = [TopicPartition(self._source, partition, offset) for partition, offset in self._next.items()]
         who = self.metadata() if metadata is None else metadata
         self._producer.send_offsets_to_transaction(offsets, who, DONE_WITHIN_S)
 
     def commit(self) -> None:
-        """End the transaction: its records and offsets count, all at once."""
+        """Commit the transaction: its records and offsets become visible together."""
         self._producer.commit_transaction(DONE_WITHIN_S)
 
     def abort(self) -> None:
-        """End the transaction: it was nothing; what it consumed will be consumed again."""
+        """Abort the transaction; its input will be consumed again."""
         self._producer.abort_transaction(DONE_WITHIN_S)
         for partition in self._next:
             committed = self.committed(partition)
@@ -109,14 +107,14 @@ class Copier:
             self._consumer.seek(TopicPartition(self._source, partition, offset))
 
     def committed(self, partition: int) -> int | None:
-        """The group's offset; while a transaction with another is open, this waits for its end."""
+        """The group's offset; while another one's transaction is open, this waits for its end."""
         (position,) = self._consumer.committed([TopicPartition(self._source, partition)], DONE_WITHIN_S)
         if position.error is not None:
             raise KafkaException(position.error)
         return None if position.offset < 0 else int(position.offset)
 
     def close(self) -> None:
-        """Leave the group. An open transaction stays open, as a crash leaves it."""
+        """Leave the group. An open transaction stays open, as after a crash."""
         self._consumer.close()
 
     def _polled(self) -> Message:
@@ -137,7 +135,7 @@ class Copier:
 
 @contextmanager
 def copying(properties: Mapping[str, Any], **settings: Any) -> Iterator[Copier]:
-    """An application that leaves its group when the block is left. `settings` are those of `Copier`."""
+    """An application that leaves its group at the end of the block. `settings` are those of `Copier`."""
     copier = Copier(properties, **settings)
     try:
         yield copier
@@ -146,7 +144,7 @@ def copying(properties: Mapping[str, Any], **settings: Any) -> Iterator[Copier]:
 
 
 def values(properties: Mapping[str, Any], topic: str, *, isolation_level: str = "read_committed") -> list[bytes]:
-    """All values that a consumer of this isolation finds in the topic now, partition by partition."""
+    """All values that a consumer with this isolation level finds in the topic now, partition by partition."""
     reader = Consumer(
         {
             **properties,

@@ -1,4 +1,4 @@
-"""The pairs of servers as fixtures, and the one play of all scripts that were asked for."""
+"""The pairs of servers as fixtures, and one run of all selected scripts."""
 
 import asyncio
 import os
@@ -18,14 +18,14 @@ from tests.conformance.servers import EXPIRING, NARROW, Pair, pair_with
 
 @pytest.fixture(scope="module")
 def usual(kafka_broker: Broker) -> Iterator[Pair]:
-    """The broker that all tests share."""
+    """The broker shared by all tests."""
     with pair_with(kafka_broker, {}) as pair:
         yield pair
 
 
 @pytest.fixture(scope="module")
 def narrow(kafka_broker: Broker) -> Iterator[Pair]:
-    """A broker of our own, since these settings are not for everybody."""
+    """A separate broker, since these settings do not suit all scripts."""
     with running_broker(how="process", settings=NARROW) as broker, pair_with(broker, NARROW) as pair:
         yield pair
 
@@ -39,7 +39,7 @@ def expiring(kafka_broker: Broker) -> Iterator[Pair]:
 
 @pytest.fixture(scope="session")
 def restartable_kafka() -> Iterator[RestartableBroker]:
-    """A broker of our own that may be killed, and whose log can be read."""
+    """A separate broker that may be killed, and whose log can be read."""
     if os.environ.get(OPT_OUT_VARIABLE) == "1":
         pytest.skip(OPTED_OUT)
     with restartable_broker({}) as broker:
@@ -48,13 +48,13 @@ def restartable_kafka() -> Iterator[RestartableBroker]:
 
 @pytest.fixture(scope="module")
 def scripts() -> Sequence[Script]:
-    """All there are; a module may have its own."""
+    """All scripts; a module may override this."""
     return SCRIPTS
 
 
 @pytest.fixture(scope="module")
 def played(request: pytest.FixtureRequest, scripts: Sequence[Script]) -> Plays:
-    """All scripts that this module is asked for, many at a time."""
+    """All scripts selected for this module, many at a time."""
     items = [item for item in request.session.items if item.path == request.path]
     asked_for = {item.name.partition("[")[2].removesuffix("]") for item in items}
     wanted = [script for script in scripts if script.name in asked_for]

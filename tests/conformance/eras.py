@@ -1,7 +1,7 @@
-"""Eras: versions of all APIs that were current together, told by the version of JoinGroup.
+"""Eras: versions of all APIs that were current together, identified by the version of JoinGroup.
 
-A script says in which eras it makes sense (static members: from 5 on), and runs in each of them on both servers. So all
-versions of each API are spoken, without a script that knows any.
+A script declares the eras that it supports (static members: from 5 on), and runs in each of them on both servers. So
+all versions of each API are used, without a script that depends on any.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ NEWEST: Final = range(9, 10)
 TWO_STEPS: Final = range(4, 10)
 ONE_STEP: Final = range(4)
 
-# For what needs time to pass, which takes the same time in every version. v0 has no rebalance timeout of its own.
+# For scripts in which time has to pass, which takes equally long in every version. v0 has no rebalance timeout.
 SOME: Final = (1, 4, 9)
 SOME_TWO_STEPS: Final = (4, 9)
 SOME_STATIC: Final = (5, 9)
@@ -36,5 +36,5 @@ _VERSIONS: Final[Mapping[str, tuple[int, ...]]] = {
 
 
 def version_in(era: Era, api: str) -> int:
-    """The version of an API that is spoken in this era."""
+    """The version of an API in this era."""
     return _VERSIONS[api][era]

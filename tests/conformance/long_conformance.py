@@ -1,6 +1,6 @@
 """The scripts that take minutes, because a rule of Kafka's does: `pytest tests/conformance/long_conformance.py`.
 
-Its name is not that of a test module, so that no other run collects it.
+It is not named like a test module, so that no other run collects it.
 """
 
 import pytest
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_800)]
 
 @pytest.mark.parametrize("script", [each for each in SCRIPTS if each.long], ids=lambda script: script.name)
 def test_both_servers_give_the_same_answers(script: Script, played: Plays) -> None:
-    """In each era of the script; they run side by side, so that all together take as long as the longest."""
+    """In each era of the script; they run in parallel, so that all together take as long as the longest."""
     wrong = differences(script, played)
     if wrong:
         pytest.fail("\n\n".join(wrong), pytrace=False)

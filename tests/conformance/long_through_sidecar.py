@@ -1,6 +1,6 @@
 """Each script through a sidecar, in every era: `pytest tests/conformance/long_through_sidecar.py`.
 
-Its name is not that of a test module, so that no other run collects it.
+It is not named like a test module, so that no other run collects it.
 """
 
 import pytest

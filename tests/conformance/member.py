@@ -1,6 +1,6 @@
-"""A member as a script sees it: a process with a connection of its own, that knows what it was told last.
+"""A member in a script: a process with its own connection, which remembers its last responses.
 
-Its requests are in the terms of the protocol, with the defaults of a patient consumer. The scripts judge the responses.
+Its requests are in the terms of the protocol, with the defaults of a patient consumer. The scripts check the responses.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ from tests.conformance.wire import Connection, Fields, Pending, ms
 SESSION_MS: Final = 30_000
 REBALANCE_MS: Final = 20_000
 SHORT_MS: Final = 1_200
-"""Long enough for what has to happen in it on a slow machine, short enough to be waited for."""
+"""Long enough for its steps on a slow machine, short enough to wait for."""
 
 NO_GENERATION: Final = -1
 NOBODY: Final = "client-00000000-0000-4000-8000-000000000000"
-"""A member id in the right form that no server has given to anybody."""
+"""A member id of the right form that no server has handed out."""
 
 ORDERS: Final = "conformance-orders"
 CLICKS: Final = "conformance-clicks"
@@ -45,7 +45,7 @@ ROUNDROBIN_FIRST: Final[Protocols] = tuple(reversed(RANGE_FIRST))
 
 
 class Run(Protocol):
-    """The run of a member, as the member knows it."""
+    """The parts of a run that a member needs."""
 
     era: Era
     transcript: Transcript
@@ -57,7 +57,7 @@ class Run(Protocol):
 
 
 class Reply:
-    """An answer to come. Awaiting it writes request and answer into the transcript."""
+    """A pending response. Awaiting it writes request and response into the transcript."""
 
     def __init__(self, transcript: Transcript, who: str, pending: Pending, asked: Mapping[str, Any]) -> None:
         self._transcript, self._who, self._pending, self._asked = transcript, who, pending, asked
@@ -72,7 +72,7 @@ class Reply:
         return answer
 
     async def quietly(self) -> Fields:
-        """The answer, without a line in the transcript."""
+        """The response, without a line in the transcript."""
         answer = await self._pending.get()
         self.when_answered(answer)
         return answer
@@ -82,12 +82,12 @@ class Reply:
         return self._pending.is_answered
 
     def note(self, answered: Fields | str) -> None:
-        """Write the request into the transcript, with its answer or a remark."""
+        """Write the request into the transcript, with its response or a remark."""
         self._transcript.exchanged(self._who, f"{self._pending.name} v{self._pending.version}", self._asked, answered)
 
 
 class Member:
-    """See the module. Made by `Stage.member`; `who` is its name in the transcript."""
+    """See the module. Created by `Stage.member`; `who` is its name in the transcript."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Member:
 
     @property
     def leads(self) -> bool:
-        """Whether it was told so: to a client v9 alone tells a leader that it needs no assignment."""
+        """True if its join response says so: only in v9 a leader learns that no assignment is needed."""
         return self.member_id == self.leader_id
 
     @property
@@ -123,7 +123,7 @@ class Member:
         return self.member_id, self.instance
 
     def ask(self, api: str, asked: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Reply:
-        """Send a request; `asked` is what the transcript shows of it, `version` another than the era's."""
+        """Send a request; the transcript shows `asked`; `version` overrides the era's."""
         version = version_in(self._run.era, api) if version is None else version
         return Reply(self._run.transcript, self.who, self.connection.send(api, version, **body), asked)
 
@@ -134,7 +134,7 @@ class Member:
     # ---- membership ----------------------------------------------------------------------------------
 
     def join(self, member_id: str | None = None, *, version: int | None = None, **other: Any) -> Reply:
-        """JoinGroup with the id it has, or this one. `other` is remembered, as a new configuration would be."""
+        """JoinGroup with its id, or this one. `other` is remembered, like a new configuration."""
         member_id = self.member_id if member_id is None else member_id
         group_id = other.get("group_id", self._run.group_id)
         for name in other.keys() - {"group_id"}:
@@ -165,7 +165,7 @@ class Member:
         return self.join("")
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, **other: Any) -> Reply:
-        """SyncGroup; a leader assigns to all members it was told of, if not told what. `other` replaces fields."""
+        """SyncGroup; by default a leader assigns to all members in its list. `other` replaces fields."""
         if assignments is None:
             assignments = {each["member_id"]: b"\x00\x00assigned" for each in self.members}
         fields: dict[str, Any] = {
@@ -190,7 +190,7 @@ class Member:
         return self.ask("Heartbeat", other, **fields | other)
 
     def leave(self, *members: tuple[str, str | None], group_id: str | None = None) -> Reply:
-        """LeaveGroup of these, or of itself. Up to v2 of the first one's member id alone."""
+        """LeaveGroup of these, or of itself. Up to v2 only with the first one's member id."""
         return self._leave(members or (self.me,), {"members": [list(each) for each in members]}, group_id)
 
     def leave_nobody(self) -> Reply:
@@ -224,7 +224,7 @@ class Member:
     # ---- offsets ---------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None, *, version: int | None = None, **other: Any) -> Reply:
-        """OffsetCommit as the member it is; `other` replaces fields."""
+        """OffsetCommit with its identity; `other` replaces fields."""
         offsets = {(ORDERS, 0): 7} if offsets is None else offsets
         fields: dict[str, Any] = {
             "group_id": self._run.group_id,
@@ -245,7 +245,7 @@ class Member:
         return self.ask("OffsetCommit", asked, version=version, topics=topics, **fields | other)
 
     def commit_as_nobody(self, offsets: Offsets | None = None, **other: Any) -> Reply:
-        """OffsetCommit as tools and consumers without a group do: no generation, no member."""
+        """OffsetCommit like tools and consumers without a group: no generation, no member."""
         nobody: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         return self.commit(offsets, **nobody | other)
 
@@ -262,7 +262,7 @@ def _to_commit(partition: int, offset: int | tuple[int, str | None]) -> Fields:
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """(topic, partition) gathered by topic, in their order."""
+    """(topic, partition) grouped by topic, in order."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

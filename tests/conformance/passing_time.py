@@ -1,7 +1,7 @@
-"""Time that passes while a script goes on: what keeps a member, and what does not.
+"""Letting time pass in a script: what keeps a member, and what does not.
 
-It waits for time to pass, and repeats requests meanwhile. As everywhere in scripts nothing sleeps: a clock is a member
-of another group, whose session ends.
+It waits, and repeats requests meanwhile. Scripts do not sleep: the clock is a member of another group, whose session
+expires.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tests.conformance.stage import Stage
 from tests.conformance.wire import CHECK_INTERVAL_S, Fields
 
 ASKED_EVERY_S: Final = 0.2
-"""Often within the shortest session, and seldom enough for many scripts at a time."""
+"""Often within the shortest session, but rare enough for many scripts at a time."""
 
 Ask = Callable[[], Reply]
 
@@ -23,7 +23,7 @@ _clocks: Final[Iterator[int]] = count(1)
 
 
 async def passed(stage: Stage, duration_ms: int, *meanwhile: Ask) -> None:
-    """Wait so long, and ask these again and again meanwhile; the transcript shows what they were answered with."""
+    """Wait this long, and repeat these requests meanwhile; the transcript shows their responses."""
     clock = await stage.member("clock", session_ms=duration_ms)
     group_id = stage.group(f"of clock {next(_clocks)}")
     join = clock.join("", group_id=group_id)
@@ -34,7 +34,7 @@ async def passed(stage: Stage, duration_ms: int, *meanwhile: Ask) -> None:
 
 
 async def asked_until(end: Awaitable[Any], *asked: Ask) -> list[list[int]]:
-    """Ask until `end` has come; the error codes that each was answered with. Raises what `end` raises."""
+    """Repeat the requests until `end` is done; return the error codes of each. Raises what `end` raises."""
     ending = asyncio.ensure_future(end)
     codes: list[set[int]] = [set() for _ in asked]
     while not ending.done():
@@ -52,7 +52,7 @@ def _codes(answer: Fields) -> set[int]:
 
 
 async def answered_within(reply: Reply, within_s: float) -> None:
-    """Wait for an answer longer than scripts usually do. Raises `TimeoutError`."""
+    """Wait for a response longer than scripts usually do. Raises `TimeoutError`."""
     deadline = time.monotonic() + within_s
     while not reply.is_answered:
         if time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""Playing scripts on both servers, many at a time, and saying where the two differ."""
+"""Plays scripts on both servers, many at a time, and reports their differences."""
 
 import asyncio
 import warnings
@@ -21,7 +21,7 @@ AGAIN_TIMES: Final = 3
 
 
 class Played(msgspec.Struct, frozen=True):
-    """A script on one server in one era: what was said, and why it could not go on."""
+    """A script on one server in one era: its transcript, and the error that ended it."""
 
     transcript: Transcript
     failure: str
@@ -32,10 +32,10 @@ Plays = Mapping[tuple[str, Era], Sequence[Played]]
 
 
 async def play_all(scripts: Sequence[Script], pairs: Mapping[Setup, Pair]) -> Plays:
-    """Each script in each of its eras: most of them wait for something, most of the time.
+    """Each script in each of its eras; most of them spend most of the time waiting.
 
-    One that went wrong is played again, with nothing beside it, at most `AGAIN_TIMES`: sessions of a second end on a
-    machine that has no time for them. What is different is different again. That it was is told as a warning.
+    A failed one is repeated alone, at most `AGAIN_TIMES`: sessions of a second expire on an overloaded machine. A real
+    difference is reproducible. Each repetition is reported as a warning.
     """
     plays = dict(await _play(scripts, pairs, at_a_time=AT_A_TIME))
     for _ in range(AGAIN_TIMES):
@@ -75,7 +75,7 @@ async def _played(script: Script, server: Server, era: Era, places: asyncio.Sema
 
 
 def differences(script: Script, played: Plays) -> list[str]:
-    """The errors of the script, and the differences of the servers' answers; a text for each era."""
+    """The script's errors, and the differences of the servers' responses; a text for each era."""
     wrong = []
     for era in script.eras:
         kafka, muster = played[script.name, era]

@@ -1,22 +1,23 @@
-"""The ledger of the rules of Kafka's coordinator: each is shown by tests, differs for a reason, or is not ours.
+"""The ledger of the rules of Kafka's coordinator: each is covered by tests, differs for a reason, or does not apply.
 
     python -m tests.conformance.rules            how many of each section are covered, and how
     python -m tests.conformance.rules --all      every rule with its tests or its reason
     python -m tests.conformance.rules JS ST      the rules of these sections
 
-It reads `rules.toml`, checks its entries, finds the tests that they name, and makes the table. The ledger has a
-sentence for each, in its own words.
+It reads `rules.toml`, checks its entries, finds the tests that they name, and prints the table. The ledger has a
+sentence for each rule.
 
 An entry of the ledger is in one of three states:
 
     JS2 = { says = "...", tier = "live", tests = ["script:a_follower_rejoins_unchanged"] }
-    J15 = { says = "...", differs = "why Muster answers otherwise", tests = [...] }
+    J15 = { says = "...", differs = "why Muster differs", tests = [...] }
     G3 = { says = "...", not_ours = "why it does not concern Muster" }
 
 A covered rule has a tier: `live`, played on a real Kafka and on Muster, or by real clients, in every test run; `long`,
-the same, but it takes minutes (`make conformance-long`); `model`, the rules alone, where one real broker cannot be
-brought to it: `cites` then names Kafka's own test, or after `m:` its method. A test is `script:NAME`, a script of this
-package, or a node name of pytest, `tests/.../test_file.py::test_name`, with the class between them if it is in one.
+the same, but it takes minutes (`make conformance-long`); `model`, the rules alone, where a single real broker cannot be
+brought into that state: `cites` then names Kafka's own test, or after `m:` its method. A test is `script:NAME`, a
+script of this package, or a node name of pytest, `tests/.../test_file.py::test_name`, with the class in between if it
+has one.
 """
 
 import ast
@@ -40,7 +41,7 @@ SCRIPT: Final = "script:"
 WIDTH_MIN: Final = 110
 STATES: Final = ("live", "long", "model", "differs", "not ours", "missing")
 
-# How many rules each section of the catalogue has. Part 1: what the coordinator does.
+# The number of rules in each section of the catalogue. Part 1: the coordinator.
 COORDINATOR: Final[Mapping[str, int]] = {
     "W": 21, "G": 29, "K": 8, "S": 18, "M": 8, "J": 16, "JE": 4, "JP": 7, "JC": 5, "JS": 7, "JD": 1, "P": 8, "X": 8,
     "ST": 29, "I": 9, "RB": 15, "SG": 20, "SX": 8, "H": 9, "SE": 11, "L": 16, "OC": 21, "TO": 10, "OF": 8, "OD": 8,
@@ -80,11 +81,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def state(self) -> str:
-        """One of STATES. Of an entry that is not well-formed, the first that fits."""
+        """One of STATES; for a malformed entry, the first that fits."""
         return self.tier or ("differs" if self.differs else "not ours" if self.not_ours else "missing")
 
     def faults(self) -> Iterator[str]:
-        """The faults in the form of the entry."""
+        """The errors in the form of the entry."""
         if not self.says:
             yield "it does not say what the rule is"
         if sum(map(bool, (self.tier, self.differs, self.not_ours))) != 1:
@@ -102,7 +103,7 @@ Ledger = Mapping[str, Mapping[str, Rule]]
 
 
 def load(path: Path = LEDGER) -> Ledger:
-    """The ledger as it stands. Raises msgspec.ValidationError, tomllib.TOMLDecodeError."""
+    """Read the ledger. Raises msgspec.ValidationError, tomllib.TOMLDecodeError."""
     return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, dict[str, Rule]])
 
 
@@ -113,7 +114,7 @@ def numbers(section: str) -> list[str]:
 
 @cache
 def tests_in(file: Path) -> frozenset[str]:
-    """The tests that a file defines, `Class::test` in a class; read, not run. Raises OSError."""
+    """The tests in a file, `Class::test` in a class; read without importing. Raises OSError."""
     found = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         methods = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -123,23 +124,23 @@ def tests_in(file: Path) -> frozenset[str]:
 
 
 def is_there(test: str) -> bool:
-    """Whether a test that is no script exists."""
+    """Return whether a test that is no script exists."""
     path, _, name = test.partition("::")
     file = ROOT / path
     return file.is_file() and name in tests_in(file)
 
 
 def meets_others(test: str) -> bool:
-    """Whether a test that is no script is played with a real broker or a real client, as its file's marks say."""
+    """Return whether a test that is no script uses a real broker or a real client, by its file's marks."""
     text = (ROOT / test.partition("::")[0]).read_text(encoding="utf-8")
     return any(f"pytest.mark.{mark}" in text for mark in ("broker", "clients"))
 
 
-# ---- for people ----------------------------------------------------------------------------------
+# ---- output --------------------------------------------------------------------------------------
 
 
 def summary(ledger: Ledger) -> Table:
-    """A line for each section: how many rules there are of each state."""
+    """A line for each section: the number of rules in each state."""
     title = f"The {sum(SECTIONS.values())} rules of Kafka's coordinator"
     table = Table("", "", "rules", *STATES, title=title, box=SIMPLE_HEAD)
     for column in table.columns[2:]:
@@ -159,7 +160,7 @@ def _counts(states: Mapping[str, int]) -> list[str]:
 
 
 def listing(ledger: Ledger, sections: Sequence[str]) -> Table:
-    """A line for each rule: what it says, its state, and what shows it or why not."""
+    """A line for each rule: its text, its state, and its tests or the reason."""
     table = Table("rule", "says", "state", "shown by", box=HORIZONTALS, show_lines=True)
     table.columns[-1].overflow = "fold"
     for section in sections:
@@ -173,7 +174,7 @@ def listing(ledger: Ledger, sections: Sequence[str]) -> Table:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what was asked for; the exit code."""
+    """Print the requested parts; return the exit code."""
     sections = list(SECTIONS) if "--all" in arguments else list(arguments)
     unknown = [section for section in sections if section not in SECTIONS]
     if unknown:

@@ -1,4 +1,4 @@
-"""The registry of scripts: what each needs, and in which eras it runs."""
+"""The registry of scripts: the pair of servers and the eras of each."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -13,9 +13,9 @@ Play = Callable[[Stage], Awaitable[None]]
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """A script; `rules` are the catalogue's numbers of what it shows, `setup` the pair of servers it is played on.
+    """A script; `rules` are the catalogue's numbers that it covers, `setup` the pair of servers it is played on.
 
-    A `long` one takes minutes: it is played by `long_conformance.py` alone.
+    A `long` one takes minutes: only `long_conformance.py` plays it.
     """
 
     name: str

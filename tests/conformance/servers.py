@@ -1,6 +1,6 @@
 """The two servers of a pair: a real Kafka and Muster, with the same settings and the same topics.
 
-It has the pairs, and brings a server to the state in which scripts may begin.
+It has the pairs, and prepares a server for scripts.
 """
 
 import asyncio
@@ -17,8 +17,9 @@ from tests.conformance.wire import CHECK_INTERVAL_S, CONDITION_WITHIN_S, Connect
 from tests.muster_process import TEST_CONFIG, running_muster
 
 Setup = Literal["usual", "narrow", "expiring"]
-"""usual: the broker that all tests share. narrow: groups of two members at most, and an initial delay to be seen.
-expiring: what has expired is looked for all the time, which takes groups from under those who do not expect it."""
+"""usual: the broker shared by all tests. narrow: groups of two members at most, and a visible initial delay. expiring:
+continuous sweeps, which delete groups that other scripts need.
+"""
 
 INITIAL_DELAY_MS: Final = 1_500
 NARROW: Final[Mapping[str, str]] = {
@@ -32,7 +33,7 @@ EXPIRING: Final[Mapping[str, str]] = {
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server under test. `topic_ids` has the topics that exist on it."""
+    """A server under test. `topic_ids` has its topics."""
 
     is_kafka: bool
     bootstrap: str
@@ -48,7 +49,7 @@ Pair = tuple[Server, Server]
 
 @contextmanager
 def pair_with(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
-    """This broker and a Muster of the same settings, as long as the block lasts."""
+    """This broker and a Muster with the same settings, while the block lasts."""
     topics = [f"{topic}:{partitions}" for topic, partitions in TOPICS.items()]
     with running_muster(log="memory:", topics=topics, config={**TEST_CONFIG, **settings}) as muster:
         kafka = asyncio.run(server_at(broker.bootstrap, is_kafka=True))
@@ -59,13 +60,13 @@ def pair_with(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
 def pair_through_sidecar(
     broker: Broker, settings: Mapping[str, str], *, upstream: Broker | None = None
 ) -> Iterator[Pair]:
-    """This broker, and a Muster of the same settings in front of it or of another one.
+    """This broker, and a Muster with the same settings in front of it or of another one.
 
-    It may be the same, since scripts have groups of their own.
+    It may be the same, since scripts use separate groups.
     """
     (port,) = lasting_ports(1)
     upstream = broker if upstream is None else upstream
-    asyncio.run(server_at(upstream.bootstrap, is_kafka=True))  # makes the topics
+    asyncio.run(server_at(upstream.bootstrap, is_kafka=True))  # creates the topics
     options = ["--upstream", upstream.bootstrap, "--listener-map", f"{NODE_ID}={port}"]
     with running_muster(log="memory:", config={**TEST_CONFIG, **settings}, options=options):
         kafka = asyncio.run(server_at(broker.bootstrap, is_kafka=True))
@@ -73,7 +74,7 @@ def pair_through_sidecar(
 
 
 async def server_at(bootstrap: str, *, is_kafka: bool) -> Server:
-    """The server at this address, once the topics of scripts are there."""
+    """The server at this address, once the scripts' topics exist."""
     connection = await Connection.open(bootstrap)
     if is_kafka:
         topics = [

@@ -1,7 +1,7 @@
-"""One run of a script on one server: its group, its members, and the transcript of what they were told.
+"""One run of a script on one server: its group, its members, and the transcript.
 
-It adds members, sends administrators' requests, waits for conditions, and has the ways in which a script says that two
-servers may or do differ.
+It adds members, sends administrators' requests, waits for conditions, and lets a script declare how the two servers may
+or do differ.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from tests.conformance.wire import CHECK_INTERVAL_S, CONDITION_WITHIN_S, LOOK_AT
 NO_SUCH_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 Expected = Mapping[str, Any] | None
-"""Fields of an answer; None: there is none, at the end of the script there still is none."""
+"""Fields of a response; None: there is none, even at the end of the script."""
 
 
 class Stage:
-    """See the module. Made by `test_conformance.py`, one for each server and era."""
+    """See the module. Created by `test_conformance.py`, one for each server and era."""
 
     def __init__(self, server: Server, era: Era) -> None:
         self.server, self.era = server, era
@@ -37,22 +37,22 @@ class Stage:
         self._never_answered: list[Reply] = []
         self._watch: Connection | None = None
 
-    # ---- who is on it ----------------------------------------------------------------------------------
+    # ---- members -------------------------------------------------------------------------------------
 
     async def member(
         self, who: str, instance: str | None = None, *, client_id: str = "client", **settings: Any
     ) -> Member:
-        """A new process, with a connection of its own; `settings` are those of `Member`."""
+        """A new process with its own connection; `settings` are those of `Member`."""
         return Member(self, await self._connect(client_id), who, instance, **settings)
 
     async def same(self, member: Member, who: str, *, client_id: str = "client") -> Member:
-        """The same process on a new connection: it has the ids that it had, and knows what it knew."""
+        """The same process on a new connection, with its ids and state."""
         same = copy(member)
         same.who, same.connection = who, await self._connect(client_id)
         return same
 
     async def reconnect(self, *members: Member) -> None:
-        """After a restart of the server: the same processes on new connections, once the group is answered for."""
+        """After a restart of the server: the same processes on new connections, once it responds for the group."""
         self._watch = None
         for member in members:
             member.connection = await self._connect("client")
@@ -76,8 +76,8 @@ class Stage:
     async def form(self, first: Member, *others: Member) -> None:
         """Have them join an empty group, and sync.
 
-        The first one alone makes the first generation, so that the others come into a join phase that waits for it,
-        however slow this machine is: an initial rebalance waits for nobody.
+        The first one alone forms the first generation, so that the others arrive in a join phase that waits for it,
+        however slow this machine is: an initial rebalance does not wait.
         """
         await self.complete([first], [await first.enter()])
         if others:
@@ -88,18 +88,18 @@ class Stage:
             await self.complete([first, *others], [first.join(), *joins])
 
     async def complete(self, members: Sequence[Member], joins: Sequence[Reply]) -> None:
-        """Wait for the answers to these joins, then have all sync."""
+        """Wait for the responses to these joins, then sync all."""
         for join in joins:
             await join
         for sync in [member.sync() for member in members]:
             await sync
 
     async def rejoin(self, *members: Member) -> None:
-        """Have members of a rebalancing group join again, and sync."""
+        """Have members of a rebalancing group rejoin and sync."""
         await self.complete(members, [member.join() for member in members])
 
     async def rejoin_all(self, leader: Member, *followers: Member) -> None:
-        """Have the leader ask for a rebalance, if there is none, and all come to it."""
+        """Have the leader ask for a rebalance, if there is none, and all rejoin."""
         first = leader.join()
         await self.until(state="PreparingRebalance")
         await self.complete([leader, *followers], [first, *(member.join() for member in followers)])
@@ -111,10 +111,10 @@ class Stage:
         return group_id
 
     def topic_id(self, topic: str) -> UUID:
-        """The id of a topic; for a topic that does not exist, one that nobody has."""
+        """The id of a topic; for a topic that does not exist, an unused id."""
         return UUID(self.server.topic_ids.get(topic, NO_SUCH_ID))
 
-    # ---- what administrators ask -------------------------------------------------------------------------
+    # ---- administrators' requests ------------------------------------------------------------------------
 
     async def describe(self, *group_ids: str, **options: Any) -> Fields:
         """DescribeGroups of the group, or of these."""
@@ -123,7 +123,7 @@ class Stage:
         return await self._ask("DescribeGroups", {"groups": groups, **options}, groups=groups, **body)
 
     async def list(self, *group_ids: str, **filters: Any) -> Fields:
-        """ListGroups, of which the transcript shows the group, or these."""
+        """ListGroups; the transcript shows the group, or these."""
         mine = set(group_ids or (self.group_id,))
         reply = await self._send("ListGroups", filters, **{"states_filter": (), "types_filter": ()} | filters)
         answer = await reply.quietly()
@@ -156,9 +156,9 @@ class Stage:
         member: tuple[str | None, int] = (None, -1),
         version: int | None = None,
     ) -> Fields:
-        """OffsetFetch of these partitions, or of all that are committed (`every`); from v8 on of several groups.
+        """OffsetFetch of these partitions, or of all committed ones (`every`); from v8 on of several groups.
 
-        `member` is who asks, by id and epoch (v9 and up).
+        `member`: the sender's id and epoch (v9 and up).
         """
         groups = list(group_ids or (self.group_id,))
         topics = None if every else [self._to_fetch(*each) for each in by_topic(partitions).items()]
@@ -211,9 +211,10 @@ class Stage:
         members: int | None = None,
         group_id: str | None = None,
     ) -> Fields:
-        """Watch a group, unseen by the transcript, until it is so. Raises `TimeoutError` with what it was last.
+        """Describe the group, outside the transcript, until the condition holds. Raises `TimeoutError` with the last
+        state.
 
-        Less often the longer it takes: two dozen scripts that wait for time to pass would keep both servers busy.
+        The interval grows: two dozen scripts that wait for time to pass would keep both servers busy.
         """
         watch = await self._watching()
         deadline, look_in_s = time.monotonic() + CONDITION_WITHIN_S, CHECK_INTERVAL_S
@@ -232,17 +233,17 @@ class Stage:
         return group
 
     async def heard(self) -> None:
-        """Give the server time to take what was sent last, where parking it shows nowhere.
+        """Give the server time to receive the last request, where parking it is not visible.
 
-        It was sent before these requests are, and each of them is answered: who handles requests in the order in which
-        they come has taken it by then. Kafka's several threads promise no order, so they are asked more than once.
+        It was sent before these requests, and each of them is answered: a server that handles requests in order has
+        received it by then. Kafka's several threads guarantee no order, so they are sent more than once.
         """
         watch = await self._watching()
         for _ in range(3):
             await self._described(watch)
 
     async def ready(self) -> None:
-        """Wait until the server answers for the group, and for all others."""
+        """Wait until the server responds for the group, and for all others."""
         watch = await self._watching()
         deadline = time.monotonic() + CONDITION_WITHIN_S
         while True:
@@ -255,9 +256,9 @@ class Stage:
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     def waited(self, since_s: float, *, unit_ms: int) -> int:
-        """How many whole units of time have passed since then (`time.monotonic`); a twentieth less counts as whole.
+        """The number of whole units of time since then (`time.monotonic`); up to a twentieth less counts as whole.
 
-        Two servers are never equally fast; a unit has to be so long that both stay inside it.
+        Two servers are never equally fast; a unit has to be long enough for both.
         """
         return int((time.monotonic() - since_s) * 1_000 / unit_ms + 0.05)
 
@@ -265,21 +266,21 @@ class Stage:
         """Write that into the transcript."""
         self.transcript.note(f"(after {self.waited(since_s, unit_ms=unit_ms)} x {unit_ms} ms)")
 
-    # ---- what is free, and what differs ------------------------------------------------------------------
+    # ---- free choices and differences --------------------------------------------------------------------
 
     def rename(self, **members: Member) -> None:
-        """From here on these members are called by their role: which of them has it, is free."""
+        """From here on these members are named by their role, which the server was free to choose."""
         self.transcript.rename({member.who: name for name, member in members.items()})
         for name, member in members.items():
             member.who = name
 
     def never_answered(self, reply: Reply) -> None:
-        """Nobody answers this request: at the end of the script there still is no answer."""
+        """This request is never answered: at the end of the script there is still no response."""
         self._never_answered.append(reply)
         reply.note("(never answered)")
 
     async def differs(self, reason: str, reply: Reply, *, kafka: Expected, muster: Expected) -> None:
-        """Muster answers otherwise than Kafka, for this reason: each is held to its own answer."""
+        """Muster differs from Kafka, for this reason: each is checked against its own response."""
         expected = kafka if self.server.is_kafka else muster
         if expected is None:
             self._never_answered.append(reply)
@@ -290,13 +291,13 @@ class Stage:
         reply.note(f"(differs: {reason})")
 
     def expect_difference(self, reason: str, *, kafka: Any, muster: Any, got: Any) -> None:
-        """As `differs`, for a value that was found in answers."""
+        """As `differs`, for a value from responses."""
         expected = kafka if self.server.is_kafka else muster
         assert got == expected, (reason, got, expected)
         self.transcript.note(f"(differs: {reason})")
 
     def end(self) -> None:
-        """The script is over: what was not to be answered was not."""
+        """The script is over: check that the unanswered requests were not answered."""
         for reply in self._never_answered:
             assert not reply.is_answered, "answered after all"
 

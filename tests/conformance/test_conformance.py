@@ -6,7 +6,7 @@ from tests.conformance.playbook import SCRIPTS
 from tests.conformance.playing import Plays, differences
 from tests.conformance.script import Script
 
-# The first test waits for all scripts: a minute, on a machine that does nothing else.
+# The first test waits for all scripts: a minute on an idle machine.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_200)]
 
 

@@ -1,4 +1,4 @@
-"""The settings that Muster has under Kafka's names have Kafka's defaults (K1, K3, K4, K5), asked of a real broker."""
+"""Muster's settings with Kafka's names have Kafka's defaults (K1, K3, K4, K5), compared with a real broker."""
 
 import asyncio
 from typing import Final
@@ -11,7 +11,7 @@ from tests.brokers.broker import Broker
 from tests.conformance.wire import Connection
 
 BROKER: Final = 4
-"""The type of resource, and below the source of a value, as DescribeConfigs numbers them."""
+"""The resource type, and further down the source of a value, as numbered by DescribeConfigs."""
 DEFAULT: Final = 5
 
 
@@ -41,6 +41,6 @@ async def defaults_of(bootstrap: str) -> dict[str, str]:
 
 @pytest.mark.broker
 def test_defaults_are_those_of_a_real_broker(kafka_broker: Broker) -> None:
-    """Every setting with a name of Kafka's has the broker's default."""
+    """Every setting with one of Kafka's names has the broker's default."""
     ours = {name: str(Settings.model_fields[field].default) for name, field in KAFKA_SETTINGS.items()}
     assert asyncio.run(defaults_of(kafka_broker.bootstrap)) == ours

@@ -1,4 +1,4 @@
-"""Scripts that go wrong are played again, if they are few; what is different then is different."""
+"""Failed scripts are repeated, if they are few; a real difference stays one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ def script(name: str) -> Script:
 
 
 class Stubborn:
-    """Plays in which scripts go wrong so many times; `asked` is what was to be played."""
+    """Plays in which scripts fail this often; `asked` has the requested ones."""
 
     def __init__(self, times: Mapping[str, int]) -> None:
         self.left = dict(times)
@@ -43,7 +43,7 @@ class Stubborn:
 
 
 async def test_one_that_goes_wrong_once_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told all the same."""
+    """It is reported all the same."""
     stubborn = Stubborn({"good": 0, "late": 1})
     monkeypatch.setattr(playing, "_play", stubborn.play)
     with pytest.warns(UserWarning, match="played once more: late$"):

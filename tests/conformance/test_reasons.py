@@ -1,8 +1,8 @@
-"""Kafka says in its log why it starts a rebalance, Muster in its events: each time, both, and the same (section RS).
+"""Kafka's log and Muster's events have a reason for each rebalance: the same ones in both (section RS).
 
 A story is played on both servers. Then the lines `Preparing to rebalance group ... (reason: ...)` of a real broker's
-log are laid beside the `RebalanceStarted` events of Muster's: there are as many of them, each reason has its cause, and
-both name the same member.
+log are compared with Muster's `RebalanceStarted` events: there are as many of them, each reason has its cause, and both
+name the same member.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ CAUSES: Final[Mapping[str, Sequence[Cause]]] = {
     r"Removing \[(?P<members>.+)\] on pending sync request expiration": [Cause.SYNC_TIMED_OUT],
     BY_REQUEST: LEFT,
 }
-"""Every reason that Kafka gives in these stories, and the causes that it may be. The members are those it names."""
+"""Every reason that Kafka gives in these stories, and the possible causes for it. The members are those it names."""
 
 
 class Story(msgspec.Struct, frozen=True):
-    """`cause` is that of the last rebalance; `play` returns the member that Kafka names then, if it names one."""
+    """`cause` is that of the last rebalance; `play` returns the member that Kafka names for it, if any."""
 
     cause: Cause
     play: Callable[[Stage], Awaitable[Member | None]]
@@ -109,7 +109,7 @@ async def a_follower_wants_something_else_in_the_sync_phase(stage: Stage) -> Mem
 
 @story(Cause.LEADER_REJOINED)
 async def the_leader_joins_again_and_a_follower_comes_to_it(stage: Stage) -> Member:
-    """The follower's join starts nothing, whatever it wants (RS13)."""
+    """The follower's join starts nothing, in any case (RS13)."""
     a, b, _ = await stage.stable("a", "b", "c")
     a.join()
     await stage.until(state="PreparingRebalance")
@@ -140,7 +140,7 @@ async def a_restart_in_the_sync_phase(stage: Stage) -> Member:
 
 @story(Cause.NEW_STATIC_MEMBER)
 async def a_restart_that_is_absorbed(stage: Stage) -> None:
-    """Neither has a word for it; the last rebalance is that of the group's beginning."""
+    """Neither records it; the last rebalance is the group's first."""
     (a,) = await stage.stable("a", static=True)
     back = await stage.member("a again", "a")
     await back.join("")
@@ -174,7 +174,7 @@ async def a_member_leaves(stage: Stage) -> Member:
 
 @story(Cause.MEMBER_REMOVED_BY_ADMIN)
 async def an_administrator_removes_a_member(stage: Stage) -> Member:
-    """Kafka does not say whom (QK9)."""
+    """Kafka does not log which one (QK9)."""
     a, b = await stage.stable("a", "b", static=True)
     await a.leave(("", "b"))
     return b
@@ -191,7 +191,7 @@ async def an_id_that_was_handed_out_leaves(stage: Stage) -> Member:
 
 @story(Cause.LEADER_REJOINED)
 async def a_member_is_dropped_by_the_join_timer(stage: Stage) -> Member:
-    """That is no cause of a rebalance, but a part of the one that runs (RS15)."""
+    """It is not the cause of a rebalance, but part of the running one (RS15)."""
     a, _ = await stage.stable("a", "b", rebalance_ms=SHORT_MS)
     await a.join()
     await a.sync()
@@ -230,7 +230,7 @@ async def play_all(server: Server) -> list[Played]:
 
 
 async def causes_of(log_url: str) -> Mapping[GroupId, list[RebalanceStarted]]:
-    """Why Muster rebalanced each group, as its log tells."""
+    """The causes of each group's rebalances in Muster's log."""
     log = open_log(log_url, read_only=True)
     await log.open()
     try:
@@ -285,7 +285,7 @@ def told(restartable_kafka: RestartableBroker, tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize("number", range(len(STORIES)), ids=[story.play.__name__ for story in STORIES])
 def test_both_servers_give_the_same_reasons(number: int, told: Sequence[Both]) -> None:
-    """As often, of the same kind, and of the same member."""
+    """In number, kind and member."""
     both = told[number]
     causes = [event.why.cause for event in both.started]
     assert len(both.reasons) == len(causes), (both.reasons, causes)

@@ -1,7 +1,7 @@
-"""Both servers are killed and started again on what they stored: what a group is then, and what its members are told.
+"""Both servers are killed and restarted from what they stored: the group after that, and its members' responses.
 
-Each scenario goes up to `reload()`, at which all wait for one another; then its server is restarted, once for all of
-them. The transcripts are compared as those of scripts are.
+Each scenario runs up to `reload()`, where all wait for each other; then its server is restarted, once for all of them.
+The transcripts are compared like those of scripts.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Scenario = Callable[[Stage, Reload], Awaitable[None]]
 
 
 async def a_stable_group_goes_on(stage: Stage, reload: Reload) -> None:
-    """LD1, LD5, LD6: generation, assignments, members and offsets are as they were."""
+    """LD1, LD5, LD6: generation, assignments, members and offsets are unchanged."""
     a, b = await stage.member("a", "a"), await stage.member("b")
     await stage.form(a, b)
     await b.commit({(ORDERS, 0): 7})
@@ -50,7 +50,7 @@ async def a_stable_group_goes_on(stage: Stage, reload: Reload) -> None:
 
 
 async def members_that_are_gone_expire(stage: Stage, reload: Reload) -> None:
-    """LD5: everybody has a session again, and no more than that."""
+    """LD5: each member has a new session, and no more than that."""
     (a,) = await stage.stable("a", session_ms=SESSION_MS)
     await reload()
     await stage.reconnect(a)
@@ -61,7 +61,7 @@ async def members_that_are_gone_expire(stage: Stage, reload: Reload) -> None:
 
 
 async def a_process_that_was_replaced_stays_fenced(stage: Stage, reload: Reload) -> None:
-    """LD9, ST11: the replacement was stored before it was answered."""
+    """LD9, ST11: the replacement was stored before the response."""
     a, b = await stage.stable("a", "b", static=True)
     back = await stage.member("b again", "b")
     await back.join("")
@@ -101,7 +101,7 @@ async def who_had_not_synced_is_left_to_its_session(stage: Stage, reload: Reload
 
 
 async def an_empty_group_keeps_its_generation(stage: Stage, reload: Reload) -> None:
-    """LD1: and its type."""
+    """LD1: with its protocol type."""
     (a,) = await stage.stable("a")
     await a.leave()
     await stage.until(state="Empty")
@@ -114,7 +114,7 @@ async def an_empty_group_keeps_its_generation(stage: Stage, reload: Reload) -> N
 
 
 async def offsets_make_a_group(stage: Stage, reload: Reload) -> None:
-    """LD3: a simple consumer has left nothing else behind."""
+    """LD3: a simple consumer has stored nothing else."""
     a = await stage.member("a")
     await a.commit_as_nobody({(ORDERS, 0): 7, (CLICKS, 0): 8})
     await reload()
@@ -140,7 +140,7 @@ async def a_deleted_group_stays_deleted(stage: Stage, reload: Reload) -> None:
 
 
 async def a_group_that_was_only_asked_for(stage: Stage, reload: Reload) -> None:
-    """DV2: it was stored by the join that yielded no more than an id; and one of generation 0 can be deleted."""
+    """DV2: the join that only yielded an id stored it; a group in generation 0 can be deleted."""
     a = await stage.member("a")
     await a.join("")
     deleted = stage.group("deleted")
@@ -153,7 +153,7 @@ async def a_group_that_was_only_asked_for(stage: Stage, reload: Reload) -> None:
 
 
 async def a_join_phase_in_flight(stage: Stage, reload: Reload) -> None:
-    """LD7, LD8, RE7, RE8: Kafka has forgotten it, and who was new in it; here it goes on."""
+    """LD7, LD8, RE7, RE8: Kafka has forgotten it and its new members; here it continues."""
     a, b = await stage.stable("a", "b")
     c = await stage.member("c")
     a.join()
@@ -174,7 +174,7 @@ async def a_join_phase_in_flight(stage: Stage, reload: Reload) -> None:
 
 
 async def a_sync_phase_in_flight(stage: Stage, reload: Reload) -> None:
-    """LD7, RE8: Kafka is back at the generation before; here those of the new one go on."""
+    """LD7, RE8: Kafka is back at the previous generation; here the new one continues."""
     a, b = await stage.stable("a", "b")
     join = a.join()
     await stage.until(state="PreparingRebalance")
@@ -187,7 +187,7 @@ async def a_sync_phase_in_flight(stage: Stage, reload: Reload) -> None:
 
 
 async def a_follower_with_several_protocols_joins_again(stage: Stage, reload: Reload) -> None:
-    """JS4, QK7, RE3: Kafka has stored one protocol of it alone, so that it seems to be changed."""
+    """JS4, QK7, RE3: Kafka has stored only one of its protocols, so it seems changed."""
     protocols = (("range", b"\x00\x00"), ("roundrobin", b"\x00\x01"))
     a, b = await stage.stable("a", "b", protocol_type="other", protocols=protocols)
     await reload()
@@ -215,7 +215,7 @@ SCENARIOS: Sequence[Scenario] = (
 
 
 class Restart:
-    """One restart of a server, when all scenarios have come to it, or have ended before."""
+    """One restart of a server, when all scenarios have reached it, or have ended before."""
 
     def __init__(self, parties: int, restart: Callable[[], None]) -> None:
         self._missing = parties
@@ -228,7 +228,7 @@ class Restart:
         await self._done.wait()
 
     async def come(self) -> None:
-        """Not be waited for any more."""
+        """Stop being awaited."""
         self._missing -= 1
         if not self._missing:
             await asyncio.to_thread(self._restart)
@@ -282,7 +282,7 @@ def played(
 
 @pytest.mark.parametrize("name", [scenario.__name__ for scenario in SCENARIOS])
 def test_both_servers_are_what_they_were(name: str, played: Mapping[str, tuple[Stage, Stage]]) -> None:
-    """Or differ as the scenario says."""
+    """Or they differ as declared by the scenario."""
     kafka, muster = played[name]
     text = difference(kafka.transcript, muster.transcript)
     if text:

@@ -1,4 +1,4 @@
-"""The ledger: every rule is in it once, well-formed, and the tests that it names are there."""
+"""The ledger: every rule is in it once, well-formed, and the tests that it names exist."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_every_rule_is_there_once_and_in_order(section: str) -> None:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_entry_is_well_formed(section: str) -> None:
-    """One state for each, with what belongs to it."""
+    """Each has one state, with the fields that belong to it."""
     faults = {number: list(rule.faults()) for number, rule in LEDGER.get(section, {}).items()}
     assert {number: found for number, found in faults.items() if found} == {}
 
@@ -44,7 +44,9 @@ def test_the_tests_that_a_rule_names_are_there(section: str) -> None:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_tier_is_that_of_its_tests(section: str) -> None:
-    """A live rule has a test with servers or clients that always runs, a long one a script of minutes, a model none."""
+    """A live rule has a test with servers or clients that always runs, a long one a script of minutes, a model one
+    none.
+    """
     for number, rule in LEDGER.get(section, {}).items():
         scripts = scripts_of(rule)
         match rule.tier:
@@ -62,7 +64,7 @@ def scripts_of(rule: Rule) -> list[str]:
 
 
 def test_what_a_script_says_it_shows_is_in_the_ledger() -> None:
-    """The rules above a script are rules of the catalogue, or bugs that are known by their own numbers (R16)."""
+    """A script's rules are rules of the catalogue, or known bugs by their number (R16)."""
     named = {rule for script in SCRIPTS for rule in script.rules.split(", ")}
     assert {rule for rule in named if rule not in RULES and not rule.startswith("R")} == set()
 
@@ -93,7 +95,7 @@ def test_a_test_that_is_not_there_is_noticed(test: str) -> None:
 
 
 def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The sum; one section; every rule; and a section that is none."""
+    """The sum; one section; every rule; and an unknown section."""
     assert main([]) == main(["JS"]) == main(["--all"]) == 0
     told = capsys.readouterr().out
     assert all(text in told for text in ("505 rules", "JS7", "CH8"))

@@ -1,6 +1,6 @@
-"""A member that sends its parked request again on other connections: each connection is closed once it is idle.
+"""A member repeats its parked request on other connections: each connection is closed once it is idle.
 
-On Kafka 4.3.1 all fifty are, and on Muster, alone and in front of Kafka, too.
+Kafka 4.3.1 closes all fifty, and so does Muster, alone and in front of Kafka.
 """
 
 import secrets
@@ -73,18 +73,18 @@ def bootstrap(request: pytest.FixtureRequest, kafka_broker: Broker) -> Iterator[
 
 
 class Group:
-    """A group whose one member is stable, and requests of its members, each on a connection of its own."""
+    """A group whose one member is stable, and requests of its members, each on its own connection."""
 
     def __init__(self, bootstrap: str, group_id: str) -> None:
         self._bootstrap = bootstrap
-        self._group_id = f"{group_id}-{uuid4().hex[:8]}"  # the servers before had one of that name at the same broker
+        self._group_id = f"{group_id}-{uuid4().hex[:8]}"  # the previous servers had one of that name at the same broker
 
     async def sent(self, name: str, version: int, **body: Any) -> tuple[Connection, Pending]:
         connection = await Connection.open(self._bootstrap)
         return connection, connection.send(name, version, group_id=self._group_id, **body)
 
     async def ask(self, name: str, version: int, **body: Any) -> dict[str, Any]:
-        """The answer, once the group's coordinator is there."""
+        """The response, once the group's coordinator is available."""
         while True:
             connection, pending = await self.sent(name, version, **body)
             answer = await pending.get()
@@ -93,12 +93,12 @@ class Group:
                 return answer
 
     async def new_member(self) -> str:
-        """An id that the group gives to a member that joins (KIP-394)."""
+        """A member id that the group hands out for a join (KIP-394)."""
         member_id: str = (await self.ask("JoinGroup", 4, **joining("")))["member_id"]
         return member_id
 
     async def until_named(self) -> None:
-        """Until the broker knows the group's coordinator, which makes a topic at first."""
+        """Wait until the broker names the group's coordinator, for which it first creates a topic."""
         connection = await Connection.open(self._bootstrap)
 
         async def is_known() -> bool:
@@ -144,7 +144,7 @@ async def test_joins_that_were_sent_again_keep_no_connection(bootstrap: str) -> 
     rejoined = await group.ask("JoinGroup", 4, **joining(leader))
     assert rejoined["error_code"] == NO_ERROR
     await until_all_closed(again)
-    assert 1 <= sum(pending.is_good for _, pending in again) < AGAIN  # some may come when the group is complete
+    assert 1 <= sum(pending.is_good for _, pending in again) < AGAIN  # some may arrive when the group is complete
 
 
 async def test_syncs_that_were_sent_again_keep_no_connection(bootstrap: str) -> None:
@@ -160,4 +160,4 @@ async def test_syncs_that_were_sent_again_keep_no_connection(bootstrap: str) -> 
     synced = await group.ask("SyncGroup", 2, **syncing(leader, generation_id, **{leader: b"", follower: b"its"}))
     assert synced["error_code"] == NO_ERROR
     await until_all_closed(again)
-    assert 1 <= sum(pending.is_good for _, pending in again) < AGAIN  # some may come when the group is complete
+    assert 1 <= sum(pending.is_good for _, pending in again) < AGAIN  # some may arrive when the group is complete

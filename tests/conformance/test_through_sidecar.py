@@ -1,7 +1,7 @@
 """Each script on a real Kafka, and through a sidecar in front of that same Kafka: the transcripts are equal.
 
-In its first, middle and last era: what differs between versions is the rules', and shown without a sidecar. In every
-era it is played by `long_through_sidecar.py`.
+In its first, middle and last era: versions only differ in the rules, which are tested without a sidecar. In every era
+it is played by `long_through_sidecar.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,20 +16,20 @@ from tests.conformance.playing import Plays, differences
 from tests.conformance.script import Script
 from tests.conformance.servers import NARROW, Pair, pair_through_sidecar
 
-# The first test waits for all scripts: a minute, on a machine that does nothing else.
+# The first test waits for all scripts: a minute on an idle machine.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_200)]
 
 
 @pytest.fixture(scope="module")
 def usual(kafka_broker: Broker) -> Iterator[Pair]:
-    """In front of the broker that all tests share."""
+    """In front of the broker shared by all tests."""
     with pair_through_sidecar(kafka_broker, {}) as pair:
         yield pair
 
 
 @pytest.fixture(scope="module")
 def narrow(kafka_broker: Broker) -> Iterator[Pair]:
-    """In front of a broker of our own."""
+    """In front of a separate broker."""
     with running_broker(how="process", settings=NARROW) as broker, pair_through_sidecar(broker, NARROW) as pair:
         yield pair
 

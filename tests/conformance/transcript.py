@@ -1,8 +1,8 @@
-"""Transcripts: the requests and answers on one server, written so that two servers can be compared line by line.
+"""Transcripts: the requests and responses on one server, in a form that can be compared line by line.
 
-Ids that a server made up become names: a member's id the name of the member that was given it, with what stands before
-the UUID kept (`client-(a)`); the group's the script's own word for it; a topic's id the topic's name. Text for people
-becomes `(text)`: that there is some is compared, its words are not. Lists whose order is free are sorted.
+Generated ids become names: a member id the name of the member that got it, with the part before the UUID kept
+(`client-(a)`); the group id the script's own word for it; a topic id the topic's name. Message text becomes `(text)`:
+its presence is compared, its words are not. Unordered lists are sorted.
 """
 
 import re
@@ -18,7 +18,7 @@ _TEXTS: Final = frozenset({"error_message"})
 
 
 class Transcript:
-    """Lines of one run. Ids may be learnt after they were seen: names are put in when `settle` is called."""
+    """Lines of one run. Ids may become known later: names are inserted when `settle` is called."""
 
     def __init__(self, *, words: Mapping[str, str]) -> None:
         self._words = dict(words)  # groups, topics and the port
@@ -27,11 +27,11 @@ class Transcript:
         self._lines: list[str] = []
 
     def know(self, text: str, word: str) -> None:
-        """Show this text, which a run made up, by this word."""
+        """Show this generated text as this word."""
         self._words[text] = word
 
     def learn(self, member_id: str, name: str) -> None:
-        """From now on, and back to the last `settle`, this id is shown by this name; the first name stays."""
+        """Show this id by this name, also in lines since the last `settle`; the first name stays."""
         if member_id:
             self._names.setdefault(member_id, name)
 
@@ -41,17 +41,17 @@ class Transcript:
         self._names = {member_id: names.get(name, name) for member_id, name in self._names.items()}
 
     def note(self, text: str) -> None:
-        """A line that is no request."""
+        """Add a line that is no request."""
         self._unsettled.append(lambda: [text])
 
     def exchanged(self, who: str, what: str, asked: Mapping[str, Any], answered: Any) -> None:
-        """A request and what came of it, in the order in which the answers were waited for."""
+        """A request and its result, in the order in which the responses were awaited."""
         self._unsettled.append(
             lambda: [f"{who}: {what}{self._arguments(asked)}", *_lines(self._named(answered, ordered=what))]
         )
 
     def settle(self) -> None:
-        """Write down what has happened, with the names as they are now."""
+        """Write down what has happened, with the current names."""
         for lines in self._unsettled:
             self._lines += lines()
         self._unsettled.clear()
@@ -69,7 +69,7 @@ class Transcript:
             return {each: self._named(of, each, ordered=ordered) for each, of in value.items()}
         if isinstance(value, list):
             named = [self._named(each, key, ordered=ordered) for each in value]
-            # The answers to a batch of leaving members stand in the order of the request (L2).
+            # The results of a batch of leaving members are in the order of the request (L2).
             return sorted(named, key=repr) if key in _LISTS_IN_ANY_ORDER and "LeaveGroup" not in ordered else named
         if key == "error_code":
             return f"{value} {ErrorCode(value).name}"
@@ -104,6 +104,6 @@ def _lines(answered: Any) -> list[str]:
 
 
 def difference(kafka: Transcript, muster: Transcript) -> str:
-    """Where the two differ, for people; "" when they are equal."""
+    """The difference of the two as text; "" if they are equal."""
     lines = unified_diff(kafka.lines, muster.lines, "Kafka", "Muster", n=12, lineterm="")
     return "\n".join(lines)

@@ -50,7 +50,7 @@ LOOK_AT_LAST_EVERY_S: Final = 0.05
 _LENGTH = struct.Struct(">i")
 
 Fields = dict[str, Any]
-"""A message as plain values: error codes as their numbers, durations in ms, nested messages as dicts in lists."""
+"""A message as plain values: error codes as numbers, durations in ms, nested messages as dicts in lists."""
 
 
 class Pending:
@@ -66,15 +66,17 @@ class Pending:
 
     @property
     def is_good(self) -> bool:
-        """Whether an answer has come, and not the end of the connection."""
+        """True if a response has arrived, rather than the end of the connection."""
         return self._answer.done() and self._answer.exception() is None
 
     async def get(self) -> Fields:
-        """The answer, when it is there. Raises `TimeoutError`, and `ConnectionResetError` when the server hung up."""
+        """The response, when it is there. Raises `TimeoutError`, and `ConnectionResetError` if the server
+        disconnected.
+        """
         return decoded(self.name, self.version, await self.frame())
 
     async def frame(self) -> bytes:
-        """The bytes of the answer, from the correlation id on. Raises as `get` does."""
+        """The bytes of the response, starting with the correlation id. Raises like `get`."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 return await asyncio.shield(self._answer)
@@ -82,17 +84,17 @@ class Pending:
             raise TimeoutError(f"{self.name} v{self.version} was not answered in {ANSWER_WITHIN_S} s") from None
 
     def arrived(self, frame: bytes) -> None:
-        """The frame that answers it."""
+        """The response's frame has arrived."""
         self._answer.set_result(frame)
 
     def lost(self) -> None:
-        """The connection is gone; who does not wait for the answer does not mind."""
+        """The connection is lost; a response that is not awaited raises nothing."""
         self._answer.set_exception(ConnectionResetError(f"the server hung up on {self.name} v{self.version}"))
         self._answer.exception()
 
 
 class Connection(asyncio.Protocol):
-    """One connection: requests leave at once, answers come back in their order."""
+    """One connection: requests are sent at once, responses come back in order."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -110,19 +112,19 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the other side has hung up: nothing that is sent now is answered."""
+        """Return whether the other side has disconnected: requests sent now get no response."""
         return self._transport is None or self._transport.is_closing()
 
     def send(self, name: str, version: int, **body: Any) -> Pending:
-        """Send a request; `body` may hold fields that this version lacks."""
+        """Send a request; `body` may have fields that this version lacks."""
         return self.send_frame(name, version, self.frame(name, version, **body))
 
     def frame(self, name: str, version: int, **body: Any) -> bytes:
-        """The bytes of a request, to be sent more than once."""
+        """The bytes of a request, which can be sent repeatedly."""
         return _request(API_KEYS[name], version, 0, self._client_id, body)
 
     def send_frame(self, name: str, version: int, frame: bytes) -> Pending:
-        """Send what `frame` made."""
+        """Send the result of `frame`."""
         assert self._transport is not None
         self._correlation_id += 1
         correlation_id = _LENGTH.pack(self._correlation_id)
@@ -132,11 +134,11 @@ class Connection(asyncio.Protocol):
         return pending
 
     async def ask(self, name: str, version: int, **body: Any) -> Fields:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its response."""
         return await self.send(name, version, **body).get()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close it."""
         assert self._transport is not None
         self._transport.close()
 
@@ -176,7 +178,7 @@ def _request(api_key: int, version: int, correlation_id: int, client_id: str, bo
 
 
 def decoded(name: str, version: int, frame: bytes) -> Fields:
-    """An answer from its bytes, from the correlation id on; not one may be left."""
+    """A response from its bytes, starting with the correlation id, to the last byte."""
     response: Any = load_response_schema(API_KEYS[name], version)
     _, header_size = entity_reader(response.__header_schema__)(frame, 0)
     entity, size = entity_reader(response)(frame, header_size)
@@ -187,7 +189,7 @@ def decoded(name: str, version: int, frame: bytes) -> Fields:
 
 
 def plain(value: Any) -> Any:
-    """A message of kio's as plain values; see `Fields`."""
+    """A kio message as plain values; see `Fields`."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
@@ -202,5 +204,5 @@ def plain(value: Any) -> Any:
 
 
 def ms(duration: int) -> timedelta:
-    """A duration as kio takes it."""
+    """A duration as kio expects it."""
     return timedelta(milliseconds=duration)

@@ -1,4 +1,4 @@
-"""Assertions of the harness are rewritten, although its files do not have the names of test modules."""
+"""Rewrite the harness's assertions, although its files are not named like test modules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Event logs in memory whose readings do not go as they should, and processes on them.
+"""Event logs in memory whose reading goes wrong, and processes on them.
 
 Only for reading; the memory log simulates failing appends.
 """
@@ -16,7 +16,7 @@ from tests.simulation.process import SimulatedProcess
 
 
 class CutShort(MemoryEventLog):
-    """Its next reading lacks so many records at its end, as if that were not known."""
+    """Its next reading lacks this many records at its end, as if they were unknown."""
 
     missing = 0
 
@@ -29,7 +29,7 @@ class CutShort(MemoryEventLog):
 
 
 class Interrupted(MemoryEventLog):
-    """Its readings stop in the middle: `halfway` is set then, and they wait for `go_on`."""
+    """Its readings pause in the middle: `halfway` is set then, and they wait for `go_on`."""
 
     def __init__(self, *arguments: object, **settings: object) -> None:
         super().__init__(*arguments, **settings)  # type: ignore[arg-type]

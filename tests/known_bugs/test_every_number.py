@@ -1,4 +1,4 @@
-"""No case is missing, and none is tested twice without a note."""
+"""No case is missing, and repeated ones have a note."""
 
 import ast
 import re

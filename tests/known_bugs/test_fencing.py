@@ -18,9 +18,9 @@ FIRST_HOST, SECOND_HOST = "/10.0.0.1", "/10.0.0.2"
 
 
 async def test_s13_two_joins_of_one_consumer_do_not_fence_it() -> None:
-    """A static consumer that unsubscribes forgets its member id, and its next two joins fenced each other, for
-    good: joins of one connection must be decided one after the other, so that no own join is answered with a fence,
-    and the id of its last answer must be the one that counts.
+    """A static consumer that unsubscribes forgets its member id, and its next two joins fenced each other, for good:
+    joins of one connection must be decided one after the other, so that none is answered with a fence by its own
+    connection, and the id in the last response is the valid one.
     """
     async with serving() as muster:
         other, racing = await muster.connect("other"), await muster.connect("app")
@@ -46,9 +46,8 @@ async def test_s13_two_joins_of_one_consumer_do_not_fence_it() -> None:
 
 @pytest.mark.parametrize("is_static", [True, False], ids=["static", "dynamic"])
 def test_s14_a_member_that_did_not_hear_its_join_answer_gets_it_again(is_static: bool) -> None:
-    """A member whose answer was lost was fenced by its own earlier join, or cost its group a rebalance: asking
-    again with the id it has must give it the current state, and asking again without one, as a static member, its
-    place.
+    """A member whose response was lost was fenced by its own earlier join, or cost its group a rebalance: a retry with
+    the id that it has must return the current state, and one without, as a static member, its place.
     """
     h = Harness()
     a = h.static("a")
@@ -64,7 +63,7 @@ def test_s14_a_member_that_did_not_hear_its_join_answer_gets_it_again(is_static:
         assert b.sync().outcome.assignment == f"{b.member_id}@1".encode()
     assert (h.state, h.live.generation_id) == (GroupState.STABLE, 1)
     if is_static:
-        b.member_id = UNKNOWN_MEMBER_ID  # it was told none: the answer to its very first join was lost
+        b.member_id = UNKNOWN_MEMBER_ID  # it has none: the response to its very first join was lost
         assert b.join().outcome.generation_id == 1
         assert b.sync().error is ErrorCode.none
         assert b.heartbeat().error is ErrorCode.none
@@ -72,7 +71,7 @@ def test_s14_a_member_that_did_not_hear_its_join_answer_gets_it_again(is_static:
 
 
 def duel(h: Harness, rounds: int) -> None:
-    """Two live processes on two hosts with one instance id, each of which comes back whenever it was sent away."""
+    """Two live processes on two hosts with one instance id, each of which comes back whenever it is fenced."""
     (first,) = h.stable_group(h.static("a", host=FIRST_HOST))
     second = first.restarted(host=SECOND_HOST)
     for number in range(rounds):
@@ -84,9 +83,9 @@ def duel(h: Harness, rounds: int) -> None:
 
 
 def test_s16_processes_that_share_an_instance_id_are_named_with_their_hosts() -> None:
-    """Replicas of one deployment with one instance id fenced each other in a loop, and nobody could tell which
-    hosts they were on: each fence must be an event that names the host that was sent away and the one that has the
-    id, and their number must be limited, with a count of those that were not written.
+    """Replicas of one deployment with one instance id fenced each other in a loop, and their hosts were unknown: each
+    fence must be an event with the hosts of the fenced process and of the current one; their number must be limited,
+    with a count of those not written.
     """
     h = Harness()
     duel(h, rounds=2 * REFUSALS_PER_WINDOW)
@@ -107,8 +106,8 @@ def test_s16_processes_that_share_an_instance_id_are_named_with_their_hosts() ->
 
 def test_s18_no_generation_of_a_heartbeat_means_goodbye() -> None:
     """Clients of the newer protocol leave for good, or for a while, by a special epoch in a heartbeat, and one that
-    sent the wrong of the two made each restart a rebalance: here no heartbeat removes a member, and a static member
-    that goes without a LeaveGroup must find its place.
+    sent the wrong one of the two made each restart a rebalance: here no heartbeat removes a member, and a static member
+    that ends without a LeaveGroup must keep its place.
     """
     h = Harness()
     _, b = h.stable_group(h.static("a"), h.static("b"))
@@ -124,9 +123,9 @@ def test_s18_no_generation_of_a_heartbeat_means_goodbye() -> None:
 
 
 def test_s19_a_duel_of_clients_that_cannot_be_fenced_stands_in_the_log() -> None:
-    """aiokafka's heartbeats have no instance id, so a replaced member is told that it is unknown, comes back with
-    an empty id, and two live processes evict each other for ever, unseen: each eviction must be an event that names
-    both hosts, and shows by the silence before it that the evicted one was alive.
+    """aiokafka's heartbeats have no instance id, so a replaced member is unknown, comes back with an empty id, and two
+    live processes evict each other for ever, unseen: each eviction must be an event with both hosts, and its short
+    silence must show that the evicted one was alive.
     """
     h = Harness()
     (first,) = h.stable_group(h.static("a", host=FIRST_HOST, version=5))

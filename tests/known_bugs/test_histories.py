@@ -1,4 +1,4 @@
-"""Histories that do not read as they should: gaps, short reads, unknown and broken records. L1 to L4, L6, L8."""
+"""Histories that cannot be read as usual: gaps, short reads, unknown and broken records. L1 to L4, L6, L8."""
 
 import random
 import struct
@@ -48,9 +48,8 @@ def projected(records: Sequence[StoredRecord]) -> Projector:
 
 
 def test_l1_tombstones_of_what_is_not_there_and_any_order_are_no_obstacle() -> None:
-    """A tombstone for something that compaction had removed stopped the load, and so did a record that came before
-    the one it builds on: each must be a no-op or wait for its group, and the groups must be the same in any legal
-    order.
+    """A tombstone for something that compaction had removed stopped the load, and so did a record that came before the
+    one it builds on: each must be a no-op or wait for its group, and the groups must be the same in any legal order.
     """
     h = Harness()
     h.stable_group(h.static("a"), h.dynamic("b"))
@@ -74,13 +73,13 @@ def test_l1_tombstones_of_what_is_not_there_and_any_order_are_no_obstacle() -> N
             assert (group.image, group.members, group.instances) == (h.live.image, h.live.members, h.live.instances)
 
 
-# ---- the leader of a partition, as far as reading goes ------------------------------------------------
+# ---- the leader of a partition, as a reader sees it --------------------------------------------------
 
 
 class OneLeader(KafkaLink):
-    """A broker that leads one partition, whose batches are given: it answers Fetch as brokers do.
+    """A broker that leads one partition with the given batches: it answers Fetch as brokers do.
 
-    `cuts_batches`: as brokers before KIP-74, which sent no more than was asked for, be it half a batch.
+    `cuts_batches`: like brokers before KIP-74, which sent no more than the requested size, even half a batch.
     """
 
     def __init__(
@@ -108,7 +107,9 @@ def batch_at(offset: int, *records: Record) -> tuple[int, bytes]:
 
 
 def emptied(batch: tuple[int, bytes]) -> tuple[int, bytes]:
-    """Empty a batch as compaction does with a producer's last one whose records are all superseded: a header stays."""
+    """Empty a batch as compaction does with a producer's last one whose records are all superseded: the header
+    stays.
+    """
     end, content = batch
     checked = content[21:57] + struct.pack(">i", 0)  # from the attributes up to the number of records
     head = content[:8] + struct.pack(">i", 9 + len(checked)) + content[12:17]
@@ -124,8 +125,8 @@ async def read_from(leader: OneLeader, end: int, *, timeout_ms: int = 10_000) ->
 
 
 async def test_l2_a_gap_before_the_end_of_the_log_ends_the_load() -> None:
-    """Where compaction had removed the last records a load asked for the same offset for ever: an empty batch must
-    be passed over, and an answer without batches from a leader that knows of the end must end the reading.
+    """Where compaction had removed the last records a load requested the same offset for ever: an empty batch must be
+    skipped, and a response without batches from a leader that knows the end must end the reading.
     """
     key = Record(b"key", b"value")
     some = batch_at(0, key, key, key)
@@ -139,8 +140,8 @@ async def test_l2_a_gap_before_the_end_of_the_log_ends_the_load() -> None:
 
 
 async def test_l3_a_batch_larger_than_a_fetch_is_read_or_refused() -> None:
-    """A record larger than the reader's buffer made the load wait for ever: a batch of any size must be read whole,
-    and where a broker sends no more than half of it the load must fail and say at which offset.
+    """A record larger than the reader's buffer made the load wait for ever: a batch of any size must be read
+    completely, and where a broker sends only half of it the load must fail and name the offset.
     """
     noise = random.Random(7).randbytes(2 * FETCH_BYTES)
     batches = [
@@ -153,7 +154,7 @@ async def test_l3_a_batch_larger_than_a_fetch_is_read_or_refused() -> None:
         await read_from(OneLeader(batches, high_watermark=3, cuts_batches=True), 3)
 
 
-# ---- what an owner makes of it ------------------------------------------------------------------------
+# ---- the owner's reaction -------------------------------------------------------------------------------
 
 
 async def two_groups_and_a_bad_record(storage: MemoryStorage, *, value: bytes | None) -> SimulatedProcess:
@@ -177,7 +178,7 @@ def is_assignment_of(group_id: GroupId, record: StoredRecord) -> bool:
 
 
 async def assert_quarantined_alone(process: SimulatedProcess) -> None:
-    """`orders` is told to try again, as a group that is loading is; `other` is served, and new ones too."""
+    """`orders` gets the retriable error of a loading group; `other` is served, and new groups too."""
     for answer in (process.describe(GROUP), process.delete(GROUP), process.join("a", group_id=GROUP)):
         assert (await answer).error is ErrorCode.coordinator_load_in_progress
     assert (await process.describe(OTHER)).state is GroupState.STABLE
@@ -185,9 +186,8 @@ async def assert_quarantined_alone(process: SimulatedProcess) -> None:
 
 
 def test_l4_an_event_of_an_unknown_type_is_stepped_over_by_readers_and_stops_one_group_alone() -> None:
-    """After a downgrade Kafka's coordinator could not load a partition with records of a type that it did not know:
-    a reader must skip and count them, and an owner, who cannot know what they change, must set that group alone
-    aside.
+    """After a downgrade Kafka's coordinator could not load a partition with records of an unknown type: a reader must
+    skip and count them, and an owner, for which their effect is unknown, must quarantine only that group.
     """
 
     async def story() -> None:
@@ -204,8 +204,8 @@ def test_l4_an_event_of_an_unknown_type_is_stepped_over_by_readers_and_stops_one
 
 
 def test_l6_a_reading_that_ends_before_the_fence_record_is_no_load() -> None:
-    """A short read of the log was taken for all of it, and groups came back as they had been long ago: what ends
-    before the known end, or before the owner's own fence record, must not be served but read again.
+    """A short read of the log was taken for all of it, and groups returned to an old state: a reading that ends before
+    the known end, or before the owner's own fence record, must not be served but repeated.
     """
 
     async def story() -> None:
@@ -226,7 +226,7 @@ def test_l6_a_reading_that_ends_before_the_fence_record_is_no_load() -> None:
 
 
 async def test_l6_a_leader_whose_log_ends_too_early_is_asked_again() -> None:
-    """The same on a broker: one that does not know of the end yet, or has lost it, must not be believed."""
+    """The same on a broker that does not know of the end yet, or has lost it: its end must not be trusted."""
     leader = OneLeader([batch_at(0, Record(b"key", b"value"))], high_watermark=1)
     with pytest.raises(LogUnavailable, match="before 5"):
         await read_from(leader, 5, timeout_ms=300)
@@ -234,9 +234,8 @@ async def test_l6_a_leader_whose_log_ends_too_early_is_asked_again() -> None:
 
 
 def test_l8_one_damaged_record_stops_one_group_alone() -> None:
-    """One corrupt record made Kafka's coordinator fail, and with it every group of the partition: the group whose
-    record it is must be answered with an error to try again, every other one be served, and the record be named for
-    the operator.
+    """One corrupt record made Kafka's coordinator fail, with every group of the partition: its own group must get a
+    retriable error, every other one be served, and the record be named for the operator.
     """
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Members that leave wrongly, and clients with a protocol that is not offered. S17, S20; clients/ has real ones."""
+"""Members that leave wrongly, and clients with an unsupported protocol. S17, S20; clients/ has real ones."""
 
 from muster.coordinator.wire.api import Fault
 from muster.coordinator.wire.registry import APIS
@@ -20,13 +20,12 @@ NEWER_GROUP_APIS = {
 
 
 def test_s17_a_static_member_that_leaves_by_itself_is_told_from_one_that_was_removed() -> None:
-    """A client library sent LeaveGroup on close for static members too, and each deployment rebalanced for no
-    reason that anybody could see: such a leave must be one rebalance, with a cause of its own that names member,
-    instance and client.
+    """A client library sent LeaveGroup on close for static members too, and each deployment rebalanced for no visible
+    reason: such a leave must be one rebalance, with a cause of its own that names member, instance and client.
     """
     h = Harness()
     a, b, c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
-    b.instance = None  # as LeaveGroup below v3, which cannot name it
+    b.instance = None  # like LeaveGroup below v3, which has no instance id
     for client, instance in ((b, "b"), (c, "c")):
         call = client.leave("closing")
         assert story(call.events)[0] == (MemberRemoved, Cause.MEMBER_LEFT)
@@ -37,9 +36,9 @@ def test_s17_a_static_member_that_leaves_by_itself_is_told_from_one_that_was_rem
 
 
 async def test_s20_no_newer_group_protocol_is_offered_or_half_spoken() -> None:
-    """A static member that moved between the classic and the newer protocol was replaced wrongly, or not at all,
-    where both owned one group: the newer protocols must not be offered, a request of them must end its connection
-    before it touches a group, and no group may be shown as one of theirs.
+    """A static member that moved between the classic and the newer protocol was replaced wrongly, or not at all, where
+    both owned one group: the newer protocols must not be offered, a request of theirs must close its connection before
+    it affects a group, and no group may be shown as one of theirs.
     """
     assert not set(NEWER_GROUP_APIS.values()) & APIS.keys()
     assert {key for key in APIS if "group" in APIS[key].name.lower()} == {11, 13, 14, 15, 16, 42}

@@ -1,6 +1,7 @@
-"""Bugs of proxies on the wire: versions, addresses, order, acknowledgements (P1 to P9, P14, P16, P19).
+"""Bugs of proxies in the protocol: versions, addresses, order, acknowledgements (P1 to P9, P14, P16, P19).
 
-Each stands between a scripted broker and a client of frames, in process; the listeners and connections are real.
+Each test has a sidecar in process between a scripted broker and a frame-level client; the listeners and connections are
+real.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ PRODUCE, FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, NOBODYS = 0, 1, 3, 10, 12
 
 
 def told_of(broker: ScriptedBroker) -> dict[str, Any]:
-    """The broker as its own answers name it."""
+    """The broker's description of itself in its responses."""
     return {"node_id": 1, "host": "127.0.0.1", "port": broker.port, "rack": None}
 
 
@@ -62,8 +63,8 @@ async def offered_to(client: Client, version: int = 3) -> dict[int, tuple[int, i
 
 
 async def test_p1_versions_are_offered_that_both_sides_know() -> None:
-    """A proxy offered its own versions to newer clients of older brokers, and the broker's newer ones that it could
-    not read itself: each API must be offered from the higher of the first versions to the lower of the last.
+    """A proxy offered its own versions to newer clients of older brokers, and the broker's newer ones that it could not
+    read itself: each API must be offered from the higher of the first versions to the lower of the last.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.offered |= {METADATA: (2, 9), FIND_COORDINATOR: (0, 99), HEARTBEAT: (1, 9), FETCH: (4, 11)}
@@ -74,8 +75,8 @@ async def test_p1_versions_are_offered_that_both_sides_know() -> None:
 
 @pytest.mark.parametrize("version", [5, 127, 32_767])
 async def test_p2_an_api_versions_nobody_knows_yet_is_answered(version: int) -> None:
-    """A client that was newer than the proxy opened with a version that crashed it: the answer must be the body of v0
-    with error 35 and what is known of this API, and the connection must go on.
+    """A client newer than the proxy started with a version that crashed it: the response must be a v0 body with error
+    35 and the known versions of this API, and the connection must continue.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
@@ -87,8 +88,8 @@ async def test_p2_an_api_versions_nobody_knows_yet_is_answered(version: int) -> 
 
 
 async def test_p3_a_brokers_refusal_in_the_form_of_v0_is_passed_on() -> None:
-    """A broker too old for the version of ApiVersions answers in the form of v0, which a proxy read in the version that
-    was asked for: the client must get that form, and can ask again.
+    """A broker too old for the version of ApiVersions answers in the form of v0, which a proxy read in the requested
+    version: the client must get that form, and can ask again.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.offered[API_VERSIONS] = (0, 2)
@@ -101,8 +102,8 @@ async def test_p3_a_brokers_refusal_in_the_form_of_v0_is_passed_on() -> None:
 
 @pytest.mark.parametrize("last", [9, 12], ids=["an older broker", "one that will do"])
 async def test_p4_nothing_of_ours_is_asked_in_a_version_that_the_broker_does_not_offer(last: int) -> None:
-    """A proxy asked for metadata in the newest version it knew itself, and each request stalled for 20 s: our own
-    requests must be in versions that the broker offers, or it must be refused at once, with what is missing.
+    """A proxy requested metadata in the newest version that it knew itself, and each request stalled for 20 s: our own
+    requests must use versions that the broker offers, or the broker must be refused at once, with what is missing.
     """
     async with scripted_broker() as broker:
         broker.offered[METADATA] = (0, last)
@@ -127,12 +128,12 @@ async def test_p4_nothing_of_ours_is_asked_in_a_version_that_the_broker_does_not
         for asked in broker.asked:
             first, known = broker.offered[asked.api_key]
             assert first <= asked.api_version <= known, asked.api_key
-    # What is asked on clients' connections is among what was made sure of there.
+    # The requests on clients' connections are among those checked there.
     assert REQUIRED_VERSIONS["DescribeGroups"] == (DescribeGroupsRequest.__api_key__, DescribeGroupsRequest.__version__)
 
 
 async def test_p5_produce_is_offered_from_version_0_as_the_broker_does() -> None:
-    """librdkafka switches compression off when the first version of Produce is raised: it must stay what it was."""
+    """librdkafka switches compression off when the first version of Produce is raised: it must stay unchanged."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         assert broker.offered[PRODUCE][0] == 0
         assert (await offered_to(await relay.connect(1)))[PRODUCE] == (0, 13)
@@ -142,8 +143,8 @@ async def test_p5_produce_is_offered_from_version_0_as_the_broker_does() -> None
 
 
 async def test_p6_no_address_of_a_broker_gets_past_in_newer_versions() -> None:
-    """New leaders' addresses, told in answers to Produce v10 and Fetch v16, led clients past a proxy, to ports where
-    they took a TLS alert for a length: Produce must be rewritten, and Fetch from v16 on neither offered nor relayed.
+    """New leaders' addresses, in responses to Produce v10 and Fetch v16, led clients past a proxy, to ports where they
+    took a TLS alert for a length: Produce must be rewritten, and Fetch from v16 on neither offered nor relayed.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         answer: Mapping[str, Any] = {"responses": [], "node_endpoints": [told_of(broker)]}
@@ -162,7 +163,7 @@ async def test_p6_no_address_of_a_broker_gets_past_in_newer_versions() -> None:
 
 
 async def test_p6_a_tls_alert_is_not_taken_for_a_length() -> None:
-    """Nor is a client's TLS: one clear line each, and the connection is closed at once."""
+    """Nor is a client's TLS: one clear log line each, and the connection is closed at once."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = lambda asked: asked.connection.send(b"\x15\x03\x03\x00\x02\x02\x50")
         with structlog.testing.capture_logs() as told:
@@ -179,8 +180,8 @@ async def test_p6_a_tls_alert_is_not_taken_for_a_length() -> None:
 
 
 async def test_p7_the_newest_forms_that_carry_addresses_are_understood() -> None:
-    """A proxy dropped answers of FindCoordinator for many groups, and of a new Metadata, and clients waited for ever:
-    each version that is offered must be answered, and one that is not must end the connection.
+    """A proxy dropped responses to FindCoordinator for several groups, and to a new Metadata, and clients waited for
+    ever: each offered version must be answered, and an unsupported one must close the connection.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         found = {"key": "orders", "error_code": ErrorCode.none, "error_message": None, **told_of(broker)}
@@ -203,8 +204,8 @@ async def test_p7_the_newest_forms_that_carry_addresses_are_understood() -> None
 
 
 async def test_p8_an_answer_of_ours_does_not_overtake_one_of_the_brokers() -> None:
-    """A proxy's own answers left before answers that brokers still owed: answers must leave in the order of the
-    requests, and a request must not be decided before those in front of it have taken effect.
+    """A proxy's own responses were sent before pending ones of brokers: responses must be in the order of the requests,
+    and a request must not be decided before earlier ones have taken effect.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held: list[Asked] = []
@@ -221,8 +222,8 @@ async def test_p8_an_answer_of_ours_does_not_overtake_one_of_the_brokers() -> No
 
 
 async def test_p9_a_produce_without_acknowledgement_is_not_waited_for() -> None:
-    """A Produce with acks=0 has no answer: what was noted for it piled up, and all that came behind it waited. Nothing
-    may be kept, and the next answer must be the next request's.
+    """A Produce with acks=0 has no response: its bookkeeping piled up, and everything after it waited. Nothing may be
+    kept, and the next response must belong to the next request.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = lambda asked: None if asked.api_key == PRODUCE else broker.usual(asked)
@@ -238,7 +239,7 @@ async def test_p9_a_produce_without_acknowledgement_is_not_waited_for() -> None:
 
 
 async def test_p14_what_nobody_knows_is_passed_on_as_it_is() -> None:
-    """New and proprietary APIs were refused, or their headers misread: both ways, not a byte may be changed."""
+    """New and proprietary APIs were refused, or their headers misread: no byte may be changed in either direction."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         for key, version in ((NOBODYS, 0), (-3, -7), (68, 99), (32_767, 32_767)):
@@ -250,7 +251,7 @@ async def test_p14_what_nobody_knows_is_passed_on_as_it_is() -> None:
 
 async def test_p16_no_connection_is_reset_for_its_first_request() -> None:
     """A client that opens every connection with ApiVersions took a reset for an old broker, and went down version by
-    version, slowly, each time: whatever the version, it must be answered, on every connection.
+    version, slowly, each time: every version must be answered, on every connection.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.offered[API_VERSIONS] = (0, 3)
@@ -263,8 +264,8 @@ async def test_p16_no_connection_is_reset_for_its_first_request() -> None:
 
 
 async def test_p19_nothing_of_ours_comes_between_the_steps_of_a_new_authentication() -> None:
-    """On a connection that authenticates anew a broker takes nothing else, and closes it: what is behind must wait, our
-    own questions included, and what was permitted before must be asked for again.
+    """On a connection that reauthenticates a broker accepts nothing else, and closes it: later requests must wait,
+    including our own, and earlier authorizations must be requested again.
     """
     async with scripted_broker() as broker, relaying({1: broker}, authorization_cache_ms=5_000) as relay:
         held: list[Asked] = []

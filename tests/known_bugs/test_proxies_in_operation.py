@@ -1,7 +1,7 @@
-"""Bugs of proxies in operation: ports, restarts, stopping, settings, idle and full ones (P10 to P13, P15,
-P17, P18).
+"""Bugs of proxies in operation: ports, restarts, stopping, settings, idle and full ones (P10 to P13, P15, P17, P18).
 
-Each stands between scripted brokers and clients of frames, in process; the listeners and connections are real.
+Each test has a sidecar in process between scripted brokers and frame-level clients; the listeners and connections are
+real.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def join(correlation_id: int) -> bytes:
 
 
 def telling_of(brokers: Mapping[int, ScriptedBroker]) -> Any:
-    """A script that tells of these in Metadata v12, and of the last as the coordinator in FindCoordinator v4."""
+    """A script that returns these in Metadata v12, and the last one as the coordinator in FindCoordinator v4."""
     places = [{"node_id": number, "host": HOST, "port": each.port, "rack": None} for number, each in brokers.items()]
 
     def script(asked: Asked) -> None:
@@ -60,15 +60,15 @@ def telling_of(brokers: Mapping[int, ScriptedBroker]) -> Any:
 
 
 async def brokers_told(client: Client) -> dict[int, int]:
-    """The ports by node id, as Metadata tells."""
+    """The ports by node id, from Metadata."""
     told = read_response(METADATA, 12, await client.ask(request(METADATA, 12, 1, bytes(12))))
     assert {broker.host for broker in told.brokers} <= {"sidecar"}
     return {broker.node_id: broker.port for broker in told.brokers}
 
 
 async def test_p10_a_node_id_without_a_port_takes_no_other_broker_with_it() -> None:
-    """A node id that a port range had no room for, as KRaft gives them, broke every answer that named it: the broker
-    must be left out as one that is down, with one line in the log, and the others be served.
+    """A node id outside the port range, as KRaft assigns them, broke every response that named it: the broker must be
+    left out like one that is down, with one log line, and the others be served.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = telling_of({1: broker, 2: broker, ID_BEYOND_ALL_PORTS: broker})
@@ -86,8 +86,8 @@ async def test_p10_a_node_id_without_a_port_takes_no_other_broker_with_it() -> N
 
 
 async def test_p11_a_broker_can_be_reached_as_soon_as_it_is_told_of() -> None:
-    """Clients were sent to ports that were not bound yet, and stuck: those of the brokers that are there must be bound
-    before the start is over, and one that comes up later must have its own before any answer names it.
+    """Clients were sent to ports that were not bound yet, and failed: those of the known brokers must be bound before
+    the start completes, and a later broker must have its port before any response names it.
     """
     async with scripted_broker() as first, scripted_broker() as late, relaying({1: first}) as relay:
         client = await relay.connect(1)
@@ -101,7 +101,7 @@ async def test_p11_a_broker_can_be_reached_as_soon_as_it_is_told_of() -> None:
 
 
 async def test_p11_nobody_is_sent_to_a_port_that_somebody_else_has() -> None:
-    """At the start that is refused; later the broker is left out, until it has its port."""
+    """At the start that is an error; later the broker is left out, until it has its port."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.script = telling_of({1: broker, 2: broker})
         client = await relay.connect(1)
@@ -114,10 +114,10 @@ async def test_p11_nobody_is_sent_to_a_port_that_somebody_else_has() -> None:
 
 
 async def test_p12_connections_on_their_way_to_a_broker_do_not_outlive_the_end() -> None:
-    """Connections that were not in use yet were overlooked when a proxy stopped, and stayed: also while the broker has
-    not been reached, both sides must be closed, and nothing be left that still tries.
+    """Connections not yet in use were overlooked when a proxy stopped, and stayed: even before the broker is reached,
+    both sides must be closed, and no attempt may continue.
     """
-    context = ssl.create_default_context()  # the broker never answers what it begins with
+    context = ssl.create_default_context()  # the broker never answers the first request
     async with scripted_broker() as broker, relaying({1: broker}, broker_context=context) as relay:
         broker.reads = False
         clients = [await relay.connect(1) for _ in range(5)]
@@ -128,7 +128,7 @@ async def test_p12_connections_on_their_way_to_a_broker_do_not_outlive_the_end()
         relay.drain()
         assert [await client.rest() for client in clients] == [b""] * len(clients)
         assert await relay.listening.wait_until_closed(5)
-        async with asyncio.timeout(CONNECT_TIMEOUT_S / 2):  # before the attempts end of themselves
+        async with asyncio.timeout(CONNECT_TIMEOUT_S / 2):  # before the attempts end by themselves
             await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "connect-upstream"])
         for connection in broker.connections:
             connection.reads.set()
@@ -136,7 +136,7 @@ async def test_p12_connections_on_their_way_to_a_broker_do_not_outlive_the_end()
 
 
 def test_p13_white_space_between_servers_means_nothing_and_unknown_properties_are_refused() -> None:
-    """A list with a blank in it gave a host that nobody knows, and a mistyped property was ignored in silence."""
+    """A list with a blank in it gave an unknown host, and a mistyped property was silently ignored."""
     settings = load_settings({"upstream": " kafka-1:9092 ,  kafka-2:9092 "}, [], None)
     assert settings.upstream == "kafka-1:9092,kafka-2:9092"
     with pytest.raises(BadSettings, match=r"sasl\.mechansim"):
@@ -144,8 +144,8 @@ def test_p13_white_space_between_servers_means_nothing_and_unknown_properties_ar
 
 
 async def test_p15_ports_are_the_same_after_a_restart_whoever_is_there() -> None:
-    """Ports taken at random led clients that knew the old ones nowhere, for good: whatever the order in which brokers
-    appear, and whichever are down, each must be where it was.
+    """Random ports left clients with the old ones nowhere, for good: in whatever order brokers appear, and whichever
+    are down, each must be where it was.
     """
     base_port = lasting_base(BASE_PORTS)
     async with scripted_broker() as first, scripted_broker() as second, scripted_broker() as third:
@@ -161,8 +161,8 @@ async def test_p15_ports_are_the_same_after_a_restart_whoever_is_there() -> None
 
 
 async def test_p17_who_waits_for_an_answer_is_not_idle() -> None:
-    """Members that waited in a join were closed as idle connections: who waits for us must stay, however long, and who
-    says nothing, stops in the middle of a request, or does not read its answer, must go.
+    """Members with a parked join were closed as idle connections: a client that waits for us must stay, however long;
+    one that is silent, stops within a request, or does not read its response, must go.
     """
     async with scripted_broker() as broker, relaying({1: broker}, connections_max_idle_ms=600_000) as relay:
         held: dict[int, Asked] = {}
@@ -186,7 +186,7 @@ async def test_p17_who_waits_for_an_answer_is_not_idle() -> None:
         relay.now_ms += 600_001
         relay.timers.pass_all()
         assert [await silent.rest(), await halting.rest()] == [b"", b""]
-        relay.timers.pass_all()  # who was told to go, and does not read that either
+        relay.timers.pass_all()  # marked for closing, and does not read that either
         await until(lambda: len(relay.listening.connections) == 2)
         relay.groups.release(JOINED)
         held[2].answer(b"")
@@ -195,7 +195,7 @@ async def test_p17_who_waits_for_an_answer_is_not_idle() -> None:
 
 async def test_p18_parked_members_take_nobodys_place() -> None:
     """Parked joins counted against a limit of requests in flight, and a group larger than it never became stable: many
-    must be able to wait, and everything else go on, on other connections and, within its limit, on one.
+    must be able to wait, while everything else continues, on other connections and, within its limit, on one.
     """
     members = 300
     async with scripted_broker() as broker, relaying({1: broker}) as relay:

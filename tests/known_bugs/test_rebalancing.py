@@ -1,4 +1,4 @@
-"""Rebalances that never ended, came twice, or for nothing: R1 to R9."""
+"""Rebalances that never ended, came twice, or had no reason: R1 to R9."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -17,8 +17,8 @@ from tests.coordinator.serving import SESSION_MS, enter, heartbeat_body, join_bo
 
 
 def test_r1_a_member_that_never_syncs_does_not_stop_its_group() -> None:
-    """A member that heartbeats but never asks for its assignment left its group in CompletingRebalance for ever:
-    the sync timer must remove it after the rebalance timeout, and the others must be told to rejoin.
+    """A member that heartbeats but never syncs left its group in CompletingRebalance for ever: the sync timer must
+    remove it after the rebalance timeout, and the others must be told to rejoin.
     """
     h = Harness()
     a, b, c = h.form(h.static("a", rebalance_timeout_ms=20_000), h.static("b"), h.dynamic("c"))
@@ -39,8 +39,8 @@ def test_r1_a_member_that_never_syncs_does_not_stop_its_group() -> None:
 
 
 def test_r2_a_heartbeat_is_accepted_while_assignments_are_awaited() -> None:
-    """A member that waited for its assignment was told REBALANCE_IN_PROGRESS by its heartbeat, rejoined, and the
-    group never came to rest: in CompletingRebalance a heartbeat must be accepted, and feed the session.
+    """A member that waited for its assignment got REBALANCE_IN_PROGRESS for its heartbeat, rejoined, and the group
+    never became stable: in CompletingRebalance a heartbeat must be accepted, and refresh the session.
     """
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
@@ -54,9 +54,9 @@ def test_r2_a_heartbeat_is_accepted_while_assignments_are_awaited() -> None:
 
 
 async def test_r3_a_join_without_a_rebalance_timeout_has_the_session_timeout() -> None:
-    """JoinGroup v0 knows no rebalance timeout, and with one of zero every join phase ended before anybody could
-    rejoin, so the group rebalanced for ever: the session timeout must stand in, and those who rejoin within it must
-    be in.
+    """JoinGroup v0 has no rebalance timeout, and with one of zero every join phase ended before any member could
+    rejoin, so the group rebalanced for ever: the session timeout must be used instead, and members that rejoin within
+    it must be in.
     """
     storage = MemoryStorage(partitions=1)
     async with serving(storage=storage) as muster:
@@ -83,9 +83,8 @@ def stored_events(storage: MemoryStorage) -> list[AnyRecordedEvent]:
 
 @pytest.mark.parametrize("goes", ["is silent", "leaves"])
 def test_r4_an_id_that_was_handed_out_and_not_used_holds_up_nobody_for_long(goes: str) -> None:
-    """A client that was given an id and went away was waited for, and nothing could remove it: such an id must
-    expire after the client's own session timeout, its owner must be able to leave, and the join phase must end
-    then.
+    """A client that got an id and disappeared was awaited, and nothing could remove it: such an id must expire after
+    the client's own session timeout, its client must be able to leave, and the join phase must end then.
     """
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -104,9 +103,8 @@ def test_r4_an_id_that_was_handed_out_and_not_used_holds_up_nobody_for_long(goes
 
 
 def test_r5_a_new_member_waits_for_five_minutes_and_no_longer() -> None:
-    """A consumer that gave up its join and tried again was a new member each time, and with a long rebalance
-    timeout the group grew without a limit: a first join must not be parked for more than five minutes, nor its ids
-    outlive that.
+    """A consumer that gave up its join and retried was a new member each time, and with a long rebalance timeout the
+    group grew without a limit: a first join must not be parked for more than five minutes, nor its ids live longer.
     """
     h = Harness()
     endless = {"rebalance_timeout_ms": INT32_MAX, "session_timeout_ms": 1_800_000}
@@ -126,8 +124,8 @@ def test_r5_a_new_member_waits_for_five_minutes_and_no_longer() -> None:
 
 @pytest.mark.parametrize("how", ["left", "removed", "replaced", "not rejoined", "not synced"])
 def test_r6_nothing_is_left_of_a_removed_member_that_could_fire(how: str) -> None:
-    """The session timer of a member that was gone ran out all the same and started a second rebalance: however a
-    member goes, no deadline may remain for its id, and the group must be left in peace.
+    """The session timer of a removed member fired all the same and started a second rebalance: however a member is
+    removed, no deadline may remain for its id, and the group must not be disturbed.
     """
     h = Harness()
     long = {"session_timeout_ms": 100_000}
@@ -164,8 +162,8 @@ def test_r6_nothing_is_left_of_a_removed_member_that_could_fire(how: str) -> Non
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_r7_a_join_phase_whose_members_are_all_gone_ends(comes_back: bool) -> None:
-    """A group whose members all went while it waited for them stayed in PreparingRebalance, and who came later
-    waited with it: it must become Empty, and the next member must be served as the first of a new group is.
+    """A group whose members all disappeared while it waited for them stayed in PreparingRebalance, and later joins
+    waited with it: it must become Empty, and the next member must be served like the first of a new group.
     """
     h = Harness()
     a, b, c = h.stable_group(h.static("a"), h.dynamic("b"), h.static("c"))
@@ -188,8 +186,8 @@ def test_r7_a_join_phase_whose_members_are_all_gone_ends(comes_back: bool) -> No
 
 
 async def test_r8_a_reason_of_any_length_is_cut_and_kept() -> None:
-    """A reason of 32 KiB could not be written into Kafka's own request and broke it: one as long as a string may be
-    must be cut at 255 characters, in joins and leaves, and stand in the log as it was given.
+    """A reason of 32 KiB did not fit into Kafka's own request and broke it: a reason of the maximum length must be cut
+    at 255 characters, in joins and leaves, and otherwise be logged unchanged.
     """
     storage = MemoryStorage(partitions=1)
     async with serving(storage=storage) as muster:
@@ -207,7 +205,7 @@ async def test_r8_a_reason_of_any_length_is_cut_and_kept() -> None:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 def test_r9_a_rejoin_that_changes_nothing_is_answered_while_assignments_are_awaited(leads: bool) -> None:
-    """A member whose join answer was lost asked again and cost its group another rebalance: with the same protocols
+    """A member whose join response was lost asked again and cost its group another rebalance: with the same protocols
     it must get the current generation, with the list of members if it leads; with others there must be a rebalance.
     """
     h = Harness()

@@ -26,7 +26,7 @@ ASK_AGAIN = {
 
 
 async def heartbeat(process: SimulatedProcess, joined: JoinGroupOutcome, instance: str) -> ErrorCode:
-    """As a member that names its instance id."""
+    """A heartbeat with the instance id."""
     command = msgspec.structs.replace(process.heartbeat_command(joined), group_instance_id=GroupInstanceId(instance))
     answer = await process.submit(command)
     assert isinstance(answer, HeartbeatOutcome)
@@ -34,16 +34,15 @@ async def heartbeat(process: SimulatedProcess, joined: JoinGroupOutcome, instanc
 
 
 def test_s3_a_replacement_is_durable_before_it_is_answered() -> None:
-    """Kafka answered first, so a failover brought the old member id back and fenced the process that lived: no
-    answer may leave before the replacement is in the log, and the next owner must know the new id and fence the old
-    one.
+    """Kafka answered first, so a failover brought the old member id back and fenced the live process: no response may
+    be sent before the replacement is in the log, and the next owner must know the new id and fence the old one.
     """
 
     async def story() -> None:
         storage = MemoryStorage()
         first = await SimulatedProcess(storage).start()
         told = await first.stable_group("a", "b")
-        await asyncio.sleep(1)  # nothing is under way any more
+        await asyncio.sleep(1)  # nothing is pending any more
         release = first.log.hold_acknowledgements()
         restarted = first.join("b")
         await asyncio.sleep(5)
@@ -71,9 +70,8 @@ async def asked_everything(process: SimulatedProcess, joined: JoinGroupOutcome) 
 
 
 def test_s4_a_group_that_moves_tells_nobody_that_he_is_unknown() -> None:
-    """A group on its way to another owner answered UNKNOWN_MEMBER_ID, so its members forgot their ids, came back as
-    new ones, and fenced whoever was newer: before, while and after it is given up, each request must be told to ask
-    again.
+    """A group on its way to another owner answered UNKNOWN_MEMBER_ID, so its members forgot their ids, came back as new
+    ones, and fenced newer processes: before, during and after its release, each request must get a retriable error.
     """
 
     async def story() -> None:
@@ -102,9 +100,8 @@ def test_s4_a_group_that_moves_tells_nobody_that_he_is_unknown() -> None:
 
 
 async def test_s5_member_ids_are_whole_right_after_a_load() -> None:
-    """A coordinator that had just loaded handed out ids made of a variable that was not set yet: while it loads no
-    id is handed out, and the first ones after it must be the client's or the instance's own name and a UUID, each
-    another.
+    """A coordinator that had just loaded handed out ids made of an unset variable: while it loads it must hand out no
+    id, and afterwards unique ids made of the client's or the instance's name and a UUID.
     """
     async with serving(load=False) as muster:
         connection = await muster.connect("app")
@@ -124,7 +121,7 @@ async def test_s5_member_ids_are_whole_right_after_a_load() -> None:
 
 @pytest.mark.parametrize("version", [0, 2, 4])
 async def test_s8_a_leader_below_v5_leads_static_members(version: int) -> None:
-    """The list of members with instance ids could not be written for an old leader, and its group was stuck with a
+    """The list of members with instance ids could not be encoded for an old leader, and its group was stuck with a
     member that never expired: each version must get the list without them.
     """
     async with serving() as muster:
@@ -142,9 +139,8 @@ async def test_s8_a_leader_below_v5_leads_static_members(version: int) -> None:
 
 @pytest.mark.parametrize("lost", ["nothing stored", "the answer", "nothing"])
 def test_s15_a_restart_of_the_coordinator_fences_no_only_process(lost: str) -> None:
-    """A broker that was restarted while a static consumer joined fenced that consumer for good, though no second
-    one existed: whatever the crash loses of its join, the process that asks again must be served, with no
-    rebalance.
+    """A broker that was restarted while a static consumer joined fenced that consumer for good, although there was no
+    second one: whatever the crash loses of its join, its retry must be served, with no rebalance.
     """
 
     async def story() -> None:

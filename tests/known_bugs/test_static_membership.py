@@ -1,4 +1,6 @@
-"""Static members, in the rules: who has an instance id, what a restart may disturb. S1, S2, S6, S7, S9 to S12."""
+"""Static members, in the rules: the owner of an instance id, and the effects of a restart. S1, S2, S6, S7, S9
+to S12.
+"""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -24,8 +26,8 @@ def trio(h: Harness, **given: object) -> tuple[Client, Client, Client]:
 @pytest.mark.parametrize("state", [GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE])
 def test_s1_a_second_join_with_an_instance_id_replaces_the_member_in_every_state(state: GroupState) -> None:
     """Kafka kept both member ids when the group was preparing a rebalance, so two processes consumed the same
-    partitions: there must be one member of an instance id in every state, and what the old one has parked must be
-    fenced at once.
+    partitions: an instance id must have one member in every state, and the old one's parked requests must be fenced at
+    once.
     """
     h = Harness()
     a, b, c = trio(h)
@@ -56,8 +58,8 @@ def test_s1_a_second_join_with_an_instance_id_replaces_the_member_in_every_state
 
 
 def test_s2_a_restart_in_the_sync_phase_starts_a_new_rebalance() -> None:
-    """The leader held the old member id already, so the new one was given an empty assignment: an assignment that
-    was computed for the old id must not be stored, and the new one must be in the list of the next generation.
+    """The leader had the old member id already, so the new one got an empty assignment: an assignment computed for the
+    old id must not be stored, and the new one must be in the list of the next generation.
     """
     h = Harness()
     a, b, c = h.form(*(h.static(name) for name in "abc"))
@@ -73,8 +75,8 @@ def test_s2_a_restart_in_the_sync_phase_starts_a_new_rebalance() -> None:
 
 
 def test_s6_a_static_member_that_does_not_rejoin_in_time_stays_with_its_old_subscription() -> None:
-    """Kafka removed it when the rebalance timed out, though its session was alive, and waited for ever for an
-    absent leader: it must stay, with what it subscribed to before, and one who is there must lead.
+    """Kafka removed it when the rebalance timed out, although its session was alive, and waited for ever for an absent
+    leader: it must stay, with its former subscription, and a present member must lead.
     """
     h = Harness()
     a, b, c = trio(h, session_timeout_ms=300_000, rebalance_timeout_ms=5_000)
@@ -95,8 +97,8 @@ def test_s6_a_static_member_that_does_not_rejoin_in_time_stays_with_its_old_subs
 
 @pytest.mark.parametrize("restarts", [True, False], ids=["restarted", "rejoined"])
 def test_s7_a_rejoin_brings_its_timeouts_client_id_and_host(restarts: bool) -> None:
-    """The values of the first join stayed for the member's whole life, so a longer session never took effect and
-    the host shown was that of a machine long gone: those of the last join must count, also after a takeover.
+    """The values of the first join stayed for the member's whole life, so a longer session never took effect and the
+    host was that of a machine long gone: those of the last join must count, also after a takeover.
     """
     h = Harness()
     a, b, c = trio(h)
@@ -126,8 +128,8 @@ def test_s7_a_rejoin_brings_its_timeouts_client_id_and_host(restarts: bool) -> N
 
 
 def test_s9_a_simple_commit_that_names_an_instance_id_is_taken() -> None:
-    """A consumer that assigns itself its partitions sent its instance id with generation -1 and was told
-    UNKNOWN_MEMBER_ID: in a group without members the instance id must not be looked at, whatever stands in it.
+    """A consumer that assigns itself partitions sent its instance id with generation -1 and got UNKNOWN_MEMBER_ID: in a
+    group without members the instance id must be ignored, whatever it is.
     """
     h = Harness()
     taken = CommitOffsetsOutcome(error=ErrorCode.none)
@@ -145,8 +147,8 @@ def test_s9_a_simple_commit_that_names_an_instance_id_is_taken() -> None:
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_s10_a_leader_that_restarts_with_other_topics_can_reassign(version: int) -> None:
     """Told to skip the assignment, or that the old member id leads, a restarted leader that had changed its topics
-    could never have them assigned: it must see its own new subscription, and a rejoin of it must rebalance and make
-    it lead.
+    could never have them assigned: it must see its own new subscription, and its rejoin must rebalance and make it
+    lead.
     """
     h = Harness()
     a, b, c = trio(h, version=version)
@@ -172,9 +174,8 @@ def test_s10_a_leader_that_restarts_with_other_topics_can_reassign(version: int)
 
 
 def test_s11_a_group_never_outgrows_its_limit_and_the_last_to_rejoin_are_out() -> None:
-    """After a failover with a lower limit nobody or everybody was evicted, and ids handed out but not used let a
-    group grow beyond it: the first to come back must stay, the surplus be refused, and pending ids be judged when
-    used.
+    """After a failover with a lower limit none or all were evicted, and pending ids let a group grow beyond it: the
+    first to come back must stay, the surplus be refused, and pending ids be checked when used.
     """
     h = Harness()
     a, b, c = trio(h, rebalance_timeout_ms=5_000)
@@ -200,8 +201,8 @@ def test_s11_a_group_never_outgrows_its_limit_and_the_last_to_rejoin_are_out() -
 
 
 def test_s12_members_are_removed_by_instance_id_each_with_its_own_verdict() -> None:
-    """A removal of static members answered with one error for all, or moved none when one was unknown: each entry
-    must be judged alone, whoever is found must go, and all of them must cost one rebalance.
+    """A removal of static members was answered with one error for all, or removed none if one was unknown: each entry
+    must have its own result, known ones must be removed, and all of them must cost one rebalance.
     """
     h = Harness()
     trio(h)

@@ -1,4 +1,4 @@
-"""Owners that come and go: what one that lost its partition may not do, what the next one must. L5, L7, L9."""
+"""Changes of owners: what a former owner must not do, what the next one must. L5, L7, L9."""
 
 import asyncio
 
@@ -18,9 +18,9 @@ from tests.waiting import until
 
 
 def test_l5_who_loses_a_partition_while_it_is_read_does_not_serve_it() -> None:
-    """A coordinator that had lost the leadership during its load called itself active all the same, and requests
-    that were parked when it unloaded were never answered: the load must be given up, nobody be served by it, and
-    whoever waits be told where to ask.
+    """A coordinator that had lost the leadership during its load called itself active all the same, and parked requests
+    were never answered when it unloaded: the load must be aborted, no request be served by it, and pending ones be
+    redirected.
     """
 
     async def story() -> None:
@@ -51,9 +51,8 @@ def test_l5_who_loses_a_partition_while_it_is_read_does_not_serve_it() -> None:
 
 
 def test_l7_groups_are_listed_once_and_loading_has_an_end() -> None:
-    """While leaders changed, ListGroups told of a load that never ended, and of one group twice: it must say so
-    only while a partition is read, and then name each group once, however often the partitions were lost and taken
-    over.
+    """While leaders changed, ListGroups reported a load that never ended, and one group twice: it must report one only
+    while a partition is loaded, and then each group once, however often the partitions moved.
     """
 
     async def story() -> None:
@@ -80,9 +79,8 @@ def test_l7_groups_are_listed_once_and_loading_has_an_end() -> None:
 
 @pytest.mark.parametrize("after_s", [0, 9])
 def test_l9_after_a_takeover_each_session_has_its_full_time_and_no_more(after_s: int) -> None:
-    """After a failover all members were expired at once, or those that were dead lived on: whoever is alive must be
-    left its whole session from the takeover on, however old its last heartbeat is, and who is dead must be gone
-    after that.
+    """After a failover all members expired at once, or dead ones lived on: a live member must have its whole session
+    from the takeover on, however old its last heartbeat is, and a dead one must be gone after that.
     """
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Bugs of clients and of assignors, and what the coordinator does so that they harm nobody: R10 to R17."""
+"""Bugs of clients and of assignors, and how the coordinator makes them harmless: R10 to R17."""
 
 import asyncio
 from io import BytesIO
@@ -26,7 +26,7 @@ from tests.simulation.virtual_time import simulate
 
 
 def claim(*partitions: int, generation_id: int) -> tuple[Protocol, ...]:
-    """The subscription of a cooperative-sticky consumer, which owns these partitions since that generation."""
+    """The subscription of a cooperative-sticky consumer that has owned these partitions since that generation."""
     owned = TopicPartition(topic=TopicName("orders"), partitions=tuple(map(i32, partitions)))
     message = ConsumerProtocolSubscription(
         topics=("orders",), owned_partitions=(owned,), generation_id=i32(generation_id)
@@ -37,9 +37,9 @@ def claim(*partitions: int, generation_id: int) -> tuple[Protocol, ...]:
 
 
 def test_r10_claims_of_an_old_generation_reach_the_leader_as_what_they_are() -> None:
-    """A leader that could not tell a stale claim of partitions from a fresh one gave them to two members, or
-    panicked: each claim must come through byte by byte, an absent member's must be its last one, and no generation
-    may come twice, so that the older of two claims is known by its number.
+    """A leader that could not tell a stale claim of partitions from a fresh one gave them to two members, or panicked:
+    each claim must be passed on byte by byte, an absent member's must be its last one, and no generation may occur
+    twice, so that the number shows which of two claims is older.
     """
     h = Harness()
     a, b, c = h.stable_group(*(h.static(n, protocols=claim(generation_id=-1)) for n in "abc"))
@@ -52,7 +52,7 @@ def test_r10_claims_of_an_old_generation_reach_the_leader_as_what_they_are() -> 
     h.takeover()
     second = a.join(protocols=claim(0, 1, 4, 5, generation_id=2))
     b.join(protocols=claim(2, 3, generation_id=2))
-    for _ in range(7):  # c says nothing but that it lives
+    for _ in range(7):  # c only heartbeats
         h.sleep(9_000)
         c.heartbeat()
     generations.append(h.live.generation_id)
@@ -71,9 +71,9 @@ def test_r10_claims_of_an_old_generation_reach_the_leader_as_what_they_are() -> 
 
 
 def test_r11_a_commit_during_a_rebalance_is_taken_or_may_be_tried_again() -> None:
-    """A client that was told ILLEGAL_GENERATION for a commit in the middle of a cooperative rebalance lost its
-    partitions: while members rejoin, a commit of the generation that ends must be taken, and while assignments are
-    awaited one of the generation that begins must be told to try again; only what is truly old is illegal.
+    """A client that got ILLEGAL_GENERATION for a commit during a cooperative rebalance lost its partitions: while
+    members rejoin, a commit of the ending generation must be accepted, and while assignments are awaited one of the new
+    generation must be told to retry; only older ones are illegal.
     """
     h = Harness()
     a, b, c = h.stable_group(h.static("a"), h.static("b"), h.dynamic("c"))
@@ -92,9 +92,8 @@ def test_r11_a_commit_during_a_rebalance_is_taken_or_may_be_tried_again() -> Non
 
 
 async def test_r12_a_coordinator_is_found_at_once_whatever_its_groups_do() -> None:
-    """A client whose search for the coordinator was cut short gave its group up for ever: the answer must not wait
-    for a load, an append or a parked join, must always be the same, and a search that is given up must leave
-    nothing behind.
+    """A client whose coordinator lookup was cut short gave its group up for ever: the response must not wait for a
+    load, an append or a parked join, must always be the same, and an aborted lookup must leave nothing behind.
     """
 
     async def found(client_id: str) -> tuple[int, int, str, int]:
@@ -123,9 +122,8 @@ async def test_r12_a_coordinator_is_found_at_once_whatever_its_groups_do() -> No
 
 
 def test_r13_who_leaves_while_there_is_no_coordinator_is_answered_and_gone_in_time() -> None:
-    """A client crashed when it left and nobody was there: while the coordinator loads, stops or has stopped, a
-    leave must be answered with an error to try again, and a member that could not leave must expire after the next
-    takeover.
+    """A client crashed when it left and there was no coordinator: while the coordinator loads, stops or has stopped, a
+    leave must get a retriable error, and a member that could not leave must expire after the next takeover.
     """
 
     async def story() -> None:
@@ -155,8 +153,8 @@ def test_r13_who_leaves_while_there_is_no_coordinator_is_answered_and_gone_in_ti
 @pytest.mark.parametrize("heartbeats", [True, False], ids=["with heartbeats", "in silence"])
 def test_r14_a_leader_that_computes_for_longer_than_its_session_ends_no_group(heartbeats: bool) -> None:
     """450 consumers of 3,000 partitions rebalanced without end, since the leader's assignor took longer than its
-    session: a leader that gives signs of life must have the whole rebalance timeout, one that is silent must be
-    replaced once, those who wait must not expire, and its late assignment must be refused.
+    session: a leader that heartbeats must have the whole rebalance timeout, a silent one must be replaced once, waiting
+    members must not expire, and a late assignment must be refused.
     """
     h = Harness()
     crew = h.form(*(h.static(f"{n:02}") for n in range(45)))
@@ -186,8 +184,8 @@ def test_r14_a_leader_that_computes_for_longer_than_its_session_ends_no_group(he
 
 
 def test_r15_members_that_come_during_a_rebalance_cost_no_further_one() -> None:
-    """Each member that was added to a group cost it a rebalance of its own: those who come while the group
-    rebalances must all be in the generation that it ends with.
+    """Each member added to a group cost it a separate rebalance: members that join during a rebalance must all be in
+    the generation that it ends with.
     """
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
@@ -203,8 +201,8 @@ def test_r15_members_that_come_during_a_rebalance_cost_no_further_one() -> None:
 
 @pytest.mark.parametrize(("registered", "rebalances"), [(True, 1), (False, 8)])
 def test_r15_registered_members_that_come_one_by_one_cost_one(registered: bool, rebalances: int) -> None:
-    """Eight members that come one after the other, each when the group has come to rest, cost it eight rebalances:
-    those that were registered before (KIP-469) must wait for the last of them, and cost it one.
+    """Eight members that join one by one, each when the group is stable, cost it eight rebalances: with KIP-469
+    registered members must wait for the last of them, and cost one.
     """
     h = Harness()
     crew = list(h.stable_group(h.static("a"), h.static("b")))
@@ -227,9 +225,8 @@ def test_r15_registered_members_that_come_one_by_one_cost_one(registered: bool, 
 
 @pytest.mark.parametrize("garbage", [b"x" * 60, b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\xff" * 8])
 def test_r16_a_subscription_that_cannot_be_read_stops_nobody(garbage: bytes) -> None:
-    """A consumer whose subscription was garbage left its group in PreparingRebalance for good, and all who joined
-    later with it: metadata must be opaque to the rules, and the group must go on with the member and with those who
-    come later.
+    """A consumer whose subscription was garbage left its group in PreparingRebalance for good, with all who joined
+    later: metadata must be opaque to the rules, and the group must continue with the member and with later ones.
     """
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
@@ -254,7 +251,7 @@ def test_r16_a_subscription_that_cannot_be_read_stops_nobody(garbage: bytes) -> 
 
 
 async def consume(process: SimulatedProcess, instance: str, members: int) -> JoinGroupOutcome:
-    """As a consumer does: join, sync, heartbeat, and rejoin when told; until the group has so many members."""
+    """Act like a consumer: join, sync, heartbeat, and rejoin when told; until the group has this many members."""
     member_id = ""
     while True:
         joined = await process.join(instance, member_id)
@@ -271,9 +268,8 @@ async def consume(process: SimulatedProcess, instance: str, members: int) -> Joi
 
 @pytest.mark.parametrize("gap_ms", [0, 1, 5, 50])
 def test_r17_members_that_come_at_the_same_moment_without_a_delay_do_not_wait_for_the_timeout(gap_ms: int) -> None:
-    """With an initial rebalance delay of 0, members that joined an empty group together waited for the whole
-    rebalance timeout: however close they come, they must be in one generation as soon as those before them have
-    rejoined.
+    """With an initial rebalance delay of 0, members that joined an empty group together waited for the whole rebalance
+    timeout: however close they come, they must be in one generation as soon as the earlier ones have rejoined.
     """
 
     async def story() -> None:

@@ -1,8 +1,8 @@
 """`python -m tests.clients.endings [--family java] [--act KILL] [--way direct] [--jobs 3] [--write]`.
 
-Does each act to a real client of each family, dynamic and static, and says what the coordinator sees of it. `--write`:
-into `recorded.json`, and into the tables of `docs/clients.md`. Without options it takes some 15 minutes. Exit code 1
-when a trial failed, 0 also when something cannot be had here, which is said.
+Performs each act on a real client of each family, dynamic and static, and reports what the coordinator sees. `--write`:
+into `recorded.json`, and into the tables of `docs/clients.md`. Without options it takes some 15 minutes. Exit code 1 if
+a trial failed, 0 even if something is not available here, which is reported.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def trials(families: list[Family], acts: list[Act], ways: list[Way]) -> Iterator
 
 
 class Places:
-    """The places of a run: those that an act spoils are a trial's own, and the others are shared."""
+    """The places of a run: a place that an act changes belongs to one trial, the others are shared."""
 
     def __init__(self, folder: Path, stack: ExitStack, wanted: list[Trial]) -> None:
         self._folder = folder
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def _can_run(family: Family) -> bool:
-    """Whether it can be had here; built by then."""
+    """Return whether it is available here; builds it."""
     try:
         command_of(family)
     except (ToolMissing, JarsMissing) as error:
@@ -109,7 +109,7 @@ def _done(places: Places, trial: Trial) -> Fact | None:
     except FAILURES as error:
         print(f"{trial.name} FAILED: {error}", file=sys.stderr)
         return None
-    print(msgspec.json.encode(fact).decode(), flush=True)  # at once: others print, too
+    print(msgspec.json.encode(fact).decode(), flush=True)  # in one call: others print, too
     return fact
 
 

@@ -1,10 +1,10 @@
-"""Acts: each is done to a client, which is then watched.
+"""Acts, each of which is performed on a client, which is then observed.
 
-It only acts; others interpret what was seen.
+It only acts; other modules interpret the observations.
 
-A client is left alone until it is a member that heartbeats and has committed. Then comes the act. It is watched until
-its connections have ended and it is no longer a member, or it is a member again, or `LIMIT_S` is over: each wait is for
-something observable.
+The act starts when the client is a member that heartbeats and has committed. It is observed until its connections have
+ended and it is no longer a member, or it is a member again, or `LIMIT_S` is over: each wait is for something
+observable.
 """
 
 import signal
@@ -30,19 +30,19 @@ from tests.waiting import until_so
 BEATS: Final = 3
 STARTS_WITHIN_S: Final = 90.0
 LIMIT_S: Final = 45.0
-"""A member that is not back by then is given up."""
+"""The time after which a member is no longer expected back."""
 
 SILENT_S: Final = SESSION_MS / 1_000 + 4
-"""The time for which it is stopped or cut off: its session is over by then."""
+"""The time for which it is stopped or cut off: longer than its session."""
 
 CHECK_INTERVAL_S: Final = 0.02
 
 STALLED_S: Final = (SESSION_MS + POLL_INTERVAL_MS) / 1_000 + 3
-"""The time for which it does not poll: its session is over by then, also if it only stops to heartbeat."""
+"""The time for which it does not poll: longer than its session, in case it only stops its heartbeats."""
 
 UNSUBSCRIBED_S: Final = 3.0
 AFTERWARDS_S: Final = 1.5
-"""The time in which the rest is seen of an act that is over, such as the end of other connections."""
+"""The time for observing the rest after an act, such as the end of other connections."""
 
 
 _LINES: Final[Mapping[Act, str]] = {
@@ -59,28 +59,28 @@ _SIGNALS: Final[Mapping[Act, signal.Signals]] = {
 
 
 class NotAMember(Exception):
-    """A client did not become a member; the message has what it said."""
+    """A client did not become a member; the message has its output."""
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was seen of a trial."""
+    """The observations of a trial."""
 
     trial: Trial
     connections: list[SeenConnection]
     act_ms: float
-    """When the act began."""
+    """The start of the act."""
     undone_ms: float | None
-    """When it was undone: the process continued, the network back, the process started again, the poll resumed."""
+    """The time when it was undone: the process continued, network restored, process restarted, or poll resumed."""
     until_ms: float
     exited_ms: float | None
     events: list[LoggedEvent] = []
-    """Muster's own record of the group's members."""
+    """Muster's own events about the group's members."""
     wall_of_ms: float = 0
-    """The wall clock less the recorder's."""
+    """The wall clock minus the recorder's clock."""
 
 
 def watch(trial: Trial, at: Place, folder: Path) -> Watched:
-    """Do a trial. Raises `NotAMember`, `ToolMissing`, `BuildFailed`."""
+    """Run a trial. Raises `NotAMember`, `ToolMissing`, `BuildFailed`."""
     settings = ClientSettings(
         bootstrap=at.bootstrap,
         group_id=trial.name,
@@ -119,7 +119,7 @@ def watch(trial: Trial, at: Place, folder: Path) -> Watched:
 
 @contextmanager
 def _done(trial: Trial, at: Place, process: ClientProcess, command: list[str], output: Path) -> Iterator[float | None]:
-    """Do the act, and undo what is to be undone; the value is when that was."""
+    """Perform the act, and undo it if it has to be; return when it was undone."""
     act = trial.act
     if act in _LINES:
         process.tell(_LINES[act])
@@ -147,7 +147,7 @@ def _done(trial: Trial, at: Place, process: ClientProcess, command: list[str], o
 
 
 def _pause(act: Act, at: Place, process: ClientProcess) -> tuple[Callable[[], None], float, Callable[[], None]]:
-    """The beginning of an act that lasts, for how many seconds, and its end."""
+    """For an act that lasts: its start, its duration in seconds, and its end."""
     match act:
         case Act.UNSUBSCRIBE:
             return partial(process.tell, "unsubscribe"), UNSUBSCRIBED_S, partial(process.tell, "subscribe")
@@ -165,7 +165,7 @@ def _pause(act: Act, at: Place, process: ClientProcess) -> tuple[Callable[[], No
 
 
 def _watch_end(trial: Trial, at: Place, process: ClientProcess, act_ms: float, undone_ms: float | None) -> float | None:
-    """Wait until there is no more to see; returns when the process had ended, if it did."""
+    """Wait until nothing more will happen; return when the process ended, if it did."""
     deadline_ms = now_ms() + LIMIT_S * 1_000
     exited_ms = None
     is_gone = False
@@ -185,7 +185,7 @@ def _watch_end(trial: Trial, at: Place, process: ClientProcess, act_ms: float, u
 
 
 def is_member(connections: list[SeenConnection], since_ms: float, *, beats: int) -> bool:
-    """Whether so many of its heartbeats were accepted since then."""
+    """Return whether this many of its heartbeats were accepted since then."""
     accepted = [
         each
         for connection in connections

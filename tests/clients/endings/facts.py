@@ -1,8 +1,6 @@
-"""Facts: a trial in numbers and words.
+"""Facts: a trial in numbers and words, from the recorder's notes.
 
-It reads what the recorder noted.
-
-A member's *own connection* is the one on which it heartbeated last before the act.
+A member's *own connection* is the one on which it last heartbeated before the act.
 """
 
 from typing import Final
@@ -16,7 +14,7 @@ from tests.clients.endings.logged import disagreements
 from tests.clients.endings.recorder import Ended, SeenConnection
 
 MEMBER_ID_REQUIRED: Final = 79
-"""No refusal: the first step of a join."""
+"""Not a refusal, but the first step of a join."""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,25 +40,25 @@ class Return(msgspec.Struct, frozen=True, kw_only=True):
     """Its way back into the group."""
 
     after_ms: int
-    """From when the act was undone (or from the act, where nothing is undone) to its first accepted heartbeat."""
+    """From when the act was undone (or from the act, if it is not undone) to its first accepted heartbeat."""
     joined: bool
-    """Whether by a JoinGroup; else it goes on with heartbeats as if nothing had been."""
+    """True for a JoinGroup; otherwise it just continues with heartbeats."""
     refusals: tuple[int, ...] = ()
-    """The error codes that it was answered before it joined, each once."""
+    """The different error codes that it got before it joined."""
     asked_with_old_id: bool = False
-    """Whether its first JoinGroup names the member id that it had."""
+    """True if its first JoinGroup has its former member id."""
     has_old_id: bool = False
-    """Whether it has the member id that it had."""
+    """True if it has its former member id."""
     join_on_own: bool = False
-    """Whether it came on the connection that it had heartbeated on."""
+    """True if it joined on the connection on which it had heartbeated."""
     beats_on_own: bool = False
-    """Whether it heartbeats on that connection again."""
+    """True if it heartbeats on that connection again."""
     join_on_old: bool = False
-    """Whether it came on any of the connections that it had before the act."""
+    """True if it joined on any of the connections that it had before the act."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """An act as the coordinator sees it. Times are ms."""
+    """An act as seen by the coordinator. Times are in ms."""
 
     family: Family
     act: Act
@@ -69,11 +67,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     left: Left | None
     end: End | None
-    """None: its side did not end it while it was watched."""
+    """None: its side did not end it while it was observed."""
     others: tuple[str, ...] = ()
-    """How its other connections ended, the same each once."""
+    """How its other connections ended, without duplicates."""
     last_beat_ms: int = 0
-    """Its last request on its own connection before it ended or was back, from the act on; negative: before the act."""
+    """The last request on its own connection before it ended or was back, relative to the act (negative: before it)."""
     exited_ms: int | None = None
     undone_ms: int | None = None
     """When the act was undone."""
@@ -81,9 +79,9 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     logged: str = ""
     """Muster's own record of the member's end or return: the cause, and how its connection had ended by then."""
     disagreements: tuple[str, ...] = ()
-    """Sentences on each difference between that record and what was seen."""
+    """Sentences on each difference between that record and the observations."""
     roles: tuple[tuple[str, ...], ...] = ()
-    """The requests of each of its connections that lived when the act began."""
+    """The requests of each of its connections that was open when the act started."""
 
 
 def fact_of(watched: Watched, version: str) -> Fact:
@@ -150,7 +148,7 @@ def _returned(watched: Watched, own: SeenConnection) -> Return | None:
     )
     before = [each for each, _ in requests if each.api == "Heartbeat" and each.at_ms < watched.act_ms]
     old_id = before[-1].body["member_id"]
-    # What is said late comes with the act's undoing: a stopped process's last heartbeat is answered then.
+    # A delayed notice comes when the act is undone: a stopped process's last heartbeat is answered then.
     after = [(each, on) for each, on in requests if each.at_ms >= watched.act_ms and _is_heard(each, since_ms)]
     joins = [(each, on) for each, on in after if each.api == "JoinGroup"]
     accepted = [(each, on) for each, on in after if each.api == "Heartbeat" and each.error == 0]

@@ -1,7 +1,7 @@
-"""Requests and answers, as far as they matter here.
+"""Requests and responses, as far as the experiment needs them.
 
-It splits a stream into frames, and reads the few requests that identify a member. It is made of kio alone, so it shares
-nothing with Muster's own codec.
+It splits a stream into frames, and decodes the few requests that identify a member. It only uses kio, so it shares no
+code with Muster.
 """
 
 import struct
@@ -19,35 +19,35 @@ _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">h")
 _NAMES: Final = {key: name for name, key in API_KEYS.items()} | {1: "Fetch", 2: "ListOffsets"}
 READ: Final = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit"})
-"""Those that are read beyond their header."""
+"""The requests that are decoded beyond their header."""
 
 
 class SeenRequest(msgspec.Struct, kw_only=True):
-    """A request, and its answer once there is one. Times are ms of the recorder's clock."""
+    """A request, and its response once there is one. Times are in ms of the recorder's clock."""
 
     at_ms: float
     api: str
     version: int
     client_id: str
     body: Fields
-    """Empty where it is not read."""
+    """Empty if it is not decoded."""
     answered_ms: float | None = None
     answer: Fields = {}
 
     @property
     def error(self) -> int | None:
-        """The answer's error code; None before there is one, and where it is not read."""
+        """The response's error code; None before there is one, or if it is not decoded."""
         return self.answer.get("error_code")
 
 
 class Frames:
-    """Cuts a stream."""
+    """Splits a stream into frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """The whole frames, without their lengths."""
+        """The complete frames, without their lengths."""
         self._rest += data
         while len(self._rest) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(self._rest)[0]
@@ -76,14 +76,14 @@ def read_request(frame: bytes, at_ms: float) -> SeenRequest:
 
 
 def _client_id_of(frame: bytes) -> str:
-    """The client id, which stands at one place in every version of the header, newer ones than kio knows included."""
+    """The client id, which is at the same position in every version of the header, even in ones newer than kio's."""
     (size,) = _SIZE.unpack_from(frame, _HEAD.size)
     begin = _HEAD.size + _SIZE.size
     return frame[begin : begin + max(size, 0)].decode()
 
 
 def read_answer(request: SeenRequest, frame: bytes, at_ms: float) -> None:
-    """Note the answer with its request."""
+    """Store the response with its request."""
     request.answered_ms = at_ms
     if request.api in READ:
         request.answer = decoded(request.api, request.version, frame)

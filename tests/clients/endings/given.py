@@ -8,11 +8,12 @@ import msgspec
 SESSION_MS: Final = 6_000
 HEARTBEAT_MS: Final = 1_000
 POLL_INTERVAL_MS: Final = 7_000
-"""librdkafka takes none below its session timeout."""
+"""librdkafka accepts none below its session timeout."""
 
 LONG_MS: Final = 60_000
-"""The max.poll.interval.ms of acts that it is not to matter in, and the session timeout of a client that is started
-again: a static one is to be back in time, on a busy machine, too."""
+"""The max.poll.interval.ms of acts for which it should not matter, and the session timeout of a client that is
+restarted: a static one has to be back in time, even on a busy machine.
+"""
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 4
@@ -20,7 +21,7 @@ PARTITIONS: Final = 4
 
 @unique
 class Family(StrEnum):
-    """The client libraries that are tried. `JAVA_OLD`: the last of the 2.x line, which many still run."""
+    """The client libraries under test. `JAVA_OLD`: the last of the 2.x line, which is still widely used."""
 
     JAVA = "java"
     JAVA_OLD = "java-2.8"
@@ -52,7 +53,9 @@ class Act(StrEnum):
 
     @property
     def families(self) -> frozenset[Family]:
-        """Those that can do it. From 4.1 on, Java's application can say what close() does to its membership."""
+        """The families that support it. From 4.1 on, a Java application can choose the effect of close() on its
+        membership.
+        """
         if self in {Act.CLOSE_LEAVING, Act.CLOSE_REMAINING}:
             return frozenset({Family.JAVA})
         return frozenset({Family.AIOKAFKA}) if self is Act.BLOCK else frozenset(Family)
@@ -63,13 +66,13 @@ class Act(StrEnum):
 
     @property
     def returns(self) -> bool:
-        """Whether the member is to come back."""
+        """True if the member should come back."""
         return self in {Act.RESTART, Act.UNSUBSCRIBE, Act.LATE_POLL, Act.BLOCK, Act.FREEZE, Act.CUT}
 
 
 @unique
 class Way(StrEnum):
-    """The way between a client and the coordinator."""
+    """The path between the client and the coordinator."""
 
     DIRECT = "direct"
     SOCAT = "socat"
@@ -78,11 +81,11 @@ class Way(StrEnum):
 
 PROXIED_FAMILIES: Final = (Family.JAVA, Family.LIBRDKAFKA)
 PROXIED_ACTS: Final = (Act.CLOSE, Act.KILL, Act.FREEZE, Act.CUT, Act.PROXY_KILL)
-"""Behind a proxy the last hop is the same for all families, so two of them will do."""
+"""Behind a proxy the last hop is the same for all families, so two of them suffice."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One client that goes through one act."""
+    """One client and one act."""
 
     family: Family
     act: Act
@@ -91,21 +94,21 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """A client id and a group id, which no other trial has."""
+        """A client id and a group id, unique to the trial."""
         sort = "static" if self.is_static else "dynamic"
         return f"{self.family}_{self.act.name.lower()}_{sort}_{self.way}"
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's settings. Programs take them as `name=value` arguments."""
+    """A client's settings, passed to programs as `name=value` arguments."""
 
     bootstrap: str
     group_id: str
     client_id: str
     instance_id: str
-    """Empty: a dynamic member."""
+    """Empty for a dynamic member."""
     handles_sigterm: bool
-    """Whether it closes its consumer on SIGTERM; if not, the signal ends it."""
+    """True if it closes its consumer on SIGTERM; otherwise the signal ends it."""
     topic: str = TOPIC
     session_ms: int = SESSION_MS
     heartbeat_ms: int = HEARTBEAT_MS

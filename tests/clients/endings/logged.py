@@ -1,10 +1,10 @@
-"""Muster's event log of a trial, compared with what the recorder saw.
+"""Muster's event log of a trial, compared with the recorder's observations.
 
-It reads the log as `muster replay export` writes it, and compares. The recorder stands in front of Muster and passes
-each end on as what it was, so the two must agree:
+It reads the log as `muster replay export` writes it, and compares. The recorder is in front of Muster and forwards
+each end unchanged, so the two must agree:
 
-* a connection's end, as of the moment of the event, is the one that was seen by then;
-* the last request on it is the last one that was seen;
+* a connection's end, as of the time of the event, is the one observed by then;
+* the last request on it is the last one observed;
 * events name one connection id if, and only if, their requests came on one connection.
 """
 
@@ -21,29 +21,29 @@ from tests.clients.endings.frames import READ, SeenRequest
 from tests.clients.endings.recorder import Ended, SeenConnection
 
 LATE_MS: Final = 2_000
-"""Both look at one thing, one after the other, on a busy machine."""
+"""Both observe the same thing, one after the other, on a busy machine."""
 
 ENDS: Final = {Ended.FIN: ConnectionEnd.CLOSED, Ended.RST: ConnectionEnd.RESET}
 _LAST: Final = ("last_connection", "replaced_connection")
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a member. Times are wall clock ms."""
+    """An event about a member. Times are in ms of the wall clock."""
 
     kind: str
     cause: str
     member_id: str
-    """The member that spoke on `last`: of a replaced one, the old one."""
+    """The member that last used `last`: for a replaced member, the old one."""
     decided_ms: int
     request_ms: int | None
-    """When the request came that it is due to; None: it is due to a timer."""
+    """When its request arrived; None if a timer caused it."""
     connection_id: int | None
     """The connection of that request."""
     last: LastConnection | None
 
 
 def read_log(log: str, group_id: str, folder: Path) -> list[LoggedEvent]:
-    """The events of members of this group. Muster may be writing more."""
+    """The events about members of this group. Muster may still be writing."""
     export = folder / f"{group_id}.jsonl"
     command = [sys.executable, "-m", "muster", "replay", "export", str(export), "--group", group_id, "--log", log]
     subprocess.run(command, check=True, capture_output=True)
@@ -66,7 +66,7 @@ def _event(kind: str, event: dict[str, Any]) -> LoggedEvent:
 
 
 def disagreements(events: list[LoggedEvent], connections: list[SeenConnection], wall_of_ms: float) -> list[str]:
-    """Return a sentence on each difference. `wall_of_ms`: the wall clock less the recorder's."""
+    """Return a sentence for each difference. `wall_of_ms`: the wall clock minus the recorder's clock."""
     return [
         *_other_ends(events, connections, wall_of_ms),
         *_other_numbers(events, connections, wall_of_ms),
@@ -82,7 +82,7 @@ def _other_ends(events: list[LoggedEvent], connections: list[SeenConnection], wa
         if seen is None:
             yield f"{event.kind}: {event.member_id} was not seen before"
             continue
-        # Requests near the event may have come before it, or after; others than these may count, as a Fetch.
+        # Requests near the event may have come before or after it; other kinds may count, such as a Fetch.
         earliest_ms = max(
             (each.at_ms for each in seen.requests if each.api in READ and each.at_ms < at_ms - LATE_MS), default=0
         )
@@ -95,7 +95,7 @@ def _other_ends(events: list[LoggedEvent], connections: list[SeenConnection], wa
 
 
 def _possible_ends(seen: SeenConnection, at_ms: float) -> set[ConnectionEnd | None]:
-    """An end so near to the event may have been seen by one of the two."""
+    """An end close to the event may have been seen by only one of the two."""
     if seen.server_ended_ms is not None and seen.server_ended_ms <= at_ms:
         return {ConnectionEnd.CLOSED_BY_COORDINATOR}
     if seen.ended is None or seen.ended_ms is None or seen.ended_ms > at_ms + LATE_MS:
@@ -116,7 +116,7 @@ def _other_numbers(events: list[LoggedEvent], connections: list[SeenConnection],
 def _named(
     event: LoggedEvent, connections: list[SeenConnection], wall_of_ms: float
 ) -> Iterator[tuple[int, SeenConnection]]:
-    """The connections that an event names, each with the one that was seen."""
+    """The connections that an event names, each with the observed one."""
     spoken = None if event.last is None else _spoken_on(connections, event, wall_of_ms)
     if event.last is not None and spoken is not None:
         yield event.last.connection_id, spoken
@@ -128,7 +128,7 @@ def _named(
 def _own_request(
     event: LoggedEvent, connections: list[SeenConnection], wall_of_ms: float
 ) -> tuple[SeenRequest, SeenConnection] | None:
-    """The request that the event is due to, and its connection."""
+    """The request that caused the event, and its connection."""
     if event.request_ms is None:
         return None
     came_ms = event.request_ms - wall_of_ms
@@ -142,7 +142,9 @@ def _own_request(
 
 
 def _spoken_on(connections: list[SeenConnection], event: LoggedEvent, wall_of_ms: float) -> SeenConnection | None:
-    """The connection on which the event's member spoke last before. A join that made the event is not before it."""
+    """The connection that the event's member last used before. A join that caused the event does not count as before
+    it.
+    """
     before_ms = event.decided_ms - wall_of_ms
     own = _own_request(event, connections, wall_of_ms)
     spoken = [

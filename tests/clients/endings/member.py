@@ -1,16 +1,16 @@
 """The program of the families in Python: `python -m tests.clients.endings.member FAMILY name=value ...`.
 
-It polls, as an application does, and between two polls does what a line of its standard input says:
+It polls, like an application, and between two polls executes a line of its standard input:
 
     commit          commit offset 1 of each partition that it has
-    stall SECONDS   do not poll for so long; an event loop goes on
-    block SECONDS   block the only thread for so long (Python alone)
+    stall SECONDS   do not poll for this long; an event loop keeps running
+    block SECONDS   block the only thread for so long (Python only)
     unsubscribe     subscribe: the topic of its settings
-    close           close the consumer, and go on living
-    raise           end by an exception that nobody catches, without closing
+    close           close the consumer, and keep running
+    raise           end by an uncaught exception, without closing
 
-At the end of its input it ends at once, so that it never outlives the experiment. Java's and Go's programs obey the
-same lines (`tests/clients/foreign/`).
+At the end of its input it exits at once, so that it never outlives the experiment. The Java and Go programs accept
+the same lines (`tests/clients/foreign/`).
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The tables of `docs/clients.md`.
+"""The tables of `docs/clients.md`, generated from the facts.
 
-It turns facts into text. A table stands between two marks, `<!-- name -->` and `<!-- /name -->`.
+A table is between two marks, `<!-- name -->` and `<!-- /name -->`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ _APIS: Final = ("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "Offse
 
 
 def written(text: str, facts: Sequence[Fact]) -> str:
-    """The page with its tables as these facts have them."""
+    """The page with the tables for these facts."""
     for name, table in TABLES.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, _, rest = text.partition(begin)
@@ -30,7 +30,7 @@ def written(text: str, facts: Sequence[Fact]) -> str:
 
 
 def versions(facts: Sequence[Fact]) -> str:
-    """Each family, and what each of its connections carries."""
+    """Each family, and the requests on each of its connections."""
     lines = ["| family | version | connections of a member, and what each carries |", "|---|---|---|"]
     for family in Family:
         of = [each for each in facts if each.family is family and each.way is Way.DIRECT]
@@ -46,7 +46,7 @@ def _roles(fact: Fact) -> str:
 
 
 def _beats_first(said: str) -> bool:
-    """Sorts the connection that heartbeats before the others."""
+    """Sort the connection that heartbeats before the others."""
     return "Heartbeat" not in said
 
 
@@ -59,7 +59,7 @@ def returns(facts: Sequence[Fact]) -> str:
 
 
 def reasons(facts: Sequence[Fact]) -> str:
-    """The words of each LeaveGroup."""
+    """The reason texts of each LeaveGroup."""
     lines = ["| family | LeaveGroup | reason that it gives |", "|---|---|---|"]
     for family in Family:
         left = [(each.act, each.left) for each in facts if each.family is family and each.left is not None]
@@ -81,7 +81,7 @@ def logged(facts: Sequence[Fact]) -> str:
 
 
 def agreement(facts: Sequence[Fact]) -> str:
-    """How often that agreed with what was seen, and where it did not."""
+    """How often that agreed with the observations, and where it did not."""
     others = [each for each in facts if each.disagreements]
     said = [f"In {len(facts) - len(others)} of {len(facts)} trials the log said what was seen at the socket."]
     said += [f"* {each.family}, {each.act}: {'; '.join(each.disagreements)}" for each in others]
@@ -89,7 +89,7 @@ def agreement(facts: Sequence[Fact]) -> str:
 
 
 def proxies(facts: Sequence[Fact]) -> str:
-    """The last hop's view."""
+    """The view from the last hop."""
     found = {(each.act, each.way, each.is_static, each.family): each for each in facts}
     families = [family for family in Family if any(each.family is family and each.way in _PROXIES for each in facts)]
     lines = ["| act | way | member | " + " | ".join(families) + " |", "|" + "---|" * (3 + len(families))]

@@ -1,12 +1,10 @@
 """Where clients run: on this host, behind a proxy, in a network namespace that can be cut off.
 
-It has addresses, proxies, and namespaces.
-
     DIRECT            client ─► recorder ─► coordinator          all at 127.0.0.1
     SOCAT, HAPROXY    client ─► proxy ─► recorder ─► coordinator
     a cut             client ─► recorder                         each in a network namespace, with a bridge between
 
-A namespace has no way out but its end of the bridge. All are made here and removed here; that takes root.
+A namespace's only way out is its end of the bridge. This module creates and removes them, which requires root.
 """
 
 import ctypes
@@ -37,11 +35,11 @@ _NUMBERS: Final = count()
 
 
 class PlaceMissing(Exception):
-    """It cannot be had here; the message says why."""
+    """It is not available here; the message has the reason."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A Muster, the recorder in front of it, and how a client gets there."""
+    """A Muster, the recorder in front of it, and the client's path to them."""
 
     muster: MusterProcess
     recorder: Recorder
@@ -49,13 +47,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     behind: str
     """Muster's own address; clients do not know it."""
     prefix: tuple[str, ...] = ()
-    """A client's command begins with it."""
+    """The prefix of a client's command."""
     link: "Link | None" = None
     proxy: "Proxy | None" = None
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """Three network namespaces, by their names: a client's, the server's, and between them a bridge."""
+    """The names of three network namespaces: the client's, the server's, and a bridge between them."""
 
     server: str
     wire: str
@@ -65,17 +63,17 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
         _ip("-n", self.wire, "link", "set", "to-client", "master", "bridge")
 
     def cut(self) -> None:
-        """Both sides hear nothing from now on, not even that: their own devices stay up."""
+        """From now on neither side receives anything, not even an error: their own devices stay up."""
         _ip("-n", self.wire, "link", "set", "to-client", "nomaster")
 
 
 class Proxy(msgspec.Struct, kw_only=True):
-    """A process between."""
+    """A proxy process between client and recorder."""
 
     process: subprocess.Popen[bytes]
 
     def kill(self) -> None:
-        """As kill -9 does, of what it forked, too."""
+        """Kill it and its child processes with SIGKILL."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -147,7 +145,7 @@ def _link() -> Iterator[Link]:
 
 
 def _listener_in(link: Link) -> socket.socket:
-    """A socket of the server's namespace: a socket stays where the thread was that made it."""
+    """A socket in the server's namespace: a socket belongs to the namespace of the thread that created it."""
     made: list[socket.socket] = []
 
     def make() -> None:
@@ -165,7 +163,7 @@ def _listener_in(link: Link) -> socket.socket:
 # ---- proxies ---------------------------------------------------------------------------------------------------------
 
 PROXY_TIMEOUT_S: Final = 4
-"""haproxy ends a connection that is silent for so long: more than a heartbeat interval, less than a session."""
+"""haproxy closes a connection that is silent for this long: more than a heartbeat interval, less than a session."""
 
 _HAPROXY: Final = """
 global

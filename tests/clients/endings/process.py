@@ -1,7 +1,4 @@
-"""A process of a client.
-
-It starts the process, has its input, sends it signals, and waits for its end.
-"""
+"""A client's process: starting it, its input, signals, and waiting for its end."""
 
 import signal
 import subprocess
@@ -16,14 +13,14 @@ ENDS_WITHIN_S: Final = 30
 
 
 class ClientEnded(Exception):
-    """It ended before it was to; the message has what it said."""
+    """It ended early; the message has its output."""
 
 
 class ClientProcess:
-    """A process that obeys lines. It ends when this one does, as its input ends then.
+    """A process that executes lines of input. It ends with this one, when its input ends.
 
-    It is in a process group of its own, but in this one's session: should this process be killed while it is stopped,
-    the system continues it.
+    It is in its own process group, but in this one's session: if this process is killed while it is stopped, the system
+    continues it.
     """
 
     def __init__(self, command: Sequence[str], output: Path) -> None:
@@ -38,7 +35,7 @@ class ClientProcess:
         return self._process.poll() is None
 
     def tell(self, line: str) -> None:
-        """One of the lines of `member.py`. Raises `ClientEnded`."""
+        """Send one of the lines of `member.py`. Raises `ClientEnded`."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{line}\n".encode())
@@ -53,11 +50,11 @@ class ClientProcess:
         return log_tail(self._output.read_text(encoding="utf-8", errors="replace"))
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """End it, and leave nothing behind."""
         self._process.kill()
         self._process.wait(ENDS_WITHIN_S)
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # a line that it did not live to read
+        with suppress(BrokenPipeError):  # a line that it no longer read
             self._process.stdin.close()
 
 

@@ -30,7 +30,7 @@ _JAVA: Final[dict[Family, Callable[[], Path]]] = {
 
 
 def command_of(family: Family) -> list[str]:
-    """The command that runs it, but for its settings; built on first use. Raises `ToolMissing`, `BuildFailed`."""
+    """The command that runs it, without its settings; built on first use. Raises `ToolMissing`, `BuildFailed`."""
     if family in _DISTRIBUTIONS:
         return [*_PYTHON, family.value]
     if family in _GO:
@@ -39,7 +39,7 @@ def command_of(family: Family) -> list[str]:
 
 
 def version_of(family: Family) -> str:
-    """The library and its version, for people."""
+    """The library and its version, for display."""
     if family is Family.LIBRDKAFKA:
         import confluent_kafka
 
@@ -66,7 +66,7 @@ def _go_program(family: Family) -> Program:
 
 
 def _java_program(family: Family) -> Program:
-    """Compiled by an installed JDK: the runtime that comes with pip has no compiler."""
+    """Compile with an installed JDK: the runtime from pip has no compiler."""
     if shutil.which("javac") is None:
         raise ToolMissing(f"javac NOT INSTALLED: NOT TRIED WITH {family}")
     jars = f"{_JAVA[family]()}/*"

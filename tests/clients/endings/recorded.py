@@ -1,7 +1,4 @@
-"""The facts of the last run, in a file.
-
-It reads and writes them, always in the same order.
-"""
+"""The facts of the last run, in a file with a fixed order."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +19,7 @@ def read_facts(path: Path = RECORDED) -> list[Fact]:
 
 
 def write_facts(found: Iterable[Fact], path: Path = RECORDED) -> None:
-    """Those that were found take the place of what was known of the same trial."""
+    """New facts replace earlier ones of the same trial."""
     facts = {key_of(each): each for each in (*read_facts(path), *found)}
     lines = [msgspec.json.encode(facts[key]).decode() for key in sorted(facts)]
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

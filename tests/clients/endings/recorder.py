@@ -1,10 +1,10 @@
-"""A forwarder in front of the coordinator, which notes requests and how connections end.
+"""A forwarder in front of the coordinator that records requests and how connections end.
 
-It handles sockets, and knows nothing of what was done to a client.
+It handles sockets, and knows nothing of the acts.
 
-It sees what the coordinator would see in its place, through the same calls: the end of the stream is a FIN, a reset is
-a reset, and a peer that is cut off is nothing at all. It passes each on as what it was, so that the coordinator behind
-it sees the same. It runs in a thread of its own; what it noted only grows.
+It sees what the coordinator would see, through the same calls: the end of the stream is a FIN, a reset is a reset, and
+a peer that is cut off gives no sign. It forwards each end unchanged, so that the coordinator behind it sees the same.
+It runs in its own thread; its records only grow.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class SeenConnection(msgspec.Struct, kw_only=True):
     ended: Ended | None = None
     ended_ms: float | None = None
     server_ended_ms: float | None = None
-    """When the coordinator hung up, if that came first."""
+    """When the coordinator closed it, if that came first."""
 
     @property
     def client_id(self) -> str:
@@ -73,7 +73,7 @@ class Recorder:
 
     @contextmanager
     def serving(self, listener: socket.socket) -> Iterator[None]:
-        """It takes connections of this socket while the block lasts, and closes it."""
+        """Accept connections on this socket while the block lasts, then close it."""
         loop = self._loop
         server = loop.run_until_complete(loop.create_server(lambda: _FromClient(self), sock=listener))
         thread = threading.Thread(target=loop.run_forever, name="recorder")
@@ -88,7 +88,7 @@ class Recorder:
             loop.close()
 
     def noted(self) -> SeenConnection:
-        """A connection that begins now."""
+        """A connection that has just been accepted."""
         seen = SeenConnection(number=len(self.connections), opened_ms=now_ms())
         self.connections.append(seen)
         return seen
@@ -115,11 +115,11 @@ class Recorder:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)  # the transports tell that they are lost
+        await asyncio.sleep(0)  # the transports report their own loss
 
 
 class _Side(asyncio.Protocol):
-    """One side of a connection; what it gets goes to the other one."""
+    """One side of a connection; received data goes to the other one."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -142,7 +142,7 @@ class _Side(asyncio.Protocol):
             self.transport.close()
 
     def reset(self) -> None:
-        """End it with a reset."""
+        """Close it with a reset."""
         if self.transport is not None and not self.transport.is_closing():
             own: socket.socket = self.transport.get_extra_info("socket")
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -177,7 +177,7 @@ class _FromClient(_Side):
     def eof_received(self) -> bool:
         self._note(Ended.FIN)
         self.server.end_of_stream()
-        return True  # the other direction goes on until the coordinator ends it
+        return True  # the other direction stays open until the coordinator closes it
 
     def connection_lost(self, exc: Exception | None) -> None:
         assert self.transport is not None
@@ -213,7 +213,7 @@ class _ToServer(_Side):
         at_ms = now_ms()
         for frame in self._frames.cut(data):
             correlation = int.from_bytes(frame[:_LENGTH_BYTES], "big")
-            while self._client.unanswered:  # a request without an answer (acks=0) is passed over
+            while self._client.unanswered:  # a request without a response (acks=0) is skipped
                 asked, request = self._client.unanswered.popleft()
                 if asked == correlation:
                     read_answer(request, frame, at_ms)

@@ -1,4 +1,4 @@
-"""The parts of the experiment work, and one client of it behaves as the page says. All of it: see the package."""
+"""Tests of the experiment's parts, and of one client, which behaves as on the page. The whole: see the package."""
 
 import socket
 import struct
@@ -61,7 +61,7 @@ def test_the_recorder_notes_a_reset_and_passes_it_on() -> None:
 
 
 def test_an_end_that_the_coordinator_made_is_not_the_clients() -> None:
-    """It is noted apart."""
+    """It is recorded separately."""
     with recorded() as (recorder, client, behind):
         behind.close()
         assert client.recv(1) == b""
@@ -72,7 +72,7 @@ def test_an_end_that_the_coordinator_made_is_not_the_clients() -> None:
 
 
 def test_requests_are_noted_with_their_answers() -> None:
-    """In the order in which they come; a Heartbeat is read, a Fetch is named."""
+    """In their order; a Heartbeat is decoded, a Fetch only named."""
     heartbeat = {"group_id": "g", "generation_id": 3, "member_id": "m", "group_instance_id": "i"}
     asked = _request(API_KEYS["Heartbeat"], 4, 7, "client", heartbeat)
     answer = struct.pack(">ibihb", 7, 0, 0, 25, 0)  # correlation, tags, throttled, UNKNOWN_MEMBER_ID, tags
@@ -87,13 +87,13 @@ def test_requests_are_noted_with_their_answers() -> None:
 
 
 def test_a_request_in_a_version_that_nobody_knows_is_named() -> None:
-    """Its client id is there all the same: clients ask for ApiVersions in their newest version first."""
+    """Its client id is read all the same: clients first send ApiVersions in their newest version."""
     frame = struct.pack(">hhih", API_KEYS["ApiVersions"], 99, 1, 3) + b"abc" + b"?"
     request = read_request(frame, 5.0)
     assert (request.api, request.version, request.client_id) == ("ApiVersions", 99, "abc")
 
 
-# ---- what is made of it ----------------------------------------------------------------------------------------------
+# ---- the facts -------------------------------------------------------------------------------------------------------
 
 TRIAL = Trial(family=Family.JAVA, act=Act.FREEZE, is_static=True)
 
@@ -120,7 +120,7 @@ def watched(*connections: SeenConnection, undone_ms: float | None = 2_000) -> Wa
 
 
 def test_a_return_on_another_connection_is_told_from_the_old_ones_end() -> None:
-    """As Java does after SIGCONT: the old one ends then, and the old member id is heard on the new one."""
+    """As Java does after SIGCONT: the old one ends then, and the old member id is used on the new one."""
     old = seen(0, join(0, ""), heartbeat(900, "m-1"), ended_ms=2_000)
     new = seen(1, heartbeat(2_010, "m-1", error=25), join(2_020, ""), heartbeat(2_100, "m-2"))
     fact = fact_of(watched(old, new), "1.0")
@@ -134,7 +134,7 @@ def test_a_return_on_another_connection_is_told_from_the_old_ones_end() -> None:
 
 
 def test_a_return_on_the_same_connection() -> None:
-    """A late poll's, say."""
+    """After a late poll, for example."""
     own = seen(0, join(0, ""), heartbeat(900, "m-1"), join(2_020, ""), heartbeat(2_100, "m-2"))
     back = fact_of(watched(own), "1.0").returned
     assert back is not None
@@ -142,7 +142,7 @@ def test_a_return_on_the_same_connection() -> None:
 
 
 def test_heartbeats_that_go_on_are_no_return() -> None:
-    """Those of a client without a max.poll.interval.ms."""
+    """For example of a client without max.poll.interval.ms."""
     own = seen(0, join(0, ""), heartbeat(900, "m-1"), heartbeat(2_100, "m-1"))
     back = fact_of(watched(own), "1.0").returned
     assert back is not None
@@ -160,7 +160,7 @@ def test_the_page_has_the_tables_of_the_last_run() -> None:
 
 
 def test_the_last_run_is_whole() -> None:
-    """Each family went through each act, static and dynamic."""
+    """Each family had each act, static and dynamic."""
     done = {(each.family, each.act, each.is_static) for each in read_facts() if each.way is Way.DIRECT}
     acts = set(Act) - {Act.PROXY_KILL}
     wanted = {(family, act, static) for act in acts for family in act.families for static in (False, True)}
@@ -180,18 +180,18 @@ def test_facts_of_another_run_take_the_place_of_the_former_ones(tmp_path: Path) 
 
 
 def test_a_program_takes_its_settings_as_arguments() -> None:
-    """Each `name=value`."""
+    """Each as `name=value`."""
     given = ["bootstrap=h:1", "group_id=g", "client_id=c", "instance_id=", "handles_sigterm=true"]
     settings = settings_of(given)
     assert settings.handles_sigterm
     assert settings_of(settings.arguments()) == settings
 
 
-# ---- a real one ------------------------------------------------------------------------------------------------------
+# ---- a real client ---------------------------------------------------------------------------------------------------
 
 
 def test_a_closed_client_leaves_if_it_is_dynamic_and_only_hangs_up_if_it_is_static(tmp_path: Path) -> None:
-    """As the page says of each family; of librdkafka here."""
+    """As on the page for each family; here for librdkafka."""
     found: dict[bool, Fact] = {}
     with place(Way.DIRECT, tmp_path) as at:
         for is_static in (False, True):
@@ -202,7 +202,7 @@ def test_a_closed_client_leaves_if_it_is_dynamic_and_only_hangs_up_if_it_is_stat
 
 
 def test_lines_reach_the_program_of_a_client_that_has_ended(tmp_path: Path) -> None:
-    """And are an error then, with what it said."""
+    """An error with its output."""
     with client_process(["sh", "-c", "echo its last words"], tmp_path / "output") as process:
         until_so(lambda: not process.runs)
         with pytest.raises(ClientEnded, match="its last words"):
@@ -210,7 +210,7 @@ def test_lines_reach_the_program_of_a_client_that_has_ended(tmp_path: Path) -> N
 
 
 def test_the_recorder_ends_all_connections_with_its_block() -> None:
-    """Also of clients that do not."""
+    """Including connections of clients that do not close theirs."""
     with recorded() as (_, client, behind):
         held = client.dup(), behind.dup()
     for each in held:

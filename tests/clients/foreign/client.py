@@ -1,6 +1,6 @@
-"""A client in another language that runs, and what it tells.
+"""A running client in another language, and its events.
 
-It has the process, the lines in and out, and its end; it does not interpret events.
+It has the process, its input and output lines, and its end; it does not interpret events.
 """
 
 import json
@@ -21,15 +21,15 @@ ENDS_WITHIN_S: Final = 20
 
 
 class ClientEnded(Exception):
-    """It ended before it told what was waited for; the message holds what it complained of."""
+    """It ended before the awaited event; the message has its error output."""
 
 
 class Refused(Exception):
-    """It could not do what it was asked for; the message is its library's."""
+    """It could not execute a request; the message is its library's."""
 
 
 class ForeignClient:
-    """See the module. One thread asks it and listens to it."""
+    """See the module. For use by one thread."""
 
     def __init__(self, program: Program, **settings: Any) -> None:
         command = [*program.command(), json.dumps(settings)]
@@ -47,13 +47,13 @@ class ForeignClient:
         self._reader.start()
 
     def next_event(self, *, within_s: float) -> dict[str, Any] | None:
-        """Return its next event; None when there is none in time. Raises `ClientEnded`."""
+        """Return its next event; None if there is none in time. Raises `ClientEnded`."""
         if self._put_by:
             return self._put_by.pop(0)
         return self._heard(within_s)
 
     def wait_for(self, event: str, *, within_s: float = ANSWERS_WITHIN_S) -> dict[str, Any]:
-        """The next event of that name; what was told before it is dropped. Raises `ClientEnded`, `TimeoutError`."""
+        """Return the next event of that name, dropping earlier ones. Raises `ClientEnded`, `TimeoutError`."""
         deadline = time.monotonic() + within_s
         while (told := self.next_event(within_s=max(0, deadline - time.monotonic()))) is not None:
             if told["event"] == event:
@@ -61,7 +61,7 @@ class ForeignClient:
         raise TimeoutError(f"it did not tell of {event!r} within {within_s} s\n{self._complained()}")
 
     def ask(self, what: str, **details: Any) -> Any:
-        """Have it do something, and wait for the result; what else it tells meanwhile is told later.
+        """Send a request, and wait for its result; other events are kept for later.
 
         Raises `Refused`, `ClientEnded`, `TimeoutError`.
         """
@@ -75,7 +75,7 @@ class ForeignClient:
         return answer["result"]
 
     def close(self) -> None:
-        """Have it close cleanly, and end. Raises `ClientEnded` when it does not."""
+        """Have it close cleanly, and exit. Raises `ClientEnded` if it does not."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -86,7 +86,7 @@ class ForeignClient:
             raise ClientEnded(f"it closed with exit code {code}\n{self._complained()}")
 
     def kill(self) -> None:
-        """End it without a word; nothing happens when it has ended. Leaves nothing behind."""
+        """Kill it, if it is still running. Leaves nothing behind."""
         self._process.kill()
         self._process.wait(ENDS_WITHIN_S)
         self._reader.join(ENDS_WITHIN_S)
@@ -108,7 +108,7 @@ class ForeignClient:
         except queue.Empty:
             return None
         if told is None:
-            self._told.put(None)  # for whoever listens next
+            self._told.put(None)  # for the next call
             raise ClientEnded(f"it ended\n{self._complained()}")
         return told
 
@@ -125,7 +125,7 @@ class ForeignClient:
 
 @contextmanager
 def running_client(program: Program, *, bootstrap: str, topic: str) -> Iterator[ForeignClient]:
-    """A client in no group, for producing, while the block lasts. Raises `ToolMissing`, `BuildFailed`."""
+    """A client without a group, for producing, while the block lasts. Raises `ToolMissing`, `BuildFailed`."""
     client = ForeignClient(program, bootstrap=bootstrap, topic=topic)
     try:
         yield client

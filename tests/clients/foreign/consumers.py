@@ -1,7 +1,4 @@
-"""Consumers in other languages, with the face of those of the Python libraries (`tests/clients/consumers.py`).
-
-It interprets their events.
-"""
+"""Consumers in other languages, with the interface of the Python libraries' (`tests/clients/consumers.py`)."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -12,7 +9,7 @@ from tests.clients.foreign.programs import FRANZ_GO, KAFKAJS, Program
 
 
 class ForeignError(Exception):
-    """An error with which its library cannot go on."""
+    """An error after which its library cannot continue."""
 
 
 class ForeignConsumer(RunningConsumer):
@@ -23,10 +20,10 @@ class ForeignConsumer(RunningConsumer):
     def __init__(self, bootstrap: str, group_id: str, topic: str, *, instance: str | None = None) -> None:
         super().__init__(bootstrap, group_id, topic, instance=instance)
         self.complaints: list[str] = []
-        """The errors after which it went on."""
+        """The errors after which it continued."""
         self.member_id: str | None = None
         self.generation_id: int | None = None
-        """The generation of its last assignment; kafkajs does not tell."""
+        """The generation of its last assignment; kafkajs does not report it."""
         self._client: ForeignClient | None = None
 
     def _run(self) -> None:

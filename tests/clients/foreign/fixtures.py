@@ -1,4 +1,4 @@
-"""The consumers in other languages that can be had here, as a fixture; a conftest imports it by name."""
+"""A fixture for the available consumers in other languages; a conftest imports it by name."""
 
 import pytest
 
@@ -9,7 +9,9 @@ from tests.clients.foreign.programs import ToolMissing
 
 @pytest.fixture(params=FOREIGN_LIBRARIES, ids=lambda library: library.__name__)
 def foreign_library(request: pytest.FixtureRequest) -> type[ForeignConsumer]:
-    """The class of a consumer in another language, which is built. Skipped, loudly, where the language is missing."""
+    """The class of a consumer in another language, already built. Skipped, with a warning, if the language is
+    missing.
+    """
     chosen: type[ForeignConsumer] = request.param
     try:
         chosen.program.command()

@@ -1,10 +1,10 @@
 """How the clients in other languages are fetched and built, once for each version.
 
-It uses the ordinary clients of their packages, and stores the result.
+It uses the ordinary clients of their package registries, and stores the result.
 
 A program's folder is copied into the cache directory (`tests/brokers/jars.py`) under a name that changes with its
-files, its libraries are fetched there according to its lock file, and it is built there. The folder appears complete or
-not at all, under a lock, as Kafka's jars do.
+files, its libraries are fetched there according to its lock file, and it is built there. The folder appears completely
+or not at all, under a lock, as Kafka's jars do.
 """
 
 import hashlib
@@ -26,18 +26,18 @@ BUILT_WITHIN_S: Final = 280
 
 
 class ToolMissing(Exception):
-    """The language is not installed here; the message says what is not tested for that."""
+    """The language is not installed here; the message says what is not tested."""
 
 
 class BuildFailed(Exception):
-    """It is installed, but the program could not be fetched or built; the message holds what was said."""
+    """It is installed, but the program could not be fetched or built; the message has the output."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A client in another language."""
 
     library: str
-    """For people."""
+    """Its name for display."""
     folder: str
     tools: tuple[str, ...]
     """The programs that must be installed."""
@@ -45,10 +45,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """Run in a copy of the folder."""
     environment: Mapping[str, str]
     run: tuple[str, ...]
-    """The command, but for its arguments; a `{directory}` in it is where it was built."""
+    """The command without its arguments; `{directory}` is where it was built."""
 
     def command(self) -> list[str]:
-        """The command that runs it, but for its arguments; built on first use. Raises `ToolMissing`, `BuildFailed`."""
+        """The command without its arguments; built on first use. Raises `ToolMissing`, `BuildFailed`."""
         missing = [tool for tool in self.tools if shutil.which(tool) is None]
         if missing:
             raise ToolMissing(f"{' and '.join(missing)} NOT INSTALLED: NOT TESTED WITH {self.library}")
@@ -98,7 +98,7 @@ FRANZ_GO: Final = Program(
     folder="franz_go",
     tools=("go",),
     build=("go", "build", "-o", "client", "."),
-    # With the compiler that is installed, whichever the libraries would rather have.
+    # With the installed compiler, whatever version the libraries request.
     environment={"GOTOOLCHAIN": "local"},
     run=("{directory}/client",),
 )

@@ -1,4 +1,4 @@
-"""The consumers in other languages, in groups of a real Kafka's: they do what the tests of others rely on."""
+"""The consumers in other languages in groups of a real Kafka: they do what other tests rely on."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +19,7 @@ PARTITIONS = frozenset(range(4))
 
 @pytest.fixture
 def topic(kafka_broker: Broker) -> str:
-    """A topic of the test's own."""
+    """A topic for one test."""
     name = f"foreign-{uuid4().hex[:8]}"
     make_topics({"bootstrap.servers": kafka_broker.bootstrap}, name, partitions=len(PARTITIONS))
     return name
@@ -31,7 +31,7 @@ class TestForeignConsumers:
     def test_records_come_back_and_offsets_stay(
         self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str
     ) -> None:
-        """Produced, consumed in a group, committed: the group knows it, and a wrong partition is refused."""
+        """Produced, consumed in a group, committed: the group has the offset, and a wrong partition is refused."""
         with running_client(foreign_library.program, bootstrap=kafka_broker.bootstrap, topic=topic) as producer:
             assert producer.ask("produce", partition=2, value="first") == 0
             assert producer.ask("produce", partition=2, value="second") == 1
@@ -81,7 +81,7 @@ class TestStaticMembers:
     def test_franz_go_comes_back_as_itself(
         self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str
     ) -> None:
-        """With its partitions, in the same generation; kafkajs says that it cannot."""
+        """With its partitions, in the same generation; kafkajs reports that it cannot."""
         with ExitStack() as stack:
             members = [foreign_library(kafka_broker.bootstrap, topic, topic, instance="one") for _ in range(2)]
             before, after = members
@@ -99,19 +99,19 @@ class TestStaticMembers:
 
 
 class TestPrograms:
-    """How they are had."""
+    """How they are built and run."""
 
     @pytest.mark.parametrize("library", FOREIGN_LIBRARIES)
     def test_a_language_that_is_missing_is_named(
         self, library: type[ForeignConsumer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """With what is not tested for that."""
+        """With what is not tested without it."""
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(ToolMissing, match=f"NOT INSTALLED: NOT TESTED WITH {library.program.library}"):
             library.program.command()
 
     def test_a_client_that_ends_shows_what_it_complained_of(self, foreign_library: type[ForeignConsumer]) -> None:
-        """Its own words are in the error."""
+        """Its own output is in the error."""
         client = ForeignClient(foreign_library.program, bootstrap=17, topic="none")
         try:
             with pytest.raises(ClientEnded, match="bootstrap"):

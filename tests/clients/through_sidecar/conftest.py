@@ -1,4 +1,4 @@
-"""A sidecar in front of the cluster that all tests share, as long as they last."""
+"""A sidecar in front of the shared test cluster."""
 
 from collections.abc import Iterator
 
@@ -19,5 +19,5 @@ def sidecar(kafka_cluster: Cluster) -> Iterator[MusterProcess]:
 
 @pytest.fixture
 def topic(kafka_cluster: Cluster) -> str:
-    """A topic of the test's own."""
+    """A topic for one test."""
     return new_topic(kafka_cluster.bootstrap)

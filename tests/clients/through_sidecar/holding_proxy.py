@@ -1,8 +1,8 @@
-"""A proxy that passes everything on, and holds one request back while it is told to.
+"""A proxy that forwards everything, and delays one request on demand.
 
-It passes bytes in both directions, and reads only the API key of requests.
+It forwards bytes in both directions, and only reads the API key of requests.
 
-It runs in a thread of its own; a connection whose request is held waits, and all others go on.
+It runs in its own thread; a connection with a delayed request waits, and all others continue.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class HoldingProxy:
         self._relays: set[asyncio.Task[None]] = set()
 
     def hold_next(self, api_key: int) -> None:
-        """Hold back the next request of this kind, and what follows on its connection."""
+        """Delay the next request of this kind, and what follows on its connection."""
         self._holds.clear()
         self._held_key = api_key
 
@@ -41,12 +41,12 @@ class HoldingProxy:
         assert self._holds.wait(HELD_WITHIN_S), "there was no such request"
 
     def let_go(self) -> None:
-        """Pass on what is held."""
+        """Forward the delayed data."""
         self._loop.call_soon_threadsafe(self._let_go.set)
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """It takes connections while the block lasts."""
+        """Accept connections while the block lasts."""
         server = self._loop.run_until_complete(asyncio.start_server(self._connected, HOST, self._port))
         thread = threading.Thread(target=self._loop.run_forever, name="holding-proxy")
         thread.start()
@@ -75,7 +75,7 @@ class HoldingProxy:
                 both.create_task(self._requests(reader, to_writer))
                 both.create_task(_answers(to_reader, writer))
         except* (ConnectionError, asyncio.IncompleteReadError):
-            pass  # one of the two has hung up, so the other is hung up on
+            pass  # one side has closed, so close the other
         finally:
             writer.close()
             to_writer.close()

@@ -1,4 +1,4 @@
-"""A member of a group, step by step, in the words of the protocol.
+"""A group member, step by step, in the terms of the protocol.
 
 It has its requests, and the last response.
 """
@@ -19,7 +19,7 @@ ASSIGNMENT: Final = b"\x00\x00all"
 
 
 class Member:
-    """See the module. `connection` may be changed: a client that hangs goes on with another."""
+    """See the module. `connection` may be replaced, as by a client after a hang."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Member:
         self.generation_id = -1
         self.leader_id = ""
         self.is_in = False
-        """Whether it has its assignment, and knows of no rebalance."""
+        """True while it has its assignment, and knows of no rebalance."""
         self.member_ids: list[str] = []
-        """The ids of all members, as the leader is told them."""
+        """The ids of all members in the leader's join response."""
         self.group_id = group_id
         self._me: dict[str, Any] = {"group_id": group_id, "member_id": "", "group_instance_id": instance}
 
@@ -52,12 +52,12 @@ class Member:
         return bool(self.leader_id == self._me["member_id"])
 
     async def take_part(self) -> None:
-        """Join and sync; when another rebalance has begun meanwhile, it is not in."""
+        """Join and sync; if another rebalance starts meanwhile, it is not in."""
         await self.join()
         self.is_in = await self.sync() == 0
 
     async def join(self) -> None:
-        """JoinGroup, until there is a generation; who has no id yet is given one first."""
+        """JoinGroup until there is a generation; without an id it gets one first."""
         joined = await self._join()
         while joined["error_code"] in NO_COORDINATOR_YET:
             await asyncio.sleep(ASK_AGAIN_S)
@@ -83,7 +83,7 @@ class Member:
         )
 
     async def sync(self) -> int:
-        """The error of a SyncGroup, if it is one after which one joins again; the leader has assignments for all."""
+        """The error of a SyncGroup, if it is one that requires a rejoin; the leader assigns to all."""
         given = [{"member_id": each, "assignment": ASSIGNMENT} for each in self.member_ids if self.leads]
         synced = await self.connection.ask(
             "SyncGroup",
@@ -98,7 +98,7 @@ class Member:
         return int(synced["error_code"])
 
     def send_commit(self, partition: int, offset: int) -> Pending:
-        """OffsetCommit, not waited for; `commit_error` reads the answer."""
+        """Send an OffsetCommit without waiting; `commit_error` reads the response."""
         position = {
             "partition_index": partition,
             "committed_offset": offset,
@@ -118,19 +118,19 @@ class Member:
         return await commit_error(self.send_commit(partition, offset))
 
     async def heartbeat(self) -> int:
-        """The error of a Heartbeat; it is not in any more if it is told to join again."""
+        """The error of a Heartbeat; a rejoin error means that it is not in any more."""
         answer = await self.send_heartbeat().get()
         assert answer["error_code"] in (0, *REJOIN), answer
         self.is_in = answer["error_code"] == 0
         return int(answer["error_code"])
 
     def send_heartbeat(self) -> Pending:
-        """Heartbeat, not waited for."""
+        """Send a Heartbeat without waiting."""
         return self.connection.send("Heartbeat", 4, **self._me, generation_id=self.generation_id)
 
 
 async def commit_error(pending: Pending) -> int:
-    """The error of the one partition."""
+    """The error of the only partition."""
     answer = await pending.get()
     (topic,) = answer["topics"]
     (partition,) = topic["partitions"]
@@ -138,7 +138,7 @@ async def commit_error(pending: Pending) -> int:
 
 
 async def settle(*members: Member) -> None:
-    """All of them join, and take part in whatever rebalance there is, until they are in one generation together."""
+    """All of them join, and take part in rebalances, until they are in one generation together."""
 
     def settled() -> bool:
         return all(member.is_in for member in members) and len({member.generation_id for member in members}) == 1

@@ -1,4 +1,4 @@
-"""A sidecar that runs in front of a real cluster, and what the brokers behind it say of a group.
+"""A sidecar in front of a real cluster, and the brokers' own view of a group.
 
 It starts the sidecar, and sends requests that bypass it.
 """
@@ -27,7 +27,7 @@ _NOT_COORDINATOR = {14, 15, 16}
 def running_sidecar(
     bootstrap: str, *, nodes: Sequence[int], config: Mapping[str, str] = TEST_CONFIG, options: Sequence[str] = ()
 ) -> Iterator[MusterProcess]:
-    """A sidecar with its event log where it is by default: in the cluster. It is killed when the block is left.
+    """A sidecar with its event log in the cluster, the default. It is killed at the end of the block.
 
     One at a time for a cluster: a second one would take the log over.
     """
@@ -46,14 +46,14 @@ def running_sidecar(
 
 
 def new_topic(bootstrap: str, *, partitions: int = PARTITIONS) -> str:
-    """A topic of a test's own."""
+    """A topic for one test."""
     name = f"topic-{uuid4().hex[:8]}"
     make_topics({"bootstrap.servers": bootstrap}, name, partitions=partitions)
     return name
 
 
 def produce(bootstrap: str, topic: str, value: str, *, partitions: int = PARTITIONS) -> None:
-    """The same record to each partition."""
+    """Produce the same record to each partition."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     for partition in range(partitions):
         producer.produce(topic, value.encode(), partition=partition)
@@ -61,7 +61,7 @@ def produce(bootstrap: str, topic: str, value: str, *, partitions: int = PARTITI
 
 
 def offsets_at(bootstrap: str, group_id: str, topic: str, *, partitions: int = PARTITIONS) -> dict[int, int]:
-    """The group's offsets, by partition, as whoever is at `bootstrap` tells them to one who is no member."""
+    """The group's offsets by partition, as `bootstrap` returns them to a client that is no member."""
     asker = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "log_level": 0})
     wanted = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
     told: list[confluent_kafka.TopicPartition] = []
@@ -83,7 +83,7 @@ def offsets_at(bootstrap: str, group_id: str, topic: str, *, partitions: int = P
 
 
 def upstream_group(bootstrap: str, group_id: str) -> Fields:
-    """The group as its coordinator among the brokers at `bootstrap` tells it: of one that is owned, the shadow."""
+    """The group as described by its coordinator among the brokers at `bootstrap`: if it is owned, with the shadow."""
     told: list[Fields] = []
 
     def found() -> bool:
@@ -95,14 +95,14 @@ def upstream_group(bootstrap: str, group_id: str) -> Fields:
 
 
 def assert_is_owned(bootstrap: str, group_id: str) -> None:
-    """The brokers know nobody in the group but a shadow, whose instance id begins with its type."""
+    """The only member that the brokers know is a shadow, whose instance id begins with its type."""
     group = upstream_group(bootstrap, group_id)
     assert group["protocol_type"] == SHADOW_TYPE, group
     assert [member["group_instance_id"].split("-")[0] for member in group["members"]] == [SHADOW_TYPE], group
 
 
 async def _described_by_all(bootstrap: str, group_id: str) -> list[Fields]:
-    """The group as the brokers that coordinate it describe it."""
+    """The group as described by the brokers that coordinate it."""
     told: list[Fields] = []
     for address in bootstrap.split(","):
         try:

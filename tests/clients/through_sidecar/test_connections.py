@@ -22,13 +22,13 @@ ROUNDS: Final = 3
 
 
 class Client:
-    """A member with a connection of its own to its coordinator; its partition's number is its own."""
+    """A member with its own connection to its coordinator; its number is that of its partition."""
 
     def __init__(self, member: Member, partition: int) -> None:
         self.member, self.partition = member, partition
 
     async def work(self) -> list[int]:
-        """Commits and heartbeats, which the sidecar answers or judges, and what it relays, all of it at once."""
+        """Commits and heartbeats, which the sidecar answers or authorizes, and relayed requests, all at once."""
         connection, errors = self.member.connection, []
         for offset in range(1, ROUNDS + 1):
             commit = self.member.commit(self.partition, offset)
@@ -45,7 +45,7 @@ class Client:
 
 
 def test_five_hundred_at_a_time(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
-    """500 members of ten groups, a connection each: all of them join, work and commit, and nothing is lost."""
+    """500 members of ten groups, a connection each: all join, work and commit, and nothing is lost."""
     topic = new_topic(kafka_cluster.bootstrap, partitions=MEMBERS)
     groups = {name: coordinator_of(sidecar.bootstrap, name) for name in (uuid4().hex for _ in range(GROUPS))}
 

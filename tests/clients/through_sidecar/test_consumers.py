@@ -39,7 +39,7 @@ def until_reassigned(consumer: RunningConsumer) -> None:
 
 
 def goes_on_where_it_was(group: Crew, brokers: str, *, is_static: bool) -> None:
-    """Two consume and commit; one restarts, and is given nothing twice, and nobody misses a record."""
+    """Two consume and commit; one restarts, gets no record twice, and no record is missed."""
     names = ("one", "two") if is_static else (None, None)
     first, second = (group.add(name) for name in names)
     group.until_shared()
@@ -66,7 +66,7 @@ def goes_on_where_it_was(group: Crew, brokers: str, *, is_static: bool) -> None:
 def test_consumers_restart(
     sidecar: MusterProcess, kafka_cluster: Cluster, library: type[RunningConsumer], topic: str
 ) -> None:
-    """The libraries for Python: a static restart causes no rebalance."""
+    """The Python libraries: a static restart causes no rebalance."""
     with crew(sidecar, library, topic) as group:
         goes_on_where_it_was(group, kafka_cluster.bootstrap, is_static=True)
 
@@ -74,7 +74,7 @@ def test_consumers_restart(
 def test_consumers_in_other_languages_restart(
     sidecar: MusterProcess, kafka_cluster: Cluster, foreign_library: type[RunningConsumer], topic: str
 ) -> None:
-    """The libraries for other languages, one of which has no static members."""
+    """The libraries in other languages, one of which has no static members."""
     with crew(sidecar, foreign_library, topic) as group:
         goes_on_where_it_was(group, kafka_cluster.bootstrap, is_static=foreign_library not in NO_STATIC_MEMBERS)
 
@@ -94,7 +94,7 @@ def assigned(line: ToolLine) -> frozenset[int]:
 
 
 def has_committed(line: ToolLine) -> bool:
-    """The verifiable consumer commits what it consumed, and says so."""
+    """Wait until the verifiable consumer reports a commit of its records."""
     return line.event.get("name") == "offsets_committed" and bool(line.event["success"])
 
 
@@ -105,7 +105,7 @@ def ended(tool: RunningTool) -> None:
 
 
 def test_processes_of_all_kinds_share_a_group(sidecar: MusterProcess, kafka_cluster: Cluster, topic: str) -> None:
-    """Java's and three libraries' have each partition once; a static restart of Java's is no rebalance."""
+    """Java's and those of three libraries have each partition once; a static restart of Java's is no rebalance."""
     group_id = f"mixed-{uuid4().hex[:8]}"
     with ExitStack() as stack:
         libraries: tuple[type[RunningConsumer], ...] = (Confluent, Aiokafka)
@@ -135,7 +135,7 @@ def test_processes_of_all_kinds_share_a_group(sidecar: MusterProcess, kafka_clus
         assert assigned(again.wait_for(lambda line: bool(assigned(line)))) == share
         assert generation_of(sidecar.bootstrap, group_id) == generation
 
-        # One of another library comes and one leaves: everybody takes part, and nothing is anybody's twice.
+        # One of another library joins and one leaves: all take part, and no partition has two owners.
         third = KafkaPython(sidecar.bootstrap, group_id, topic).start()
         stack.callback(third.end)
         until_stable(sidecar.bootstrap, group_id, members=4)

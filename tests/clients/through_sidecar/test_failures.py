@@ -1,6 +1,6 @@
-"""Brokers are killed and restarted, and the sidecar itself: clients go on, and no group notices.
+"""Brokers are killed and restarted, and the sidecar itself: clients continue, and no group is affected.
 
-Offsets expire after a minute here, of groups with nobody in them; the last test waits for that.
+Offsets of groups without members expire after a minute here; the last test waits for that.
 """
 
 import logging
@@ -30,7 +30,7 @@ from tests.conformance.servers import EXPIRING
 from tests.muster_process import MusterProcess
 from tests.waiting import until_so
 
-# A broker's restart takes a while on a machine that does other things too.
+# A broker's restart takes a while on a busy machine.
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 
 WITHIN_S: Final = 120
@@ -38,10 +38,10 @@ LIBRARY_ERRORS: Final = (confluent_kafka.KafkaException, kafka.errors.KafkaError
 
 
 class PatientKafkaPython(KafkaPython):
-    """Its `poll` raises when no address that it knows answers; an application polls again."""
+    """Its `poll` raises when no known address responds; an application polls again."""
 
     unreached = 0
-    """How often."""
+    """The number of such errors."""
 
     def _poll(self) -> None:
         try:
@@ -54,7 +54,7 @@ LIBRARIES: Final[tuple[type[RunningConsumer], ...]] = (Confluent, Aiokafka, Pati
 
 
 class Group:
-    """A group of two static members of one library, who have what they had at first, whatever happens."""
+    """A group of two static members of one library, which keep their partitions, whatever happens."""
 
     def __init__(self, bootstrap: str, library: type[RunningConsumer], group_id: str, topic: str) -> None:
         self._bootstrap, self._topic = bootstrap, topic
@@ -63,7 +63,7 @@ class Group:
         self._at_first: list[Any] = []
 
     def start(self) -> None:
-        """Returns when each has its half."""
+        """Return when each has its half."""
         for consumer in self.consumers:
             consumer.start()
         until_so(lambda: [len(each.assigned) for each in self.consumers] == [PARTITIONS // 2] * 2, self.errors)
@@ -74,7 +74,7 @@ class Group:
         return [consumer.error for consumer in self.consumers]
 
     def assert_nothing_happened(self) -> None:
-        """Same generation, same members, and none of them was assigned anything again."""
+        """Same generation, same members, and none of them got another assignment."""
         assert self.errors() == [None, None]
         assert self._standing() == self._at_first
 
@@ -101,7 +101,7 @@ class Group:
 
 
 def attempts(consumer: RunningConsumer, partition: int, offset: int) -> tuple[Callable[[], bool], Callable[[], object]]:
-    """Commits as an application does that tries again: until the coordinator that was lost is found anew."""
+    """Commit like an application, which retries until the new coordinator is found."""
     refused: list[Exception] = []
 
     def attempt() -> bool:
@@ -116,7 +116,7 @@ def attempts(consumer: RunningConsumer, partition: int, offset: int) -> tuple[Ca
 
 
 class Front:
-    """A sidecar in front of a cluster of the module's own: on each broker a group has its coordinator."""
+    """A sidecar in front of the module's own cluster: each broker coordinates a group."""
 
     def __init__(self, cluster: Cluster, muster: MusterProcess) -> None:
         self.cluster, self.muster = cluster, muster
@@ -138,7 +138,7 @@ class Front:
         return {group_id: coordinator for coordinator, group_id in found.items()}
 
     def goes_on(self) -> None:
-        """Committed offsets are there, new records are consumed and committed, and no group has noticed."""
+        """Committed offsets are there, new records are consumed and committed, and no group was affected."""
         offset = next(self._rounds)
         if offset > 1:
             self.has_offsets(offset - 1)
@@ -151,7 +151,7 @@ class Front:
             assert_is_owned(self.cluster.bootstrap, group.group_id)
 
     def has_offsets(self, offset: int) -> None:
-        """All groups, in the cluster itself."""
+        """The offsets of all groups are in the cluster itself."""
         for group in self.groups:
             offsets = offsets_at(self.cluster.bootstrap, group.group_id, self.topic)
             assert offsets == dict.fromkeys(range(PARTITIONS), offset)
@@ -159,7 +159,7 @@ class Front:
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """They log each attempt to reach a broker that is gone, a thousand lines."""
+    """They log each attempt to reach a broker that is down, a thousand lines."""
     loggers = [logging.getLogger(name) for name in ("kafka", "aiokafka")]
     for each in loggers:
         each.setLevel(logging.CRITICAL)
@@ -172,7 +172,7 @@ def quiet_libraries() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def front() -> Iterator[Front]:
-    """Three groups, one of each library, each with another coordinator, at work."""
+    """Three groups, one of each library, each with another coordinator, all consuming."""
     with quiet_libraries(), ExitStack() as stack:
         cluster = stack.enter_context(running_cluster(settings=EXPIRING))
         muster = stack.enter_context(running_sidecar(cluster.bootstrap, nodes=cluster.nodes))
@@ -186,7 +186,7 @@ def front() -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def idle(front: Front) -> Iterator[Group]:
-    """A group that commits once, before whatever else happens."""
+    """A group that commits once, before anything else happens."""
     group = Group(front.muster.bootstrap, Confluent, uuid4().hex, front.topic)
     group.start()
     yield group
@@ -195,7 +195,7 @@ def idle(front: Front) -> Iterator[Group]:
 
 @pytest.fixture(scope="module")
 def expiring(front: Front, idle: Group) -> str:
-    """A group with nobody in it that has committed after the idle one, past the sidecar."""
+    """A group without members that has committed after the idle one, bypassing the sidecar."""
     idle.consumers[0].commit(min(idle.consumers[0].assigned), 1)
     group_id = uuid4().hex
     nobody = confluent_kafka.Consumer({"bootstrap.servers": front.cluster.bootstrap, "group.id": group_id})
@@ -207,10 +207,10 @@ def expiring(front: Front, idle: Group) -> str:
 
 @pytest.mark.usefixtures("expiring")
 class TestFailures:
-    """Each leaves everything as it was."""
+    """Each test leaves everything unchanged."""
 
     def test_a_coordinator_is_killed(self, front: Front) -> None:
-        """Another broker takes over; its groups, and those whose connections broke, go on."""
+        """Another broker takes over; its groups, and those whose connections broke, continue."""
         coordinator = next(iter(front.coordinators))
         (victim,) = (node for node in front.cluster.nodes if front.cluster.address(node) == coordinator)
         front.cluster.kill(victim)
@@ -227,14 +227,14 @@ class TestFailures:
             front.goes_on()
 
     def test_the_sidecar_is_killed(self, front: Front) -> None:
-        """It comes back with the groups as they were."""
+        """It comes back with unchanged groups."""
         front.muster.kill()
         front.muster.start()
         front.goes_on()
 
 
 def test_offsets_of_an_owned_group_do_not_expire(front: Front, idle: Group, expiring: str) -> None:
-    """When younger ones of a group with nobody in it have, those of one that is owned are still there."""
+    """When younger offsets of a group without members have expired, those of an owned group are still there."""
     bootstrap = front.cluster.bootstrap
     until_so(lambda: not offsets_at(bootstrap, expiring, front.topic), lambda: "they stay", within_s=WITHIN_S)
     assert list(offsets_at(bootstrap, idle.group_id, front.topic).values()) == [1]

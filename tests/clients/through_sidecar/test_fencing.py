@@ -1,6 +1,6 @@
-"""The shadow's generation as a fence, and the cost of its joins: on a broker of its own, behind a proxy.
+"""The shadow's generation as a fence, and the cost of its joins: on a separate broker behind a proxy.
 
-The broker advertises the proxy's address, so all that the sidecar says to the broker goes through the proxy.
+The broker advertises the proxy's address, so all of the sidecar's requests go through the proxy.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ OFFSET_COMMIT: Final = 8
 
 
 class Front(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the broker, the proxy and the sidecar are; each has an initial delay of its own."""
+    """The addresses of the broker, the proxy and the sidecar; both coordinators have an initial delay."""
 
     direct: str
     proxy: HoldingProxy
@@ -54,14 +54,14 @@ def front() -> Iterator[Front]:
             with running_sidecar(
                 broker.bootstrap, nodes=[1], config={**TEST_CONFIG, **SETTINGS}, options=options
             ) as muster:
-                # What groups' coordinators keep is made when the first one is looked for.
+                # The broker creates its coordinators' topics on the first lookup.
                 coordinator_of(muster.bootstrap, "any")
                 yield Front(direct=broker.bootstrap, proxy=proxy, through=muster.bootstrap, topic=topic)
 
 
 @asynccontextmanager
 async def connections(bootstrap: str, count: int) -> AsyncIterator[list[Connection]]:
-    """So many, while the block lasts."""
+    """This many, while the block lasts."""
     async with AsyncExitStack() as stack:
         opened = [await Connection.open(bootstrap) for _ in range(count)]
         for connection in opened:
@@ -70,7 +70,7 @@ async def connections(bootstrap: str, count: int) -> AsyncIterator[list[Connecti
 
 
 async def test_a_commit_that_is_held_up_never_lands_on_a_newer_one(front: Front) -> None:
-    """It was right when it left the sidecar; when it comes to the broker, its generation is over there too."""
+    """It was valid when it left the sidecar; when it reaches the broker, its generation is over there too."""
     group_id = uuid4().hex
     async with connections(front.through, 3) as (hangs, works, new):
         slow, other = Member(hangs, group_id, front.topic), Member(new, group_id, front.topic)
@@ -91,7 +91,7 @@ async def test_a_commit_that_is_held_up_never_lands_on_a_newer_one(front: Front)
 
 
 async def test_a_commit_of_a_process_that_was_replaced_never_lands_on_its_successors(front: Front) -> None:
-    """A static member's restart makes no new generation here, and yet one upstream."""
+    """A static member's restart makes no new generation here, but one upstream."""
     group_id = uuid4().hex
     async with connections(front.through, 2) as (hangs, new):
         before, after = (Member(each, group_id, front.topic, instance="a") for each in (hangs, new))
@@ -120,7 +120,7 @@ async def time_to_form(bootstrap: str, group_id: str, topic: str) -> float:
 
 
 async def test_initial_delays_run_beside_each_other(front: Front) -> None:
-    """Ours and upstream's cost a group no more than one of them does: the two are looked at at the same time."""
+    """Ours and upstream's run at the same time, so a group waits no longer than for one of them."""
     later = []
     for _ in range(ROUNDS):
         owned = uuid4().hex

@@ -1,4 +1,4 @@
-"""A gateway: two sidecars of one log at one address, as behind a load balancer; clients know that address alone."""
+"""A gateway: two sidecars of one log at one address, as behind a load balancer; clients only know that address."""
 
 import secrets
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ LOG_PARTITIONS = 4
 
 
 def test_whichever_process_of_a_gateway_dies_no_group_rebalances(kafka_broker: Broker, tmp_path: Path) -> None:
-    """Its clients connect to the same address again, where the other one is; their groups go on there."""
+    """Its clients reconnect to the same address and get the other one, where their groups continue."""
     brokers, topic = kafka_broker.bootstrap, new_topic(kafka_broker.bootstrap)
     log, secret = f"kafka://{brokers}/gateway-{uuid4().hex[:8]}", tmp_path / "secret"
     secret.write_text(secrets.token_hex(32))

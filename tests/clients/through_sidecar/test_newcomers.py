@@ -1,4 +1,4 @@
-"""Clients of the newer protocol (`group.protocol=consumer`) that come to a group of the classic one: they wait."""
+"""Clients of the newer protocol (`group.protocol=consumer`) that join a group of the classic one: they wait."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ ASSIGNED, ENDED = "partitions_assigned", "shutdown_complete"
 
 
 class NewConfluent(Confluent):
-    """librdkafka's, without what is the broker's to say in the newer protocol."""
+    """librdkafka's consumer without the settings that the broker determines in the newer protocol."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {
         "group.protocol": "consumer",
@@ -35,14 +35,14 @@ class NewConfluent(Confluent):
 
 
 def put_off(muster: MusterProcess) -> float:
-    """How often newcomers were told to ask again."""
+    """How often such clients were told to retry."""
     (value,) = PUT_OFF.findall(muster.asked("/metrics"))
     return float(value)
 
 
 @contextmanager
 def librdkafka(bootstrap: str, group_id: str, topic: str) -> Iterator[Callable[[], bool]]:
-    """A newcomer; gives whether all partitions are assigned to it."""
+    """A client of the newer protocol; the result is whether all partitions are assigned to it."""
     consumer = NewConfluent(bootstrap, group_id, topic).start()
     try:
 
@@ -79,7 +79,7 @@ def java(bootstrap: str, group_id: str, topic: str) -> Iterator[Callable[[], boo
 def test_a_newcomer_waits_until_the_last_classic_member_has_gone(
     sidecar: MusterProcess, kafka_cluster: Cluster, topic: str, newcomer: Callable[..., Any]
 ) -> None:
-    """It is told to ask again, about once a second; then the group is its, and no setting has changed."""
+    """It retries about once a second; then the group is its own, and no setting has changed."""
     group_id = f"newcomers-{uuid4().hex[:8]}"
     with ExitStack() as stack:
         classic = Confluent(sidecar.bootstrap, group_id, topic).start()

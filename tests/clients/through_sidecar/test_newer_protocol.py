@@ -1,4 +1,4 @@
-"""A group moves to the newer protocol (`group.protocol=consumer`) and back again, as docs/moving-groups.md tells it."""
+"""A group moves to the newer protocol (`group.protocol=consumer`) and back, as in docs/moving-groups.md."""
 
 import signal
 from collections.abc import Iterator
@@ -25,18 +25,18 @@ CLASSIC, NEWER = "classic", "consumer"
 PROCESSES: Final = 2
 COMMITTED: Final = dict.fromkeys(ALL, 1)
 SHARED_WITHIN_S: Final = 60
-"""The brokers have members of the newer protocol heartbeat every five seconds, and each step of theirs takes one."""
+"""The brokers have members of the newer protocol heartbeat every five seconds, and each of their steps takes one."""
 TERMINAL: Final = {"COLUMNS": "200", "TERM": "dumb", "MUSTER_BOOTSTRAP": ""}
 
 
 class Process(Protocol):
-    """One of the application's: a consumer that commits what it has consumed."""
+    """A process of the application: a consumer that commits what it has consumed."""
 
     def share(self) -> set[int]:
-        """The partitions it has now. It may not have ended."""
+        """The partitions it has now. Raises if it has ended."""
 
     def close(self) -> None:
-        """As an application does that ends cleanly."""
+        """Close it cleanly, as an application does."""
 
 
 class Librdkafka:
@@ -49,7 +49,7 @@ class Librdkafka:
         self._consumer.start()
 
     def share(self) -> set[int]:
-        """The newer protocol tells what is added and what is taken away: so the library is asked for the whole."""
+        """The newer protocol only sends changes, so the library is asked for the whole."""
         assert self._consumer.error is None, self._consumer.error
         if not self._consumer.assignments:
             return set()
@@ -103,14 +103,14 @@ class Application:
         self._processes.append(self._kind(self._stack, protocol, self._bootstrap, self.group_id, self._topic))
 
     def roll(self, protocol: str) -> None:
-        """A rolling restart: one process after the other comes back with this protocol, and has its share."""
+        """A rolling restart: each process in turn comes back with this protocol, and has its share."""
         for _ in range(PROCESSES):
             self._processes.pop(0).close()
             self.start(protocol)
             self.until_shared()
 
     def until_shared(self) -> None:
-        """Wait until each has something to do, and each partition is one's alone."""
+        """Wait until each has a partition, and each partition one owner."""
 
         def shares() -> list[set[int]]:
             return [each.share() for each in self._processes]
@@ -122,7 +122,7 @@ class Application:
         until_so(shared, shares, within_s=SHARED_WITHIN_S)
 
     def until_committed(self) -> None:
-        """Wait until the one record of each partition counts as consumed."""
+        """Wait until the only record of each partition counts as consumed."""
 
         def committed() -> bool:
             self.until_shared()
@@ -131,7 +131,7 @@ class Application:
         until_so(committed, self.offsets)
 
     def run(self, verb: str) -> None:
-        """`muster adopt` or `muster release`."""
+        """Run `muster adopt` or `muster release`."""
         done = CliRunner().invoke(command.app, [verb, self.group_id, "--bootstrap", self._bootstrap], env=TERMINAL)
         assert done.exit_code == 0, done.output
         assert f"all its {PROCESSES} members have rejoined" in done.output

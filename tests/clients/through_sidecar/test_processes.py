@@ -1,4 +1,4 @@
-"""Several processes of one host at one address: they are one sidecar to clients, and survive each other's end."""
+"""Several processes of one host at one address: they look like one sidecar, and survive each other's end."""
 
 import asyncio
 import os
@@ -28,12 +28,12 @@ pytestmark = [pytest.mark.clients, pytest.mark.broker]
 
 FRONTENDS = 2
 CONNECTIONS = 20
-"""To each address: the kernel gives each frontend some of them."""
+"""For each address: the kernel gives each frontend some of them."""
 
 
 @contextmanager
 def several(broker: Broker, name: str, *more: str) -> Iterator[tuple[MusterProcess, int]]:
-    """A supervisor, and the port of its metrics. `more`: options."""
+    """A supervisor, and its metrics port. `more`: options."""
     (listen, metrics), base = lasting_ports(2), lasting_base()
     options = ["--listen", f"{HOST}:{listen}", "--upstream", broker.bootstrap, "--broker-base-port", str(base)]
     options += ["--processes", str(FRONTENDS), "--metrics", f"{HOST}:{metrics}", "--log-replication", "1"]
@@ -66,7 +66,7 @@ def roles(supervisor: int) -> dict[str, int]:
     found = {}
     for pid in map(int, children):
         line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-        if "--role" in line:  # else it was only just begun
+        if "--role" in line:  # otherwise it has only just started
             found[f"{line[line.index('--role') + 1]}-{line[line.index('--node-id') + 1]}"] = pid
     return found
 
@@ -96,7 +96,7 @@ def test_a_group_is_served_by_all_and_an_edge_that_dies_is_started_again(kafka_b
 
 
 def test_who_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) -> None:
-    """At the bootstrap address and at a broker's, by its successor where the kernel has chosen that: none is reset."""
+    """At the bootstrap address and at a broker's, by its successor if the kernel has chosen that: none is reset."""
     with several(kafka_broker, f"several-{os.getpid()}-dead") as (muster, metrics):
         until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
         addresses = [muster.bootstrap, asyncio.run(broker_behind(muster.bootstrap))]
@@ -112,7 +112,7 @@ def test_who_connects_while_an_edge_is_dead_is_answered(kafka_broker: Broker) ->
 
 
 async def brokers_told(bootstrap: str) -> list[Fields]:
-    """The brokers in the answer to Metadata, however long that takes; the connection must stand for so long."""
+    """The brokers in the Metadata response, however long that takes, on a connection that must stay open."""
     connection = await Connection.open(bootstrap)
     asked = connection.send("Metadata", 1, topics=[])
     try:
@@ -132,7 +132,7 @@ async def broker_behind(bootstrap: str) -> str:
 
 
 def test_two_hosts_with_one_node_id_do_not_end_each_other_in_turn(kafka_broker: Broker, tmp_path: Path) -> None:
-    """All of the first one end, say why, and are not started again; the second one serves."""
+    """All of the first one end, log the reason, and are not restarted; the second one serves."""
     secret, name = tmp_path / "secret", f"twins-{os.getpid()}"
     secret.write_text("0" * 32, encoding="ascii")
     shared = ["--share-partitions", "--node-id", "1", "--peer-secret-file", str(secret), "--peer-listen"]
@@ -147,7 +147,7 @@ def test_two_hosts_with_one_node_id_do_not_end_each_other_in_turn(kafka_broker: 
 
 
 def test_all_end_when_their_supervisor_is_killed(kafka_broker: Broker) -> None:
-    """They stop cleanly: nobody is left that clients would find."""
+    """They stop cleanly, so that clients find none of them."""
     with several(kafka_broker, f"several-{os.getpid()}-orphans") as (muster, metrics):
         until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
         pids = [muster.pid, *roles(muster.pid).values()]
@@ -158,11 +158,13 @@ def test_all_end_when_their_supervisor_is_killed(kafka_broker: Broker) -> None:
 def test_a_supervisor_is_started_again_while_the_processes_of_the_one_that_was_killed_stop(
     kafka_broker: Broker,
 ) -> None:
-    """It waits for their addresses, and serves then; somebody else's it does not get, and says so in the end."""
+    """It waits for their addresses, and then serves; an address in use by another program leads to an error in
+    the end.
+    """
     with several(kafka_broker, f"several-{os.getpid()}-again") as (muster, metrics):
         until_so(lambda: is_ready(metrics), lambda: muster.output[-2_000:])
         left = roles(muster.pid)
-        os.kill(left["edge-1000001"], signal.SIGSTOP)  # it has its address for longer
+        os.kill(left["edge-1000001"], signal.SIGSTOP)  # it keeps its address for longer
         muster.kill()
         go_on = Timer(3.0, os.kill, [left["edge-1000001"], signal.SIGCONT])
         go_on.start()
@@ -174,7 +176,7 @@ def test_a_supervisor_is_started_again_while_the_processes_of_the_one_that_was_k
 
 
 def test_as_the_first_process_of_a_container_it_stops_as_asked_and_leaves_no_zombies(kafka_broker: Broker) -> None:
-    """SIGTERM ends all cleanly; what others have left there is waited for, too."""
+    """SIGTERM ends all cleanly; orphans of other processes are reaped, too."""
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
         pytest.skip("this machine has no namespaces for us: it was not tried as the first process of a container")
@@ -201,7 +203,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def lives(pid: int) -> bool:
-    """Whether there is such a process; one that has ended and was not waited for is none."""
+    """Return whether there is such a process; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
     except OSError:

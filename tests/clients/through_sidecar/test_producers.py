@@ -1,4 +1,4 @@
-"""Producers of each kind through the sidecar, on a real cluster: all that they were told is written, is there."""
+"""Producers of each kind through the sidecar, on a real cluster: every acknowledged record is there."""
 
 import random
 from itertools import product
@@ -27,13 +27,13 @@ LARGE_BYTES_MAX: Final = 21_000_000
 
 
 def properties(acks: str, codec: str) -> dict[str, str | int | bool]:
-    """The properties of a producer that puts its records into few batches."""
+    """Properties of a producer that puts its records into few batches."""
     ensured = {"enable.idempotence": True} if acks == "idempotent" else {"acks": acks}
     return {**ensured, "compression.type": codec, "linger.ms": 5}
 
 
 def produced(bootstrap: str, topic: str, acks: str, codec: str) -> list[bytes]:
-    """Produce with one of them; returns the records, compressible and different from all others'."""
+    """Produce with one of them; return the records, which are compressible and unique."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, **properties(acks, codec)})
     sent = [f"{acks} {codec} {number} ".encode() * 40 for number in range(RECORDS)]
     for value in sent:
@@ -43,12 +43,12 @@ def produced(bootstrap: str, topic: str, acks: str, codec: str) -> list[bytes]:
 
 
 def test_records_arrive_whole_and_in_order(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
-    """With each acks and compression; what is read through the sidecar is what the brokers have."""
+    """With each acks and compression; records read through the sidecar equal those at the brokers."""
     topic = new_topic(kafka_cluster.bootstrap, partitions=1)
     wanted = [produced(sidecar.bootstrap, topic, acks, codec) for acks, codec in product(ACKS, CODECS)]
     flat = [value for sent in wanted for value in sent]
     direct = {"bootstrap.servers": kafka_cluster.bootstrap}
-    # With acks=0 nobody is told when it is written.
+    # With acks=0 there is no notice of the write.
     until_so(lambda: len(values(direct, topic)) >= len(flat), lambda: len(values(direct, topic)))
     there = values(direct, topic)
     assert [[each for each in there if each in set(sent)] for sent in wanted] == wanted
@@ -56,7 +56,7 @@ def test_records_arrive_whole_and_in_order(sidecar: MusterProcess, kafka_cluster
 
 
 def test_large_messages(sidecar: MusterProcess) -> None:
-    """Messages of 20 MB, there and back; one too large for the broker is refused, and the connection goes on."""
+    """Messages of 20 MB, both ways; one too large for the broker is refused, and the connection stays usable."""
     topic = f"large-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": sidecar.bootstrap})
     wide = NewTopic(topic, 1, config={"max.message.bytes": str(LARGE_BYTES_MAX)})
@@ -80,7 +80,7 @@ def test_large_messages(sidecar: MusterProcess) -> None:
 
 
 def test_java_producer(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
-    """Kafka's own, which is idempotent when nobody says otherwise, with a codec that its library brings along."""
+    """Kafka's own, which is idempotent by default, with a codec that its library includes."""
     topic = new_topic(kafka_cluster.bootstrap, partitions=3)
     done = run_tool(
         JavaTool.PRODUCER_PERF_TEST,

@@ -1,4 +1,4 @@
-"""A group that a sidecar cannot read is repaired through it, with the rights that the brokers know of."""
+"""A group that a sidecar cannot read is repaired through it, with the rights that the brokers grant."""
 
 import asyncio
 import sqlite3
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.clients
 
 
 def test_a_quarantined_group_is_repaired_through_the_sidecar(kafka_broker: Broker, tmp_path: Path) -> None:
-    """The setting of the group is Muster's; and a consumer that waited joins."""
+    """The config belongs to Muster; a waiting consumer then joins."""
     group, topic = f"orders-{uuid4().hex[:8]}", new_topic(kafka_broker.bootstrap)
     url = asyncio.run(written.sqlite_log(tmp_path / "muster.db", written.script(group).created()))
     with closing(sqlite3.connect(tmp_path / "muster.db", isolation_level=None)) as connection:

@@ -1,4 +1,4 @@
-"""Muster's own topics and transactional ids, asked for through the sidecar by real clients: nobody gets them."""
+"""Real clients use Muster's own topics and transactional ids through the sidecar: all are refused."""
 
 import subprocess
 from typing import Final
@@ -19,12 +19,12 @@ EVENTS: Final = "__muster_events"
 FORGED: Final = b"a record that no owner wrote"
 SIZE: Final = 77
 AVRO: Final = b"\xc3\x01"
-"""Events begin with it, and what the producer makes up does not."""
+"""Events begin with it, and the producer's own values do not."""
 NOT_AN_OWNER: Final = f"muster-{EVENTS}-events"
 
 
 def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> None:
-    """Not with an event log of its own either, which nothing in the cluster would tell of."""
+    """Not even with a separate event log, which the cluster does not show."""
     arguments = ["--listen", "127.0.0.1:0", "--upstream", sidecar.bootstrap, "--log", "memory:"]
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 2
@@ -32,7 +32,7 @@ def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> 
 
 
 def test_nor_is_it_one_for_an_event_log(sidecar: MusterProcess) -> None:
-    """Nor for one of another name than its own, for which nothing is reserved."""
+    """Nor for a log with another name than its own, for which nothing is reserved."""
     arguments = ["--listen", "127.0.0.1:0", "--log", f"kafka://{sidecar.bootstrap}/events_elsewhere"]
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 2
@@ -40,7 +40,7 @@ def test_nor_is_it_one_for_an_event_log(sidecar: MusterProcess) -> None:
 
 
 def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
-    """Producing to it by its name, as librdkafka does, is refused; records for other topics arrive."""
+    """Producing to it by name, as librdkafka does, is refused; records for other topics arrive."""
     told: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": sidecar.bootstrap, "linger.ms": 0})
     producer.produce(EVENTS, FORGED, partition=0, on_delivery=lambda error, _: told.append(error))
@@ -50,7 +50,7 @@ def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cl
 
 
 def test_nor_by_its_id(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
-    """As Kafka's own producer does it from Produce v13 on."""
+    """As Kafka's own producer does from Produce v13 on."""
     done = run_tool(
         JavaTool.PRODUCER_PERF_TEST,
         *("--topic", EVENTS, "--num-records", "10", "--record-size", str(SIZE), "--throughput", "-1"),
@@ -62,7 +62,7 @@ def test_nor_by_its_id(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
 
 
 def test_nobody_deposes_an_owner(sidecar: MusterProcess) -> None:
-    """With its transactional id; one that only looks like it is anybody's."""
+    """With the owner's transactional id; a similar id is allowed."""
     for transactional_id in (f"muster-{EVENTS}-0", NOT_AN_OWNER):
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": sidecar.bootstrap, "transactional.id": transactional_id}

@@ -21,9 +21,9 @@ def asked(broker: Broker, *arguments: str) -> Result:
 
 
 def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) -> None:
-    """Until then none but they are listed, and nothing is changed; groups of others are left alone.
+    """Listing changes nothing and shows only them; groups of others are left alone.
 
-    A sidecar would not show them, and says so.
+    A sidecar does not show them, and says so.
     """
     bootstrap, topic = kafka_broker.bootstrap, new_topic(kafka_broker.bootstrap)
     owned, others = f"left-{uuid4().hex[:8]}", f"others-{uuid4().hex[:8]}"
@@ -59,7 +59,7 @@ def test_the_shadows_of_a_muster_that_is_gone_are_removed(kafka_broker: Broker) 
 
 
 def test_a_sidecar_for_other_groups_shows_shadows_as_the_brokers_do(kafka_broker: Broker) -> None:
-    """It answers for no group that is there, so it hides nothing; one that it is for is told."""
+    """It hides no groups, as it serves none that exist; for one that it serves the command says so."""
     bootstrap, group = kafka_broker.bootstrap, f"named-{uuid4().hex[:8]}"
     with running_sidecar(bootstrap, nodes=[1], options=["--log", "memory:", "--groups", f"{group}*"]) as sidecar:
         asked = CliRunner().invoke(cli.app, ["groups", "shadows", "--bootstrap", sidecar.bootstrap])

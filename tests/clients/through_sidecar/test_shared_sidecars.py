@@ -1,4 +1,4 @@
-"""Two sidecars share the log of one cluster: members of one group at both, whichever of them owns it."""
+"""Two sidecars share the log of one cluster: members of one group are at both, whichever owns it."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.broker]
 
 LOG_PARTITIONS = 4
 ANSWERED_WITHIN_S = 20.0
-"""Some 4 s, and as much again for a machine that is busy."""
+"""Some 4 s, doubled for a busy machine."""
 NODE_IDS = (1, 2)
 
 
@@ -45,7 +45,7 @@ class Sidecars(msgspec.Struct, frozen=True):
     secret: Path
 
     def owner_of(self, group_id: str) -> int:
-        """The node id of the group's owner, as the sidecars have logged the last time."""
+        """The node id of the group's owner, from the sidecars' latest log lines."""
         number = partition_for(GroupId(group_id), LOG_PARTITIONS)
         return next(
             node_id
@@ -63,7 +63,7 @@ class Sidecars(msgspec.Struct, frozen=True):
         return next(each for each in NODE_IDS if each != node_id)
 
     def frontend(self, node_id: int, *more: str, secret: Path | None = None) -> AbstractContextManager[MusterProcess]:
-        """One that owns nothing, while the block lasts; `more`: options."""
+        """A frontend that owns nothing, while the block lasts; `more`: options."""
         return sharing_sidecar(
             self.broker.bootstrap,
             self.by_node[1].log,
@@ -109,7 +109,7 @@ def crew_at(
 
 
 def test_consumers_at_both_are_one_group(sidecars: Sidecars) -> None:
-    """Each has its share, commits what it consumed, and goes on where it was after a static restart."""
+    """Each has its share, commits what it consumed, and continues there after a static restart."""
     with crew_at(sidecars, 1, owner=2) as group:
         first = group.add("one")
         group.bootstrap = sidecars.by_node[2].bootstrap
@@ -131,7 +131,7 @@ def test_consumers_at_both_are_one_group(sidecars: Sidecars) -> None:
 
 
 def test_consumers_whose_owner_is_the_other_process_restart(sidecars: Sidecars, library: type[RunningConsumer]) -> None:
-    """The libraries for Python, all of whose requests are forwarded: a static restart causes no rebalance."""
+    """The Python libraries, all of whose requests are forwarded: a static restart causes no rebalance."""
     with crew_at(sidecars, 1, owner=2, library=library) as group:
         goes_on_where_it_was(group, sidecars.broker.bootstrap, is_static=True)
 
@@ -145,7 +145,7 @@ async def _asked(address: str, api: str, version: int, **fields: object) -> Fiel
 
 
 def test_groups_of_both_are_described_listed_and_deleted_through_one(sidecars: Sidecars) -> None:
-    """One request for groups of two owners is answered whole, wherever it is asked."""
+    """One request for groups of two owners gets a complete response at either."""
     group_ids = [sidecars.group_of(node_id) for node_id in NODE_IDS]
     address = sidecars.by_node[1].bootstrap
 
@@ -178,7 +178,7 @@ def test_groups_of_both_are_described_listed_and_deleted_through_one(sidecars: S
 
 
 def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
-    """Its clients are members of groups of both owners; who owns what does not change when it comes or goes."""
+    """Its clients are members of groups of both owners; no partition moves when it starts or stops."""
     before = {node_id: each.events("partitions shared")[-1]["ours"] for node_id, each in sidecars.by_node.items()}
     with sidecars.frontend(3) as running:
         for owner in NODE_IDS:
@@ -194,7 +194,9 @@ def test_an_edge_owns_nothing_and_forwards_all(sidecars: Sidecars) -> None:
 
 
 def test_an_edge_hears_at_once_that_an_owner_is_gone(kafka_broker: Broker, tmp_path: Path) -> None:
-    """All members of the ownership group are waited for, and its own next heartbeat there is in a minute and a half."""
+    """Otherwise all members of the ownership group would be awaited, and its own next heartbeat is in a minute and a
+    half.
+    """
     seldom = ("--owner-session-timeout-ms", "1800000")
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars, sidecars.frontend(3, *seldom) as frontend:
         until_so(lambda: frontend.events("partitions shared")[-1:], lambda: log_tail(frontend.output))
@@ -234,7 +236,7 @@ def test_an_edge_with_another_secret_is_not_ready_and_says_so_everywhere(sidecar
 
 
 def test_consumers_of_the_newer_protocol_are_answered_through_both(sidecars: Sidecars) -> None:
-    """KIP-848: by the broker where the group is free, and to ask again where it has members of the classic protocol."""
+    """KIP-848: by the broker if the group is free, and told to retry if it has members of the classic protocol."""
 
     async def scene() -> None:
         for node_id in NODE_IDS:
@@ -284,7 +286,9 @@ def test_members_keep_their_place_when_the_owner_stops_and_comes_back(kafka_brok
 
 
 def test_members_keep_their_place_when_the_owner_is_killed(kafka_broker: Broker, tmp_path: Path) -> None:
-    """They are connected to the other process, which takes their group over: same generation, nobody is revoked."""
+    """They are connected to the other process, which takes their group over: same generation, no partition is
+    revoked.
+    """
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars, crew_at(sidecars, 1, owner=2) as group:
         first, second = group.add("one"), group.add()
         group.until_shared()
@@ -307,7 +311,7 @@ def test_members_keep_their_place_when_the_owner_is_killed(kafka_broker: Broker,
 
 @contextmanager
 def suspended(process: MusterProcess) -> Iterator[None]:
-    """Stopped by SIGSTOP: its connections stand, and it says nothing."""
+    """Stopped by SIGSTOP: its connections stay open, and it is silent."""
     os.kill(process.pid, signal.SIGSTOP)
     try:
         yield
@@ -316,7 +320,7 @@ def suspended(process: MusterProcess) -> Iterator[None]:
 
 
 async def until_heard(member: Member) -> None:
-    """Each heartbeat is answered in time, and in the end it is accepted."""
+    """Each heartbeat is answered in time, and in the end one is accepted."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             async with asyncio.timeout(ANSWERED_WITHIN_S):
@@ -328,7 +332,9 @@ async def until_heard(member: Member) -> None:
 
 
 def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_path: Path) -> None:
-    """No request waits for it for ever; who joins meanwhile is in the next owner's group, and it ends nothing later."""
+    """No request waits for it for ever; members that join meanwhile are in the next owner's group, and it disturbs
+    nothing later.
+    """
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars:
         group_id, survivor, owner = sidecars.group_of(2), sidecars.by_node[1], sidecars.by_node[2]
 
@@ -341,7 +347,7 @@ def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_pat
             generation_id = first.generation_id
             with suspended(owner):
                 async with asyncio.timeout(WITHIN_S):
-                    while sidecars.owner_of(group_id) != 1:  # the frontend may answer the first heartbeats by itself
+                    while sidecars.owner_of(group_id) != 1:  # the frontend may answer the first heartbeats itself
                         await until_heard(first)
                         await asyncio.sleep(0.1)
                 await until_heard(first)
@@ -357,7 +363,7 @@ def test_members_go_on_when_the_owner_is_suspended(kafka_broker: Broker, tmp_pat
 
 
 def test_members_of_a_suspended_sidecar_are_answered_when_it_goes_on(kafka_broker: Broker, tmp_path: Path) -> None:
-    """The owner answers, whose session for them is longer."""
+    """The owner answers, which has a longer session for them."""
     with sharing_sidecars(kafka_broker, tmp_path) as sidecars:
         group_id, frontend = sidecars.group_of(2), sidecars.by_node[1]
 

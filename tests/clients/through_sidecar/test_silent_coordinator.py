@@ -1,4 +1,4 @@
-"""A broker that coordinates a group hangs for longer than its members' sessions: nobody is expired for that."""
+"""A broker that coordinates a group hangs for longer than its members' sessions: no member expires for that."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ WITHIN_S = 60
 
 
 async def test_nobody_is_expired_while_the_broker_behind_it_hangs(tmp_path: Path) -> None:
-    """A heartbeat has come, and what its sender may do is asked of a broker that does not answer."""
+    """A heartbeat has arrived, but the broker does not answer whether its sender is authorized."""
     options = ["--log", f"sqlite:///{tmp_path / 'events.db'}", "--authorization-cache-ms", "0"]
     with running_cluster(1) as cluster, running_sidecar(cluster.bootstrap, nodes=[1], options=options) as muster:
         topic = await asyncio.to_thread(new_topic, cluster.bootstrap)

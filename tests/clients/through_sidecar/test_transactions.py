@@ -1,4 +1,4 @@
-"""Consuming, transforming and producing in transactions through the sidecar: as on a Kafka, and the group is owned."""
+"""Consuming, transforming and producing in transactions through the sidecar: as on Kafka, and the group is owned."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture
 def story(sidecar: MusterProcess, kafka_cluster: Cluster) -> Iterator[test_transactions.Story]:
-    """Through the sidecar. What became of the group is in the sidecar's history, and its offsets are the cluster's."""
+    """Through the sidecar. The group's history is in the sidecar's log, and its offsets are in the cluster."""
     running = test_transactions.Story(sidecar.bootstrap)
     yield running
     group_id = running.settings["group_id"]
@@ -31,7 +31,7 @@ def story(sidecar: MusterProcess, kafka_cluster: Cluster) -> Iterator[test_trans
 
 
 async def has_history(url: str, group_id: GroupId) -> bool:
-    """Whether the group's members are in the event log."""
+    """True if the group's members are in the event log."""
     log = open_log(url, read_only=True)
     await log.open()
     try:
@@ -41,8 +41,8 @@ async def has_history(url: str, group_id: GroupId) -> bool:
 
 
 class TestCopier(test_transactions.TestCopier):
-    """confluent-kafka's: committed, aborted, and refused for a generation that is over."""
+    """confluent-kafka's: committed, aborted, and refused for a past generation."""
 
 
 class TestJava(test_transactions.TestJava):
-    """Kafka's own tool, with aborts at random."""
+    """Kafka's own tool, with random aborts."""

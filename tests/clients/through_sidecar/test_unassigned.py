@@ -1,4 +1,4 @@
-"""Partitions that an administrator adds to a topic of a real cluster, and groups that the cluster has: what is done."""
+"""Partitions that an administrator adds to a topic of a real cluster, and groups that the cluster has."""
 
 import asyncio
 from uuid import uuid4
@@ -22,7 +22,7 @@ from tests.waiting import until_so
 pytestmark = pytest.mark.clients
 
 WITHIN_S = 240
-"""Muster asks the cluster for Metadata every half a minute."""
+"""Muster requests Metadata of the cluster every half a minute."""
 
 
 def test_partitions_that_were_added_behind_a_restarted_static_leader_are_consumed_with_the_config(
@@ -53,7 +53,7 @@ def test_partitions_that_were_added_behind_a_restarted_static_leader_are_consume
 def test_the_status_names_a_group_that_the_cluster_has(
     sidecar: MusterProcess, kafka_cluster: Cluster, topic: str, library: type[RunningConsumer]
 ) -> None:
-    """A client that joins it through the sidecar is relayed; the log's line is not all that tells so."""
+    """A client that joins it through the sidecar is relayed; the log line is not the only sign."""
     group_id = f"theirs-{uuid4().hex[:8]}"
     there = library(kafka_cluster.bootstrap, group_id, topic).start()
     until_so(lambda: len(there.assigned) == 6, lambda: repr(there.error))

@@ -1,7 +1,7 @@
-"""`python -m tests.conformance.fuzz`: seeds one after another, until all are played.
+"""`python -m tests.conformance.fuzz`: plays seeds one after another.
 
-A seed that differs is shrunk, and what is left of it written to `found/`, where `test_fuzz.py` plays it for ever
-after. The exit code is 1 when there was a difference, 2 when the machine was too busy to tell.
+A seed that differs is shrunk, and the result written to `found/`, from where `test_fuzz.py` replays it. The exit code
+is 1 if there was a difference, 2 if the machine was too busy to tell.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def main(
     steps: Annotated[int, typer.Option(help="Steps of each schedule.", min=1)] = 60,
     sidecar: Annotated[bool, typer.Option(help="Put Muster in front of that Kafka, as a sidecar.")] = False,
 ) -> None:
-    """Play random schedules on a real Kafka and on Muster, and compare every answer."""
+    """Play random schedules on a real Kafka and on Muster, and compare every response."""
     console = Console()
     with running_pair(sidecar=sidecar) as pair, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

@@ -1,4 +1,4 @@
-"""The record of a run: the transcript, the names of ids, and the counts of answers."""
+"""The record of a run: the transcript, the names of ids, and the counts of responses."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ UUID_LENGTH: Final = 36
 
 
 class Exchange:
-    """A request on its way, sent in the step of that number."""
+    """A pending request, sent in the step of that number."""
 
     def __init__(self, request: Request, connection: Connection, pending: Pending, number: int) -> None:
         self.request, self.connection, self.pending, self.number = request, connection, pending, number
@@ -21,42 +21,42 @@ class Exchange:
 
 
 class Account:
-    """See the module. `words` are shown instead of what a run made up."""
+    """See the module. `words` replace generated values in the transcript."""
 
     def __init__(self, words: Mapping[str, str]) -> None:
         self.transcript = Transcript(words=words)
         self.tally: Counter[tuple[str, int]] = Counter()
         self.number = 0
         self.pending: set[str] = set()
-        """Ids that were handed out, and that nobody has joined with."""
+        """Ids that were handed out and not yet used."""
         self._names: dict[str, str] = {}
         self._shown: Fields = {}
 
     def begin(self, number: int, text: str, *, state: str) -> None:
-        """A step begins, in this state of the group."""
+        """A step begins, with the group in this state."""
         self.number = number
         self.tally[f"step in {state}", 0] += 1
         self.transcript.note(f"{number}. {text}")
 
     def remark(self, text: str) -> None:
-        """Write down what is no request."""
+        """Record a remark."""
         self.transcript.note(f"    ({text})")
 
     def note(self, exchange: Exchange, answered: Fields | str) -> None:
-        """A request, and what came of it; once more, if it was parked."""
+        """Record a request and its result; a parked one is recorded a second time."""
         request = exchange.request
         late = {"of step": exchange.number} if exchange.was_parked else {}
         what = f"{request.api} v{request.version}"
         self.transcript.exchanged(f"  {request.who}", what, {**late, **request.asked}, answered)
 
     def note_free(self, joined: Sequence[Fields]) -> None:
-        """Exactly one was told that it leads, and of the same members, whoever it is."""
+        """Exactly one is the leader, whichever it is, and all got the same members."""
         leaders = [answer for answer in joined if answer["member_id"] == answer["leader"]]
         told = [{"member_id": m["member_id"], "metadata": m["metadata"]} for each in leaders for m in each["members"]]
         self.transcript.exchanged("  ", "the leader is free", {"leaders": len(leaders)}, {"members": told})
 
     def note_view(self, described: Fields) -> None:
-        """The group, if it is not as before."""
+        """Record the group, if it has changed."""
         if described != self._shown:
             self._shown = described
             self.transcript.exchanged("  ", "the group", {}, described)
@@ -64,7 +64,7 @@ class Account:
     # ---- names -----------------------------------------------------------------------------------------
 
     def name(self, actor: Actor, answer: Fields) -> None:
-        """Name an id by who was given it first, and how many it was given before."""
+        """Name an id by the first one who got it, and the number of ids given before."""
         if answer["error_code"] not in (0, 79):
             return
         member_id = answer["member_id"]
@@ -75,17 +75,17 @@ class Account:
             self.transcript.learn(member_id, self._names[member_id])
 
     def is_named(self, member_id: str) -> bool:
-        """Whether anybody was told this id."""
+        """Return whether this id was given to a member."""
         return member_id in self._names
 
     def in_order(self, member_ids: Iterable[str]) -> list[str]:
-        """In an order that is the same for every server."""
+        """In an order that is the same for both servers."""
         return sorted(member_ids, key=lambda member_id: self._names.get(member_id, f"~{member_id[:-UUID_LENGTH]}"))
 
-    # ---- figures ---------------------------------------------------------------------------------------
+    # ---- counts ----------------------------------------------------------------------------------------
 
     def count(self, api: str, answer: Any) -> None:
-        """Count error codes; where all is well above, those within."""
+        """Count error codes; the nested ones if the top-level one is 0."""
         if isinstance(answer, list):
             for each in answer:
                 self.count(api, each)

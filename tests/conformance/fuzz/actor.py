@@ -1,8 +1,8 @@
-"""A member of a schedule: what it was told, and the requests it makes of that.
+"""A member of a schedule: the responses it got, and its requests.
 
 It has ids, generations and what a client remembers, and turns a step into a request.
 
-Both servers tell the same, ids aside: so on both the same steps become the same requests.
+Both servers return the same, except for ids: so the same steps become the same requests on both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from tests.conformance.member import NO_GENERATION, NOBODY, Protocols, subscript
 from tests.conformance.wire import Fields, ms
 
 LONG_MS: Final = 600_000
-"""Longer than any schedule takes: such a timeout never ends."""
+"""Longer than any schedule: such a timeout never expires."""
 
 BRIEF_MS: Final = 500
 REBALANCE_MS: Final = 2_500
-"""The rebalance timeout of impatient members: longer than a brief session, so that it is clear which ends first."""
+"""The rebalance timeout of impatient members: longer than a brief session, so that it is clear which expires first."""
 
 NAMED_BY_NOBODY: Final = "nobody"
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")
@@ -38,20 +38,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: Mapping[str, Any]
     asked: Mapping[str, Any]
     brief: bool
-    """A session that soon ends begins, if it is answered well."""
+    """A success starts a session that soon expires."""
     life: int
-    """The number of the process that asks."""
+    """The number of the sending process."""
 
     @property
     def restarts(self) -> str | None:
-        """The instance id of which this join is a new process, if it is one."""
+        """The instance id that this join restarts, if any."""
         is_one = self.api == "JoinGroup" and self.version >= 5 and self.body["member_id"] == ""
         instance: str | None = self.body["group_instance_id"] if is_one else None
         return instance
 
 
 class Actor:
-    """See the module. A `life` is that of a process: a restart ends it."""
+    """See the module. Each process has a `life`: a restart ends it."""
 
     def __init__(self, number: int, cast: Cast) -> None:
         self.name = NAMES[number]
@@ -63,7 +63,7 @@ class Actor:
         self.forget()
 
     def forget(self) -> None:
-        """It knows nothing of the group any more."""
+        """Forget everything about the group."""
         self.old_id = self.member_id or self.old_id
         self.member_id = ""
         self.generation_id = NO_GENERATION
@@ -74,7 +74,7 @@ class Actor:
 
     @property
     def has_just_an_id(self) -> bool:
-        """It was told an id, and is to join with it."""
+        """True if it has an id and has to join with it."""
         return self.member_id != "" and self.generation_id == NO_GENERATION
 
     def restart(self, era: Era) -> None:
@@ -83,10 +83,10 @@ class Actor:
         self.life += 1
         self.forget()
 
-    # ---- what it was told ------------------------------------------------------------------------------
+    # ---- responses -------------------------------------------------------------------------------------
 
     def told(self, request: Request, answer: Fields) -> None:
-        """Remember an answer to a request of its own."""
+        """Remember a response to its own request."""
         code = answer.get("error_code", 0)
         if request.life != self.life:
             return
@@ -112,26 +112,26 @@ class Actor:
             self.protocol_name, self.members = answer["protocol_name"], answer["members"]
             self.must_join, self.has_synced = False, False
 
-    # ---- who it says it is -----------------------------------------------------------------------------
+    # ---- identity --------------------------------------------------------------------------------------
 
     def id_as(self, choice: Choice) -> str:
-        """Its member id, or another."""
+        """Its member id, or another one."""
         return {"own": self.member_id, "none": "", "old": self.old_id, "nobody": NOBODY, "empty": ""}[choice]
 
     def instance_as(self, choice: Choice) -> str | None:
-        """Its instance id, or another."""
+        """Its instance id, or another one."""
         others = {"own": self.instance, "old": self.instance, "none": None, "nobody": NAMED_BY_NOBODY, "empty": ""}
         return others[choice]
 
     def generation_as(self, choice: Generation) -> int:
-        """Its generation, or another."""
+        """Its generation, or another one."""
         own = self.generation_id
         return {"own": own, "next": own + 1, "past": max(own - 1, 0), "none": NO_GENERATION}[choice]
 
     # ---- requests --------------------------------------------------------------------------------------
 
     def identity(self, step: Identified, posed: "Actor", group_id: str) -> dict[str, Any]:
-        """The fields that say who asks, as `posed` would."""
+        """The identity fields, as `posed` would send them."""
         return {
             "group_id": group_id,
             "member_id": posed.id_as(step.member_id),
@@ -141,7 +141,7 @@ class Actor:
     def request(
         self, api: str, body: Mapping[str, Any], *hidden: str, version: int | None = None, brief: bool = False
     ) -> Request:
-        """A request of its own; of `body` the transcript shows all but the group and what is `hidden`."""
+        """A request of its own; the transcript shows `body` without the group and the `hidden` fields."""
         asked = {name: value for name, value in body.items() if name not in {"group_id", *hidden}}
         version = version_in(self.era, api) if version is None else version
         return Request(who=self.name, api=api, version=version, body=body, asked=asked, brief=brief, life=self.life)
@@ -174,7 +174,7 @@ class Actor:
         return tuple((name, subscription(*self.topics)) for name in liked[: self.offers])
 
     def sync(self, step: SyncGroup, posed: "Actor", group_id: str, *, protocol_type: str) -> Request:
-        """SyncGroup: a leader assigns, in the words of who it says it is."""
+        """SyncGroup: a leader assigns, under the claimed identity."""
         wrong = {"wrong type": "wrong", "null": None}
         body = {
             **self.identity(step, posed, group_id),
@@ -186,12 +186,12 @@ class Actor:
         return self.request("SyncGroup", body, "assignments", version=step.version)
 
     def assignments(self, step: SyncGroup) -> list[Fields]:
-        """The assignment that it would make."""
+        """The assignment that it would send."""
         ids = [each["member_id"] for each in self.members]
         if step.assigns == "none":
             return []
         if step.assigns == "some":
-            # By its own place: the order in which a leader is told of members is free.
+            # Relative to its own position: the order of the leader's member list is not defined.
             ids = [each for each in ids if each != self.member_id]
         entries = [{"member_id": each, "assignment": f"{self.generation_id} of {self.name}".encode()} for each in ids]
         if step.assigns == "strangers":

@@ -1,9 +1,9 @@
-"""A seed gives a schedule.
+"""Generates a schedule from a seed.
 
-It decides how often each step is taken; a schedule does not depend on servers and responses.
+It decides how often each step occurs; a schedule does not depend on servers and responses.
 
-Most steps let members behave, so that there are stable groups to do mischief to; mischief is one odd thing at a time,
-mostly: a request with everything wrong only tells which check comes first.
+In most steps members behave, so that there are stable groups to disturb. Disturbances are mostly one oddity at a time:
+a request with everything wrong only shows which check comes first.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ def _member(rng: Random) -> Cast:
     )
 
 
-# ---- scenes: a step, or some that make sense together --------------------------------------------------
+# ---- scenes: steps that make sense together -----------------------------------------------------------
 
 
 def _behave(rng: Random) -> list[AnyStep]:
@@ -91,7 +91,7 @@ def _gather(rng: Random) -> list[AnyStep]:
 
 
 def _expire(rng: Random) -> list[AnyStep]:
-    """Somebody joins with a session that soon ends, and is not heard of again."""
+    """A member joins with a session that soon expires, and falls silent."""
     who = anybody(rng)
     enters: AnyStep = Restart(who=who, era=rng.choice(STATIC), brief=True)
     if rng.random() < 0.6:
@@ -113,7 +113,7 @@ def _restart(rng: Random) -> list[AnyStep]:
 
 
 def _fenced(rng: Random) -> list[AnyStep]:
-    """A member restarts, and the process before has not noticed."""
+    """A member restarts, and the previous process has not noticed."""
     who = anybody(rng)
     says: Mapping[Callable[[], AnyStep], int] = {
         lambda: Heartbeat(who=who, member_id="old"): 2,
@@ -148,7 +148,7 @@ def _join(rng: Random) -> list[AnyStep]:
 
 
 def _rejoin(rng: Random) -> list[AnyStep]:
-    """A member asks for a rebalance, with another subscription or without; some come to it."""
+    """A member asks for a rebalance, with or without a changed subscription; some members rejoin."""
     who = anybody(rng)
     topics = pick(rng, SUBSCRIPTIONS) if rng.random() < 0.6 else None
     come: list[AnyStep] = [Behave(who=each) for each in some(rng) if each != who]
@@ -158,7 +158,7 @@ def _rejoin(rng: Random) -> list[AnyStep]:
 
 
 def _halfway(rng: Random) -> list[AnyStep]:
-    """All have joined again, and have not synced yet, when something else is done."""
+    """All have rejoined, and have not synced yet, when something else happens."""
     who = anybody(rng)
     others = [Behave(who=each) for each in rng.sample(EVERYBODY, MEMBERS) if each != who]
     done = [step for _ in range(rng.choice((1, 2, 3))) for step in pick(rng, BETWEEN)(rng)]

@@ -1,4 +1,4 @@
-"""How likely each choice is that a schedule is made of.
+"""The probabilities of a schedule's choices.
 
 Random members, ids, versions and partitions.
 """
@@ -52,7 +52,7 @@ VERSIONS: Final[Mapping[type, Sequence[int]]] = {
 
 
 def pick(rng: Random, weights: Mapping[T, int]) -> T:
-    """One of these, as often as they weigh."""
+    """One of these, with probability proportional to its weight."""
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
@@ -61,13 +61,13 @@ def anybody(rng: Random) -> int:
 
 
 def some(rng: Random) -> tuple[int, ...]:
-    """In an order of their own: the first to come leads. Mostly all who fit into the group."""
+    """In random order: the first to join leads. Mostly all who fit into the group."""
     count = pick(rng, {1: 1, 2: 3, 3: 3, 4: 3, 5: 8})
     return tuple(rng.sample(EVERYBODY, count))
 
 
 def identity(rng: Random) -> tuple[Choice, Choice, int | None]:
-    """Mostly with one thing wrong at most."""
+    """Usually with at most one thing wrong."""
     wrong: Choice = pick(rng, {"none": 3, "old": 3, "nobody": 2})
     kind = pick(rng, {"right": 12, "id": 3, "instance": 3, "pose": 3, "mixed": 2, "both": 1})
     if kind == "right":
@@ -79,7 +79,7 @@ def identity(rng: Random) -> tuple[Choice, Choice, int | None]:
         return "own", instance, None
     if kind == "pose":
         return "own", "own", anybody(rng)
-    if kind == "mixed":  # somebody else's instance id with no member id of theirs
+    if kind == "mixed":  # another's instance id without its member id
         return wrong, "own", anybody(rng)
     return wrong, instance, None
 

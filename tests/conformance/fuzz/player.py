@@ -1,11 +1,11 @@
-"""A schedule on one server: what is asked, one request after another, and what is written down of it.
+"""A schedule on one server: sequential requests, and their record.
 
-It sends requests, waits until each is answered or parked, lets time pass, and hides what is free; `steps.py` makes the
+It sends requests, waits until each is answered or parked, lets time pass, and hides free choices; `steps.py` builds the
 requests.
 
-After each request the group is described until it is certain that the request was taken. So the transcript says of
-each request either what it was answered or that it was parked, what else was answered because of it, and what became
-of the group. The end of all waiting is a condition, never a time that seems long enough.
+After each request the group is described until the request has certainly been received. So the transcript has for each
+request either its response or that it was parked, other responses that it caused, and the resulting group. Every wait
+ends with a condition, never after a time that seems long enough.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from tests.conformance.stage import NO_SUCH_ID
 from tests.conformance.wire import CONDITION_WITHIN_S, Connection, Fields, decoded
 
 CLIENT_ID: Final = "client"
-"""The client id of all members: that of a static member that restarted is the old one on Kafka (QK12)."""
+"""The client id of all members: on Kafka a restarted static member keeps the old one (QK12)."""
 
 PARKED: Final = ("JoinGroup", "SyncGroup")
 ALONE: Final = ("Heartbeat", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DescribeGroups", "ListGroups")
-"""They are answered by themselves, and make nobody else be answered."""
+"""These requests are answered by themselves, and cause no other responses."""
 
 CHECK_INTERVAL_S: Final = 0.1
 AT_ONCE_S: Final = 0.002
@@ -40,9 +40,9 @@ SYNC_OF_A_LEAVER: Final = "(no member any more: QK2)"
 
 
 class Player:
-    """One run, written down in `run` as an example for others; it may have another's to follow itself.
+    """One run, recorded in `run` as an example for others; it may itself follow another's.
 
-    `turns` is held while requests follow one another, so that few runs do so at a time.
+    A turn of `turns` is taken while requests are sent, so that few runs do so at a time.
     """
 
     def __init__(self, schedule: Schedule, server: Server, turns: Turns, example: Sequence[Seen] = ()) -> None:
@@ -67,7 +67,7 @@ class Player:
         self._connections: list[Connection] = []
 
     async def open(self) -> None:
-        """Connect, wait until the server answers for the group, and take a turn."""
+        """Connect, wait until the server responds for the group, and take a turn."""
         await self._take_turn()
         self._watch = await self._connect()
         self._look_frame = self._watch.frame(
@@ -80,7 +80,7 @@ class Player:
             await self._look()
 
     def close(self) -> None:
-        """Hang up, and give the turn back. What is still parked then is written down."""
+        """Disconnect, and give the turn back. Requests that are still parked are recorded."""
         for exchange in self._outstanding:
             self.account.note(exchange, "(no answer)")
         self.account.transcript.settle()
@@ -98,31 +98,31 @@ class Player:
             self._turns.give()
 
     async def _connect(self) -> Connection:
-        """A connection that the server reads from: that it was made does not say that it was accepted."""
+        """A connection that the server is reading from: a completed connect does not mean that it was accepted."""
         connection = await Connection.open(self.server.bootstrap, client_id=CLIENT_ID)
         self._connections.append(connection)
         await connection.ask("FindCoordinator", 2, key=self.group_id, key_type=0)
         return connection
 
-    # ---- what steps are made of ------------------------------------------------------------------------
+    # ---- parts of steps --------------------------------------------------------------------------------
 
     def begin(self, number: int, text: str) -> None:
         """A step begins."""
         self.account.begin(number, text, state=self.view.state)
 
     def topic_id(self, topic: str) -> UUID:
-        """The id of a topic; for a topic that does not exist, one that nobody has."""
+        """The id of a topic; for a topic that does not exist, an unused id."""
         return UUID(self.server.topic_ids.get(topic, NO_SUCH_ID))
 
     def is_parked(self, actor: Actor) -> bool:
-        """Whether a join or sync of this process waits for its answer."""
+        """Return whether this process's join or sync is pending."""
         return any(
             each.request.who == actor.name and each.request.life == actor.life and each.request.api != "Heartbeat"
             for each in self._outstanding
         )
 
     async def ask(self, *requests: Request) -> None:
-        """Send requests, and wait until each is answered or parked; then write down what came of them."""
+        """Send requests, wait until each is answered or parked, and record the results."""
         if self.fuse.must_pass:
             await self.pass_time()
         if not self.fuse.is_lit:
@@ -141,7 +141,7 @@ class Player:
         await self._write_down()
 
     async def pass_time(self) -> None:
-        """Let time pass until no timer runs that could end in this schedule."""
+        """Let time pass until no timer runs that could expire in this schedule."""
         if self.fuse.longest_ms(self.view):
             await self._wait()
             await self._write_down()
@@ -160,14 +160,14 @@ class Player:
         self._outstanding.append(Exchange(request, connection, pending, self.account.number))
 
     async def _taken(self) -> None:
-        """Return when the last request has been taken, and all that it made be answered has arrived.
+        """Return when the last request has been received, and all responses that it caused have arrived.
 
         A first description may have overtaken the request. A second one shows the group after it, but may arrive before
-        answers that were written at the same moment. A third one does not.
+        responses that were written at the same time. A third one does not.
         """
         last = self._outstanding[-1]
         if last.request.api not in PARKED:
-            with suppress(TimeoutError):  # which is told apart from an answer
+            with suppress(TimeoutError):  # which is different from a response
                 await last.pending.frame()
         looks = 1 if last.request.api in ALONE else 2
         for _ in range(looks):
@@ -218,7 +218,7 @@ class Player:
         self.fuse.passed(self.view, since_s=since_s if joined else None)
 
     async def _look(self) -> bool:
-        """Describe the group and take the answers that have come; whether anything is new."""
+        """Describe the group and read the available responses; return whether anything is new."""
         seen = await self._watch.send_frame("DescribeGroups", 5, self._look_frame).frame()
         is_new = seen[4:] != self._seen
         if is_new:
@@ -237,13 +237,13 @@ class Player:
         return is_new
 
     def _of_this_run(self, answer: Fields) -> Fields:
-        """ListGroups tells of all groups that there are."""
+        """ListGroups returns all groups of the server."""
         if "groups" in answer:
             mine = (self.group_id, self.other_group_id)
             answer["groups"] = [each for each in answer["groups"] if each["group_id"] in mine]
         return answer
 
-    # ---- writing down ----------------------------------------------------------------------------------
+    # ---- the record ------------------------------------------------------------------------------------
 
     async def _write_down(self) -> None:
         answered = [each for each in self._outstanding if each.answer is not None]
@@ -286,12 +286,12 @@ class Player:
         )
 
     def _is_of_a_leaver(self, request: Request, answer: Fields | None) -> bool:
-        """Kafka never answers a parked sync of somebody who left; Muster says UNKNOWN_MEMBER_ID (QK2, SG18)."""
+        """Kafka never answers a leaver's parked sync; Muster answers UNKNOWN_MEMBER_ID (QK2, SG18)."""
         has_gone = request.api == "SyncGroup" and request.body["member_id"] not in self.view.members
         return has_gone and (answer is None or answer["error_code"] == 25)
 
     async def _dissolve(self) -> None:
-        """Have all leave: what comes next would depend on who leads."""
+        """Have all leave: what follows would depend on the leader."""
         leavers = {*self.view.members}
         await self._remove(leavers)
         for actor in self.actors:
@@ -299,9 +299,10 @@ class Player:
                 actor.forget()
 
     async def tidy(self) -> None:
-        """Have those leave who are nobody's: who was joined for as somebody else, or has an id and never came.
+        """Remove members without an owner: those that joined under another's identity, or pending ids that were not
+        used.
 
-        Who joined and was not told its id yet is somebody's.
+        A member that joined and does not know its id yet has an owner.
         """
         instances = {actor.instance for actor in self.actors}
         known = {
@@ -319,5 +320,5 @@ class Player:
         await self.ask(self.by_admin("LeaveGroup", 5, body, members=in_order))
 
     def by_admin(self, api: str, version: int, body: Fields, **asked: Any) -> Request:
-        """A request that nobody makes for a member."""
+        """A request on behalf of no member."""
         return Request(who="admin", api=api, version=version, body=body, asked=asked, brief=False, life=-1)

@@ -1,4 +1,4 @@
-"""Schedules on two servers, and where they differ.
+"""Schedules on two servers, and their differences.
 
 It repeats runs in which the machine was too slow, compares, shrinks, and runs many schedules at a time.
 """
@@ -23,7 +23,7 @@ from tests.conformance.servers import Pair, Server
 from tests.conformance.transcript import Transcript, difference
 
 SCHEDULES_AT_A_TIME: Final = 80
-"""Most of them wait for time to pass, most of the time."""
+"""Most of them spend most of the time waiting."""
 
 TRIES: Final = 30
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Tally = Counter[tuple[str, int]]
 
 TIMES_ASTRAY: Final = 3
-"""A run that follows another is repeated so often before it is taken for different."""
+"""A run that follows another is repeated this often before it counts as different."""
 
 STUCK: Final = "It went no further"
 
@@ -40,7 +40,9 @@ _STEP: Final = re.compile(r"(\d+)\. ")
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule on two servers: `text` says where they differ, "" when they do not; `tally` counts what Kafka said."""
+    """A schedule on two servers: `text` describes the difference, "" if there is none; `tally` counts Kafka's
+    responses.
+    """
 
     schedule: Schedule
     text: str
@@ -57,14 +59,14 @@ class Runs:
         self._turns = Turns()
         self._places = asyncio.Semaphore(SCHEDULES_AT_A_TIME)
         self.repeated = 0
-        """Runs that told nothing, since the machine was too slow."""
+        """Runs that proved nothing, since the machine was too slow."""
         self.unsteady: list[Compared] = []
-        """Differences that were not there a second time: the machine stalled, and it could not be noticed."""
+        """Differences that were not reproducible: the machine stalled unnoticed."""
 
     async def compare(self, schedule: Schedule) -> Compared:
-        """Play it on both, each in its own time; a difference counts if it is there a second time.
+        """Play it on both, each at its own pace; a difference counts if it occurs twice.
 
-        Raises `Slipped` when the machine is too slow again and again.
+        Raises `Slipped` if the machine is too slow repeatedly.
         """
         compared = await self._compare_once(schedule)
         if not compared.text:
@@ -92,7 +94,7 @@ class Runs:
         return of_kafka, await self._play(schedule, muster, of_kafka.run)
 
     async def shrink(self, compared: Compared) -> Compared:
-        """The shortest schedule that was found to differ, too."""
+        """The shortest schedule that also differs."""
 
         async def differs(schedule: Schedule) -> bool:
             return (await self.compare(schedule)).text != ""
@@ -125,7 +127,7 @@ class Runs:
 
 
 def run(pair: Pair, play: Callable[[Runs], Awaitable[T]], *, in_front: bool = False) -> T:
-    """Play on the pair, on a loop of its own."""
+    """Play on the pair, on a separate loop."""
 
     async def playing() -> T:
         return await play(Runs(pair, in_front=in_front))
@@ -135,7 +137,7 @@ def run(pair: Pair, play: Callable[[Runs], Awaitable[T]], *, in_front: bool = Fa
 
 
 def compare_all(pair: Pair, schedules: Mapping[str, Schedule], *, in_front: bool = False) -> Mapping[str, Compared]:
-    """All of them, many at a time, by their names."""
+    """Compare all of them, many at a time, by their names."""
 
     async def all_of_them(runs: Runs) -> list[Compared]:
         return await asyncio.gather(*(runs.compare(schedule) for schedule in schedules.values()))
@@ -144,7 +146,7 @@ def compare_all(pair: Pair, schedules: Mapping[str, Schedule], *, in_front: bool
 
 
 def differences(results: Mapping[str, Compared]) -> list[str]:
-    """Where servers differ, in words."""
+    """The differences of the servers, as text."""
     return [f"{name}, step {each.step}\n{each.text}" for name, each in results.items() if each.text]
 
 

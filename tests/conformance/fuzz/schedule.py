@@ -1,12 +1,12 @@
-"""Schedules: five members of one group, and steps that each of two servers can be asked to take.
+"""Schedules: five members of one group, and steps that both servers can execute.
 
 The steps as data, and their form in a file.
 
-A step names whose turn it is and what is odd about the request; what is not said is as a well-behaved client has it.
-Each step can be taken in each situation: so any part of a schedule is a schedule, which is what shrinking needs.
+A step names a member and the oddities of its request; anything else is as from a well-behaved client. Each step is
+possible in each situation, so any part of a schedule is a schedule, which shrinking requires.
 
-An id may be chosen as `own`, `none` (empty, or null for an instance id), `old` (the one before), `nobody` (one that was
-given to nobody), `empty` (an instance id of no characters). `pose` takes all of somebody else's identity instead.
+An id may be `own`, `none` (empty, or null for an instance id), `old` (the previous one), `nobody` (never given to
+anyone), `empty` (an instance id of no characters). `pose` takes all of another's identity instead.
 """
 
 from pathlib import Path
@@ -22,14 +22,14 @@ Partition = tuple[str, int]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", omit_defaults=True, forbid_unknown_fields=True):
-    """`who` is a number of a member; `version` another than that of its era, if the API has it."""
+    """`who` is a member's number; `version` overrides that of its era, if the API has it."""
 
     who: int = 0
     version: int | None = None
 
 
 class Behave(Step, frozen=True, kw_only=True, tag=True):
-    """Send a client's next request: join, sync, or heartbeat."""
+    """Send the client's next request: join, sync, or heartbeat."""
 
 
 class Gather(Step, frozen=True, kw_only=True, tag=True):
@@ -43,18 +43,18 @@ class Pass(Step, frozen=True, kw_only=True, tag=True):
 
 
 class Tidy(Step, frozen=True, kw_only=True, tag=True):
-    """Those who are nobody's are removed, as an administrator does."""
+    """Members without an owner are removed, as by an administrator."""
 
 
 class Restart(Step, frozen=True, kw_only=True, tag=True):
-    """The process of a member is replaced by another, which knows no member id and speaks this era, and it joins."""
+    """A member's process is replaced by another, without a member id and of this era, which joins."""
 
     era: int
     brief: bool = False
 
 
 class Identified(Step, frozen=True, kw_only=True):
-    """A request in which somebody says who it is."""
+    """A request with a member's identity."""
 
     member_id: Choice = "own"
     instance_id: Choice = "own"
@@ -62,10 +62,10 @@ class Identified(Step, frozen=True, kw_only=True):
 
 
 class JoinGroup(Identified, frozen=True, kw_only=True, tag=True):
-    """`topics` and `offers` (how many protocols) are remembered, as a new configuration would be.
+    """`topics` and `offers` (the number of protocols) are remembered, like a new configuration.
 
-    `brief`: with a session that soon ends. `twice`: the same again, on another connection. `flip`: prefers the
-    protocols in the other order, if nobody else has a vote.
+    `brief`: with a session that soon expires. `twice`: repeated on another connection. `flip`: prefers the protocols in
+    the other order, if no other member has a vote.
     """
 
     topics: tuple[str, ...] | None = None
@@ -78,7 +78,7 @@ class JoinGroup(Identified, frozen=True, kw_only=True, tag=True):
 
 
 class SyncGroup(Identified, frozen=True, kw_only=True, tag=True):
-    """`assigns`: what a leader would; to nobody; to all but one; to somebody who is no member."""
+    """`assigns`: as a leader; to no member; to all but one; to an unknown member."""
 
     generation: Generation = "own"
     assigns: Literal["all", "none", "some", "strangers"] = "all"
@@ -87,7 +87,7 @@ class SyncGroup(Identified, frozen=True, kw_only=True, tag=True):
 
 
 class Heartbeat(Identified, frozen=True, kw_only=True, tag=True):
-    """A sign of life."""
+    """A heartbeat."""
 
     generation: Generation = "own"
 
@@ -101,7 +101,7 @@ class Leaver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class LeaveGroup(Step, frozen=True, kw_only=True, tag=True):
-    """Up to v2 the first one alone leaves."""
+    """Up to v2 only the first one leaves."""
 
     leavers: tuple[Leaver, ...]
 
@@ -116,7 +116,7 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class OffsetCommit(Identified, frozen=True, kw_only=True, tag=True):
-    """`retention_ms` is heard in v2 to v4."""
+    """`retention_ms` only exists in v2 to v4."""
 
     offsets: tuple[Offset, ...]
     generation: Generation = "own"
@@ -124,7 +124,7 @@ class OffsetCommit(Identified, frozen=True, kw_only=True, tag=True):
 
 
 class OffsetFetch(Step, frozen=True, kw_only=True, tag=True):
-    """Fetch all partitions when none is named; `others`: of an unknown group, too (from v8 on)."""
+    """Fetch all partitions if none is named; `others`: of an unknown group, too (from v8 on)."""
 
     partitions: tuple[Partition, ...] = ()
     require_stable: bool = False
@@ -132,27 +132,27 @@ class OffsetFetch(Step, frozen=True, kw_only=True, tag=True):
 
 
 class OffsetDelete(Step, frozen=True, kw_only=True, tag=True):
-    """As an administrator does."""
+    """As an administrator."""
 
     partitions: tuple[Partition, ...]
 
 
 class DescribeGroups(Step, frozen=True, kw_only=True, tag=True):
-    """`others`: a group that is not there, too."""
+    """`others`: including a group that does not exist."""
 
     operations: bool = False
     others: bool = False
 
 
 class ListGroups(Step, frozen=True, kw_only=True, tag=True):
-    """List groups by state and type, in versions that know them."""
+    """List groups by state and type, in versions that support it."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
 
 
 class DeleteGroups(Step, frozen=True, kw_only=True, tag=True):
-    """`others`: a group that is not there, too."""
+    """`others`: including a group that does not exist."""
 
     others: bool = False
 
@@ -177,7 +177,7 @@ AnyStep = (
 
 
 class Cast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A member at the start: static or not, and the versions that it speaks."""
+    """A member at the start: static or not, and its versions."""
 
     static: bool
     era: int
@@ -186,7 +186,9 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`patient`: rebalances wait for minutes; else for a moment, and then go on without those who did not come."""
+    """`patient`: rebalances wait for minutes; otherwise briefly, and then continue without members that did not
+    rejoin.
+    """
 
     seed: int
     patient: bool
@@ -197,7 +199,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def to_text(schedule: Schedule) -> str:
-    """JSON, one step a line."""
+    """JSON, one step per line."""
     head = msgspec.to_builtins(schedule)
     lists = {name: head.pop(name) for name in ("cast", "steps")}
     parts = [f'  "{name}": {_line(value)}' for name, value in head.items()]

@@ -1,7 +1,7 @@
 """The pair of servers that schedules are played on.
 
-Kafka has one thread for each kind of work, and appends at once: what was asked first is answered first, so that a
-question that was asked later tells that an earlier one is parked.
+Kafka has one thread for each kind of work, and appends at once: responses come in order, so the response to a later
+request proves that an earlier one is parked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(SIZE_MAX),
     "offset.metadata.max.bytes": str(METADATA_MAX),
-    # No sweep takes an empty group away in the middle of a long run.
+    # No sweep removes an empty group during a long run.
     "offsets.retention.check.interval.ms": "86400000",
 }
 _ONE_BY_ONE: Final[Mapping[str, str]] = {
@@ -32,15 +32,15 @@ _ONE_BY_ONE: Final[Mapping[str, str]] = {
 
 
 def running_kafka() -> AbstractContextManager[Broker]:
-    """A broker of our own, since these settings are not for everybody."""
+    """A separate broker, since these settings do not suit other tests."""
     return running_broker(how="process", settings={**SETTINGS, **_ONE_BY_ONE})
 
 
 @contextmanager
 def running_pair(*, sidecar: bool) -> Iterator[Pair]:
-    """A Kafka and a Muster of the same settings, which may stand in front of another Kafka.
+    """A Kafka and a Muster with the same settings, the latter optionally in front of another Kafka.
 
-    That one lets shadows in at once: their initial rebalance would be one more timer that nobody sees.
+    That one admits shadows at once: their initial rebalance would be another, invisible timer.
     """
     with ExitStack() as stack:
         broker = stack.enter_context(running_kafka())

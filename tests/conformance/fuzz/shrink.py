@@ -1,9 +1,9 @@
-"""A schedule that fails becomes a short one that fails.
+"""Shrinks a failing schedule to a short one that fails.
 
 It decides which parts to leave out, and in which order.
 
-Delta debugging: chunks of steps are left out, large ones first, as long as what is left fails; many are tried at a
-time, since a trial mostly waits. Then each step that is left is made plain, field by field.
+Delta debugging: chunks of steps are left out, large ones first, as long as the rest fails; many are tried at a time,
+since a trial mostly waits. Then each remaining step is simplified, field by field.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Fails = Callable[[Schedule], Awaitable[bool]]
 
 
 async def shrunk(schedule: Schedule, fails: Fails, *, last_step: int | None = None) -> Schedule:
-    """The shortest failing schedule that was found; `last_step` is the one at which it failed, if that is known."""
+    """The shortest failing schedule found; `last_step` is the one at which it failed, if known."""
     if last_step is not None:
         head = _with(schedule, schedule.steps[: last_step + 1])
         schedule = head if await fails(head) else schedule
@@ -49,7 +49,7 @@ def _without_a_chunk(schedule: Schedule, size: int) -> Iterator[Schedule]:
     steps = schedule.steps
     if len(steps) <= 1:
         return
-    # From the end: what comes last is least likely to have been the cause.
+    # From the end: the last steps are least likely to be the cause.
     for start in reversed(range(0, len(steps), size)):
         yield _with(schedule, (*steps[:start], *steps[start + size :]))
 
@@ -70,7 +70,7 @@ async def _plainer_steps(schedule: Schedule, fails: Fails) -> Schedule:
 
 
 def _plainer(step: AnyStep) -> Iterator[AnyStep]:
-    """The same step with one odd thing less."""
+    """The same step with one oddity less."""
     for field in msgspec.structs.fields(step):
         if field.name != "who" and not field.required and getattr(step, field.name) != field.default:
             yield msgspec.structs.replace(step, **{field.name: field.default})

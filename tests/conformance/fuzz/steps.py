@@ -1,6 +1,6 @@
-"""How a step is taken: the requests that it is, given what members were told.
+"""How a step is executed: the requests that it means, given the members' earlier responses.
 
-It has one function for each kind of step, and leaves out steps in which the two servers are known to differ.
+It has one function for each kind of step, and skips steps with known differences between the servers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from tests.conformance.member import TOPICS, by_topic
 from tests.conformance.wire import Fields, ms
 
 ROUNDS: Final = 4
-"""How often members that gather behave, at most: join, sync, and once more when they learn of another rebalance."""
+"""How often gathering members behave, at most: join, sync, and once more when they learn of another rebalance."""
 
 ADMIN_VERSIONS: Final[Mapping[str, int]] = {
     "OffsetFetch": 10,
@@ -54,10 +54,10 @@ class Play:
     def __init__(self, player: Player) -> None:
         self.player = player
         self.liked: Sequence[str] = PROTOCOLS
-        """The order in which all who vote like protocols: a tie could be broken in two ways (S10)."""
+        """The order in which all voting members prefer protocols: a tie could be broken in two ways (S10)."""
 
     async def all_steps(self) -> None:
-        """Take one after another, and let time pass after the last."""
+        """Execute one step after another, and let time pass after the last."""
         for number, step in enumerate(self.player.schedule.steps):
             self.player.begin(number, describe(step))
             await take(step, self)
@@ -69,13 +69,13 @@ class Play:
         return self.player.actors[step.who]
 
     def posed(self, step: Identified) -> Actor:
-        """The actor as whom a step poses."""
+        """The actor whose identity a step claims."""
         return self.player.actors[step.who if step.pose is None else step.pose]
 
     # ---- joining ---------------------------------------------------------------------------------------
 
     async def enter(self, actor: Actor, step: JoinGroup) -> None:
-        """A join, and when it is answered with an id, the join with that (KIP-394)."""
+        """A join, repeated with the returned id if one is required (KIP-394)."""
         await self.join(actor, step)
         if actor.has_just_an_id and not self.player.is_parked(actor):
             await self.join(actor, step)
@@ -104,7 +104,7 @@ class Play:
             await player.ask(request)
 
     def _alone(self, request: Request) -> bool:
-        """Whether nobody votes but who sends this, which will certainly be heard."""
+        """Return whether only the sender votes, and the request will certainly be accepted."""
         members = self.player.view.members
         return not members or (len(members) == 1 and self.player.view.member_of(request.restarts) is not None)
 
@@ -122,7 +122,7 @@ class Play:
     # ---- behaving --------------------------------------------------------------------------------------
 
     async def behave(self, actor: Actor) -> None:
-        """Send a client's next request. A member is told of a rebalance here as by its next heartbeat."""
+        """Send the client's next request. A member learns of a rebalance here as by its next heartbeat."""
         player = self.player
         parked = player.is_parked(actor)
         if not parked and (actor.must_join or player.view.state == PREPARING):
@@ -135,7 +135,7 @@ class Play:
             await player.ask(heartbeat(Heartbeat(), actor, actor, player.group_id))
 
     def is_done(self, actors: Sequence[Actor]) -> bool:
-        """Whether they all are members of a stable group."""
+        """Return whether they all are members of a stable group."""
         player = self.player
         return player.view.state == STABLE and all(
             actor.has_synced and not actor.must_join and actor.member_id in player.view.members for actor in actors
@@ -144,7 +144,7 @@ class Play:
 
 @singledispatch
 async def take(step: AnyStep, play: Play) -> None:
-    """Take a step."""
+    """Execute a step."""
     raise NotImplementedError(step)
 
 
@@ -247,7 +247,7 @@ async def _(step: OffsetCommit, play: Play) -> None:
 
 
 def _all_are_refused(offsets: Sequence[Offset]) -> bool:
-    """Whether the group is asked, and then nothing is written."""
+    """Return whether the group is asked, and then nothing is written."""
     asked_for = [each for each in offsets if each.partition < TOPICS.get(each.topic, 0)]
     return bool(asked_for) and all((each.metadata or 0) > METADATA_MAX for each in asked_for)
 
@@ -276,7 +276,7 @@ async def _(step: OffsetFetch, play: Play) -> None:
     asked = topics or None
     version = _admin_version(step, "OffsetFetch")
     if asked is None and version == 1:
-        asked = []  # before v2 nobody can ask for all
+        asked = []  # before v2 a request cannot ask for all
     groups = _group_ids(play, others=step.others and version >= 8)
     body = {
         "group_id": player.group_id,
@@ -297,7 +297,7 @@ async def _(step: OffsetDelete, play: Play) -> None:
     await play.player.ask(play.player.by_admin("OffsetDelete", 0, body))
 
 
-# ---- what administrators ask ---------------------------------------------------------------------------
+# ---- administrators' requests --------------------------------------------------------------------------
 
 
 @take.register

@@ -1,4 +1,4 @@
-"""The tally of answers to schedules, by API and error code: whether they do more than ask for strangers.
+"""Counts of responses to schedules by API and error code, to check that they contain more than refused requests.
 
 It has the table, and the minimum counts.
 """
@@ -11,7 +11,7 @@ from rich.table import Table
 
 
 def table(tally: Counter[tuple[str, int]]) -> Table:
-    """For people: a line for each API."""
+    """A line for each API."""
     shown = Table("", "answers", "of which")
     for api in sorted({api for api, _ in tally}):
         codes = {code: count for (each, code), count in tally.items() if each == api}

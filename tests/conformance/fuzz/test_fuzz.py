@@ -1,4 +1,4 @@
-"""Random schedules on a real Kafka and on Muster: every answer is the same. And the fuzzer finds what is not."""
+"""Random schedules on a real Kafka and on Muster get the same responses; and the fuzzer finds differences."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tests.conformance.fuzz.schedule import from_text, read, to_text
 from tests.conformance.fuzz.servers import SETTINGS, SIZE_MAX, running_kafka
 from tests.conformance.servers import Pair, pair_with
 
-# The first test waits for all schedules: a minute, on a machine that does nothing else.
+# The first test waits for all schedules: a minute on an idle machine.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
 SEEDS = 100
@@ -41,7 +41,7 @@ def pair(broker: Broker) -> Iterator[Pair]:
 
 
 def test_random_schedules_are_answered_alike(pair: Pair) -> None:
-    """A hundred schedules of sixty steps show no difference, and they do more than ask for strangers."""
+    """A hundred schedules of sixty steps show no difference, and contain more than refused requests."""
     results = compare_all(pair, {f"seed {seed}": generate(seed, steps=STEPS) for seed in range(SEEDS)})
     if wrong := differences(results):
         pytest.fail("\n\n".join(wrong), pytrace=False)
@@ -93,7 +93,7 @@ ENOUGH: Tally = Counter(
         ("ListGroups", 0): 25,
     }
 )
-"""How often Kafka says what at least."""
+"""Minimum counts of Kafka's responses."""
 
 
 def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
@@ -104,7 +104,7 @@ def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
 
 
 def test_a_limit_that_differs_is_found_and_shrunk(broker: Broker) -> None:
-    """That a group is full one member earlier takes few steps to show, and what is left goes through a file."""
+    """A group that is full one member too early is found within few steps, and the shrunk schedule survives a file."""
     other = {**SETTINGS, "group.max.size": str(SIZE_MAX - 1)}
 
     async def find(runs: Runs) -> Compared:

@@ -1,4 +1,4 @@
-"""Random schedules on a real Kafka and through a sidecar in front of another one: every answer is the same."""
+"""Random schedules on a real Kafka, and through a sidecar in front of another one, get the same responses."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.conformance.fuzz.schedule import read
 from tests.conformance.fuzz.servers import running_pair
 from tests.conformance.servers import Pair
 
-# The first test waits for all schedules: a minute, on a machine that does nothing else.
+# The first test waits for all schedules: a minute on an idle machine.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 SEEDS = 10

@@ -1,4 +1,4 @@
-"""The parts of the fuzzer that need no server: schedules, their shrinking, who is free to lead, whose turn it is."""
+"""The parts of the fuzzer that need no server: schedules, their shrinking, free leadership, turns."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ def test_a_seed_always_gives_the_same_schedule() -> None:
 
 
 def test_a_schedule_goes_through_a_file(tmp_path: Path) -> None:
-    """The schedule that is read is the one that was written, for every kind of step."""
+    """For every kind of step."""
     schedules = [generate(seed, steps=60) for seed in range(20)]
     kinds = {type(step) for schedule in schedules for step in schedule.steps}
     assert kinds == _leaves(Step)
@@ -52,14 +52,14 @@ def test_a_schedule_goes_through_a_file(tmp_path: Path) -> None:
 
 
 def test_a_schedule_with_an_unknown_word_is_refused() -> None:
-    """A file that was written for another version of the steps is not played as something else."""
+    """A file written for another version of the steps is not misread."""
     text = to_text(generate(1, steps=3)).replace('"seed"', '"sead"')
     with pytest.raises(msgspec.ValidationError):
         from_text(text)
 
 
 def test_all_versions_that_muster_offers_are_asked_for() -> None:
-    """No version of the ten APIs is forgotten when one is added."""
+    """A new version of the ten APIs cannot be forgotten."""
     offered = {api.name: list(api.versions) for api in APIS.values()}
     asked = {kind.__name__: list(versions) for kind, versions in VERSIONS.items()}
     assert asked == {name: offered[name] for name in asked}
@@ -84,7 +84,7 @@ def _leaves(kind: type[Step]) -> set[type[Step]]:
 
 
 async def test_what_does_not_matter_is_left_out() -> None:
-    """The two of sixty steps that make it fail remain, without their oddities that do not matter."""
+    """The two of sixty steps that make it fail remain, without irrelevant oddities."""
     culprits = (Gather(whos=(0, 1, 2)), DeleteGroups(version=1, others=True))
     schedule = generate(3, steps=60)
     steps = [step for step in schedule.steps if not isinstance(step, DeleteGroups)]
@@ -114,11 +114,11 @@ async def test_what_comes_after_the_difference_goes_first() -> None:
     assert max(tried[1:]) < 31
 
 
-# ---- who leads -----------------------------------------------------------------------------------------
+# ---- leadership ----------------------------------------------------------------------------------------
 
 
 def _view(*members: str, state: str = STABLE) -> View:
-    """A view of members by id; one with a hyphen is a process of the static member before it."""
+    """A view of members by id; an id with a hyphen is a process of the static member before the hyphen."""
     return View(state=state, members={each: each.partition("-")[0] if "-" in each else None for each in members})
 
 
@@ -140,7 +140,7 @@ def _joined(*members: str, leader: str) -> list[Fields]:
     ],
 )
 def test_the_leader_is_free_when_the_last_one_is_gone(views: list[str], joined: list[str], free: bool) -> None:
-    """The first member leads until it goes or stays away; then anybody of two or more who came may lead."""
+    """The first member leads until it leaves or does not rejoin; then any of two or more that joined may lead."""
     leadership = Leadership()
     for view in views:
         leadership.looked(_view(*view.split()))
@@ -148,7 +148,7 @@ def test_the_leader_is_free_when_the_last_one_is_gone(views: list[str], joined: 
 
 
 def test_answers_of_a_known_generation_tell_of_no_new_one() -> None:
-    """A join that is answered at once is no end of a join phase."""
+    """A join that is answered at once does not end a join phase."""
     leadership = Leadership()
     answers = _joined("a", "b", leader="a")
     assert leadership.new_generation(answers) == answers
@@ -158,7 +158,7 @@ def test_answers_of_a_known_generation_tell_of_no_new_one() -> None:
 
 
 def test_what_happens_later_does_not_decide_who_led() -> None:
-    """A generation is made by three who could lead; before its answers are looked at, two of them are gone again."""
+    """Three members could lead a new generation; before its responses are read, two of them are gone again."""
     leadership = Leadership()
     leadership.looked(_view("b", "c", "d", state=PREPARING))
     joined = _joined("b", "c", "d", leader="c")
@@ -178,7 +178,7 @@ def _brief_join() -> Request:
 
 
 def test_a_brief_session_burns_until_its_member_is_gone() -> None:
-    """Nothing else of a patient group ends by itself."""
+    """In a patient group nothing else happens by itself."""
     fuse = Fuse(patient=True)
     fuse.looked(_view("a", "b", state=COMPLETING))
     assert fuse.longest_ms(_view("a", "b", state=COMPLETING)) == 0
@@ -207,7 +207,7 @@ def test_who_is_not_patient_burns_until_all_have_synced() -> None:
 
 
 def test_a_run_that_took_too_long_is_given_up() -> None:
-    """A request beside a timer that may have ended tells nothing."""
+    """A request close to a timer that may have expired proves nothing."""
     fuse = Fuse(patient=True)
     preparing = _view("a", state=PREPARING)
     fuse.looked(preparing)
@@ -222,7 +222,7 @@ def test_a_run_that_took_too_long_is_given_up() -> None:
 
 
 async def test_who_is_urgent_has_the_next_turn() -> None:
-    """Then those who came first."""
+    """Then those that came first."""
     turns, served = Turns(), list[str]()
     for _ in range(AT_A_TIME):
         await turns.take()

@@ -1,4 +1,4 @@
-"""Turns: so that few runs ask at a time, and those whose time is short do not wait for those who have all the time."""
+"""Turns: only few runs send requests at a time, and those with running timers go first."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ AT_A_TIME: Final = 4
 
 
 class Turns:
-    """`AT_A_TIME` turns. Who is urgent is served first, else who came first."""
+    """`AT_A_TIME` turns. Urgent runs go first, then in order of arrival."""
 
     def __init__(self) -> None:
         self._free = AT_A_TIME
@@ -26,7 +26,7 @@ class Turns:
         await turn
 
     def give(self) -> None:
-        """Give a turn back, to the next who waits."""
+        """Give a turn back, to the next in the queue."""
         for waiting in (self._urgent, self._others):
             while waiting:
                 turn = waiting.popleft()

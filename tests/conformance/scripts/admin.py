@@ -1,4 +1,4 @@
-"""Scripts: what administrators ask about groups."""
+"""Scripts: administrators' requests about groups."""
 
 import pytest
 
@@ -110,8 +110,8 @@ async def a_deleted_group_begins_anew(stage: Stage) -> None:
 
 @script("DL1, J2")
 async def a_group_whose_only_join_was_refused_is_deleted(stage: Stage) -> None:
-    # Not described before: the refused join wrote nothing, so that Kafka's describe, which reads
-    # at the last committed offset, tells of the group only once another one of its partition writes.
+    # Not described before: the refused join wrote nothing, so Kafka's describe, which reads at the last committed
+    # offset, shows the group only once another one of its partition writes.
     a = await stage.member("a")
     await a.join("", protocols=())
     await stage.delete()
@@ -168,7 +168,7 @@ async def a_group_is_deleted_while_a_member_is_expected(stage: Stage) -> None:
 
 @script("G17, DG7, DL4", eras=NEWEST)
 async def a_group_id_that_is_null(stage: Stage) -> None:
-    """In these requests none may be null: who sends one is hung up on."""
+    """None may be null in these requests: the server disconnects."""
     for api, field in (("DescribeGroups", "groups"), ("DeleteGroups", "groups_names")):
         connection = (await stage.member(api)).connection
         frame = connection.frame(api, 0, **{field: ["x"]})

@@ -1,9 +1,9 @@
-"""Scripts: what expires, on servers that look for it all the time.
+"""Scripts: expiry, on servers that sweep all the time.
 
 Whether something expires or stays shows only after a sweep. So a script waits for another group, of the same partition
-on both servers, that has nothing but an offset that expires soon: when it is gone a second time, a whole sweep of that
-partition lies between. Members are static where they can be: on Kafka a sweep may come between the two steps of a
-dynamic member's first join, and take the group (QK6).
+on both servers, that only has an offset that expires soon: when it is gone a second time, a whole sweep of that
+partition has run in between. Members are static where possible: on Kafka a sweep may run between the two steps of a
+dynamic member's first join, and delete the group (QK6).
 """
 
 import itertools
@@ -22,17 +22,17 @@ from tests.conformance.wire import ms
 SOON: Final = ms(100)
 LATE: Final = ms(3_600_000)
 WITH_RETENTION: Final = 2
-"""A version of OffsetCommit in which a commit may say how long it is to be kept."""
+"""A version of OffsetCommit with a retention time."""
 
 PARTITIONS: Final = int(TEST_SETTINGS["offsets.topic.num.partitions"]) * len(MemoryStorage().records)
-"""Groups that are together in one of so many partitions are so on either server."""
+"""Groups that share one of this many partitions do so on both servers."""
 
 MIXED: Final = (1, 5, 9)
 """The newest era of dynamic members that join in one step, and two of static ones."""
 
 
 async def gone(stage: Stage, group_id: str | None = None, *, within: int = 1) -> None:
-    """Wait for the sweep that takes a group away, so many times the usual time."""
+    """Wait for the sweep that deletes a group, for this multiple of the usual time."""
     for left in reversed(range(within)):
         try:
             await stage.until(state="Dead", group_id=group_id)
@@ -44,7 +44,7 @@ async def gone(stage: Stage, group_id: str | None = None, *, within: int = 1) ->
 
 
 async def swept(stage: Stage, who: Member) -> None:
-    """Wait until all that has expired by now, in the group's partition, is gone."""
+    """Wait until everything in the group's partition that has expired by now is gone."""
     beside = (f"{stage.group_id}-{number}" for number in itertools.count())
     number = partition_for(stage.group_id, PARTITIONS)
     marker = next(group_id for group_id in beside if partition_for(group_id, PARTITIONS) == number)
@@ -54,7 +54,7 @@ async def swept(stage: Stage, who: Member) -> None:
 
 
 async def past(stage: Stage, who: Member, seconds: int) -> None:
-    """Wait until an offset that is to be kept for so long has expired."""
+    """Wait until an offset with this retention has expired."""
     marker = f"{stage.group_id}-past"
     await who.commit_as_nobody(group_id=marker, version=WITH_RETENTION, retention_time=ms(seconds * 1_000)).quietly()
     await gone(stage, marker, within=4)
@@ -198,12 +198,12 @@ async def offsets_of_a_group_whose_subscriptions_cannot_be_read(stage: Stage) ->
     await stage.fetch_offsets((ORDERS, 0))
 
 
-# ---- by age, which takes a minute at least: offsets.retention.minutes knows nothing shorter ----------
+# ---- by age, which takes at least a minute, the unit of offsets.retention.minutes --------------------
 
 
 @script("EX2", eras=NEWEST, setup="expiring", long=True)
 async def offsets_of_an_empty_group_age_from_the_moment_it_became_empty(stage: Stage) -> None:
-    """An offset committed a quarter of a minute later goes at the same time."""
+    """An offset committed a quarter of a minute later expires at the same time."""
     a = await alone(stage)
     await a.commit({(ORDERS, 0): 1})
     await a.leave()
@@ -217,7 +217,7 @@ async def offsets_of_an_empty_group_age_from_the_moment_it_became_empty(stage: S
 
 @script("EX4", eras=NEWEST, setup="expiring", long=True)
 async def offsets_of_a_simple_consumer_age_from_their_commit(stage: Stage) -> None:
-    """An offset committed a quarter of a minute later goes so much later."""
+    """An offset committed a quarter of a minute later expires that much later."""
     a = await stage.member("a")
     await a.commit_as_nobody({(ORDERS, 0): 1})
     since_s = time.monotonic()

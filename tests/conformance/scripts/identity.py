@@ -1,4 +1,4 @@
-"""Scripts: who is who: ids of every kind, what is checked before a group is, and the versions that are spoken."""
+"""Scripts: identity: ids of every kind, what is checked before the group is looked up, and the supported versions."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from tests.conformance.wire import API_KEYS
 
 STICKY: Final[Protocols] = (("sticky", subscription(ORDERS)),)
 ODD: Final = "ä b/c\\d:*?" * 300
-"""Nothing that a client's library would take for an id; nearly as much as a record of the old form can hold."""
+"""Characters that no library uses in an id; nearly as long as a record of the old form can hold."""
 
 OURS: Final = frozenset(
     {
@@ -29,7 +29,7 @@ OURS: Final = frozenset(
         "SyncGroup",
     }
 )
-"""A coordinator's, and no producer's, no broker's."""
+"""APIs of a coordinator, not of a producer or a broker."""
 
 
 @script("W2, W3, W4, W5, W6, W7, W8, W9, W10", eras=NEWEST)
@@ -135,7 +135,7 @@ async def a_dynamic_member_with_the_instance_id_of_another(stage: Stage) -> None
 
 @script("W7", eras=range(8, 10))
 async def a_fetch_of_offsets_that_names_a_member(stage: Stage) -> None:
-    """Members are of the newer protocol, there; in a group of the classic one nobody asks who it is."""
+    """Only members of the newer protocol are checked; in a classic group the member fields are ignored."""
     (a,) = await stage.stable("a")
     await a.commit({(ORDERS, 0): 5})
     await stage.fetch_offsets((ORDERS, 0), member=(NOBODY, 7))

@@ -1,4 +1,4 @@
-"""Scripts: the initial rebalance delay (KIP-134): who is in the first generation, and how long it took."""
+"""Scripts: the initial rebalance delay (KIP-134): the first generation's members, and how long it took."""
 
 import time
 

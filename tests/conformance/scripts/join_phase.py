@@ -1,4 +1,4 @@
-"""Scripts: what a join phase takes from those who come to it, and how long it waits for the others."""
+"""Scripts: what a join phase takes over from rejoining members, and how long it waits for the others."""
 
 import time
 
@@ -24,7 +24,7 @@ async def a_follower_rejoins_with_fewer_protocols(stage: Stage) -> None:
 
 @script("JP4, J14")
 async def a_rejoin_in_the_join_phase_brings_what_is_new(stage: Stage) -> None:
-    """The leader is told of it, and it counts from then on."""
+    """The leader sees it, and it counts from then on."""
     a, b = await stage.stable("a", "b")
     join = a.join()
     await stage.until(state="PreparingRebalance")
@@ -35,7 +35,7 @@ async def a_rejoin_in_the_join_phase_brings_what_is_new(stage: Stage) -> None:
 
 @script("J14, JS2", eras=SOME)
 async def what_an_unchanged_rejoin_brings_is_forgotten(stage: Stage) -> None:
-    """A session timeout, here, which counts when it comes with a rebalance."""
+    """Here a session timeout, which counts if it comes with a rebalance."""
     a, b = await stage.stable("a", "b")
     await b.join(session_ms=SHORT_MS)
     await b.heartbeat()
@@ -87,7 +87,7 @@ async def a_longer_rebalance_timeout_comes_too_late(stage: Stage) -> None:
 
 @script("RB14, RB7", eras=SOME_STATIC)
 async def the_leader_comes_back_to_a_join_phase_that_goes_on(stage: Stage) -> None:
-    # The join phase begins anew again and again, unseen: the two joins come when its second time has just begun.
+    # The join phase restarts again and again, unseen: the two joins come when its second time has just begun.
     a, b = await stage.members("a", "b", static=True, rebalance_ms=LONGER_MS)
     c = await stage.member("c", rebalance_ms=LONGER_MS)
     await stage.form(a, b, c)

@@ -1,4 +1,4 @@
-"""Scripts: how dynamic members join a group, and what is refused."""
+"""Scripts: how dynamic members join a group, and refusals."""
 
 from tests.conformance.eras import NEWEST, ONE_STEP, TWO_STEPS
 from tests.conformance.member import NOBODY, ORDERS, RANGE, RANGE_FIRST, ROUNDROBIN_FIRST

@@ -1,4 +1,4 @@
-"""Scripts: how dynamic members go, of their own accord or because time has passed."""
+"""Scripts: how dynamic members leave, by themselves or by time-outs."""
 
 from tests.conformance.eras import SOME, SOME_STATIC, SOME_TWO_STEPS, STATIC, TWO_STEPS
 from tests.conformance.member import NOBODY, ORDERS, SHORT_MS
@@ -231,7 +231,7 @@ async def a_commit_in_the_join_phase_keeps_a_member(stage: Stage) -> None:
 
 @script("L5, L6, L15", eras=STATIC)
 async def leavers_with_ids_that_do_not_fit(stage: Stage) -> None:
-    """A pending member may give any instance id; and nobody has to give a reason for leaving."""
+    """A pending member may give any instance id, and the reason is optional."""
     a, b = await stage.stable("a", "b", static=True)
     await a.leave((a.member_id, "nobody"))
     await a.leave((b.member_id, "a"))
@@ -258,7 +258,7 @@ async def a_member_of_an_older_generation_leaves(stage: Stage) -> None:
 
 @script("CE4, L9")
 async def a_leaver_comes_back_on_the_same_connection(stage: Stage) -> None:
-    """Its new join stands right behind its leave."""
+    """Its new join directly follows its leave."""
     a, b = await stage.stable("a", "b")
     leave = b.leave()
     b.member_id = ""
@@ -271,7 +271,7 @@ async def a_leaver_comes_back_on_the_same_connection(stage: Stage) -> None:
 
 @script("L2, L9, DV4", eras=STATIC)
 async def a_batch_of_leavers_and_one_that_never_came(stage: Stage) -> None:
-    """One rebalance for all of them, and none of the ids that are wrong is in the way."""
+    """One rebalance for all of them; invalid ids do not prevent it."""
     a, b, c = await stage.stable("a", "b", "c")
     d = await stage.member("d")
     await d.join("")

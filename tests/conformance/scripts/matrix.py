@@ -1,4 +1,4 @@
-"""Scripts: each request in each state of a group. Dead is no state of a group that can be asked for."""
+"""Scripts: each request in each state of a group. A request cannot meet a group in Dead."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -43,7 +43,7 @@ async def a_first_join_in_each_state(stage: Stage) -> None:
 
 @script("MX2, JE1, JE2, JC3")
 async def a_newcomer_in_each_state(stage: Stage) -> None:
-    """In one step, or with the id it was handed out."""
+    """In one step, or with a pending id."""
     async for state, _, _ in in_each_state(stage):
         newcomer = await stage.member(f"newcomer ({state})")
         await _comes_in(stage, newcomer, state)
@@ -90,7 +90,7 @@ async def a_member_joins_with_another_subscription_in_each_state(stage: Stage) -
 
 @script("MX5, ST5", eras=STATIC)
 async def a_restart_in_each_state(stage: Stage) -> None:
-    """An Empty group has no instance left to be replaced."""
+    """An Empty group has no instance to be replaced."""
     async for state, _, _ in in_each_state(stage, static=True):
         back = await stage.member(f"b again ({state})", "b")
         join = back.join("")

@@ -1,4 +1,4 @@
-"""Scripts: groups that are full (KIP-389); two members are all that this pair of servers lets in."""
+"""Scripts: full groups (KIP-389); this pair of servers allows two members."""
 
 from tests.conformance.eras import SOME, SOME_STATIC, SOME_TWO_STEPS
 from tests.conformance.member import NOBODY, OTHER, SHORT_MS

@@ -1,4 +1,4 @@
-"""Scripts: committed offsets, and who may commit, fetch and delete them."""
+"""Scripts: committed offsets: permission to commit, fetch and delete them."""
 
 from tests.conformance.eras import NEWEST, STATIC
 from tests.conformance.member import CLICKS, NO_SUCH_TOPIC, NOBODY, ORDERS, subscription
@@ -193,7 +193,7 @@ async def commits_outlive_rebalances(stage: Stage) -> None:
 
 @script("OD5, S17")
 async def a_subscription_that_is_none_keeps_every_topic(stage: Stage) -> None:
-    """One byte does not even have a version; Kafka goes on, as it does not when the rest is broken (R16)."""
+    """One byte does not even have a version; Kafka continues, unlike with other invalid bytes (R16)."""
     (a,) = await stage.stable("a", protocols=(("range", b"\x00"),))
     await a.commit({(ORDERS, 0): 1, (CLICKS, 0): 2})
     await stage.delete_offsets((ORDERS, 0), (CLICKS, 0))

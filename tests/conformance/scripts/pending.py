@@ -38,7 +38,7 @@ async def who_has_but_an_id_has_no_say_in_the_protocol(stage: Stage) -> None:
 
 @script("P2, P6, S15", eras=TWO_STEPS)
 async def every_join_without_an_id_is_given_one(stage: Stage) -> None:
-    """Each of them is waited for."""
+    """Each of them is awaited."""
     a, b = await stage.stable("a", "b")
     c, again = await stage.members("c", "c again")
     join = a.join()
@@ -71,7 +71,7 @@ async def the_join_timer_does_not_wait_for_an_id(stage: Stage) -> None:
 
 @script("RB5, S14", eras=TWO_STEPS)
 async def the_last_member_leaves_an_id_behind(stage: Stage) -> None:
-    """Nobody's rebalance timeout is none: the group is Empty at once, and the id is good all the same."""
+    """Without members the rebalance timeout is 0: the group is Empty at once, and the id is valid all the same."""
     (a,) = await stage.stable("a")
     b = await stage.member("b")
     await b.join("")

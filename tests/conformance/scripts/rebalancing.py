@@ -1,4 +1,4 @@
-"""Scripts: how a group of dynamic members rebalances: its join phase, its sync phase, and what is asked meanwhile."""
+"""Scripts: rebalances of dynamic members: the join phase, the sync phase, and requests during them."""
 
 from tests.conformance.eras import NEWEST, TWO_STEPS
 from tests.conformance.member import NOBODY, ORDERS, OTHER, RANGE_FIRST, ROUNDROBIN_FIRST

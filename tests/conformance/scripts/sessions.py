@@ -1,4 +1,4 @@
-"""Scripts: what a member has to do to stay one, and how long it may do nothing."""
+"""Scripts: what a member has to do to remain one, and how long it may be silent."""
 
 import asyncio
 import time
@@ -84,7 +84,7 @@ async def what_is_refused_is_no_sign_of_life(stage: Stage) -> None:
 
 @script("H7, RB12", eras=SOME_STATIC)
 async def a_heartbeat_of_an_older_generation_is_no_sign_of_life(stage: Stage) -> None:
-    """It is the session that ends, long before the sync phase does."""
+    """The session expires, long before the sync phase does."""
     a, b = await stage.members("a", "b", static=True, rebalance_ms=3 * SHORT_MS)
     b.session_ms = SHORT_MS
     await stage.form(a, b)
@@ -138,7 +138,7 @@ async def who_expired_and_was_succeeded_is_fenced(stage: Stage) -> None:
 
 @script("SX6, SX1, TM3, TM5", eras=SOME)
 async def who_has_synced_is_left_alone(stage: Stage) -> None:
-    """The sync timers of this generation, and of one that was not finished, find nothing to do."""
+    """The sync timers of this generation, and of an unfinished one, have no effect."""
     a, b = await stage.stable("a", "b", rebalance_ms=SHORT_MS)
     join = a.join()
     await stage.until(state="PreparingRebalance")

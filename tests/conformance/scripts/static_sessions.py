@@ -11,7 +11,7 @@ from tests.conformance.stage import Stage
 
 @script("ST8", eras=SOME_STATIC)
 async def a_new_process_first_has_the_session_of_the_old_one(stage: Stage) -> None:
-    """It asked for a longer one, and says nothing: the shorter one ends."""
+    """It requested a longer one, and stays silent: the shorter one expires."""
     a, b = await stage.members("a", "b", static=True)
     b.session_ms = SHORT_MS
     await stage.form(a, b)
@@ -25,7 +25,7 @@ async def a_new_process_first_has_the_session_of_the_old_one(stage: Stage) -> No
 
 @script("ST8, ST9", eras=SOME_STATIC)
 async def a_new_process_then_has_a_session_of_its_own(stage: Stage) -> None:
-    """It says something: the longer one counts, and the end of the old one's session is nothing to anybody."""
+    """After a request the longer one counts, and the old one's expiry has no effect."""
     a, b = await stage.members("a", "b", static=True)
     b.session_ms = SHORT_MS
     await stage.form(a, b)
