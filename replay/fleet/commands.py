@@ -113,8 +113,8 @@ def _tell(built: Built, to: Path, reason: str) -> None:
     broken = build.rows("quarantine")
     left = f"; {plural(broken, 'record')} cannot be read: see the table quarantine" if broken else ""
     typer.echo(
-        f"{build.rows('rebalances')} rebalances and {build.rows('incidents')} incidents of {build.rows('_open')} groups"
-        f" in {to}: {news}{left}"
+        f"{plural(build.rows('rebalances'), 'rebalance')} and {plural(build.rows('incidents'), 'incident')} of"
+        f" {plural(build.rows('_open'), 'group')} in {to}: {news}{left}"
     )
     if not built.is_new:
         return

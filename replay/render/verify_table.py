@@ -72,11 +72,11 @@ def _rows(verified: Verified) -> Iterator[tuple[str, RenderableType]]:
     else:
         yield "Read", text(read)
         yield "Checked", text(f"{checked}{_part(verified)}")
-    yield "Decided again", text(f"{verified.decided_again} of {verified.events} events, as they were recorded")
+    yield "Recomputed", text(f"{verified.decided_again} of {verified.events} events, with the recorded result")
     if verified.compacted_groups:
         yield "Compacted", _compacted(verified)
     if verified.strangers:
-        yield "Strangers", text(f"{plural(verified.strangers, 'record')} that no owner wrote, skipped", "yellow")
+        yield "Foreign", text(f"{plural(verified.strangers, 'record')} that no owner wrote, skipped", "yellow")
     if verified.passed_over:
         yield "Repaired", text(f"{plural(verified.passed_over, 'record')} that could not be read, skipped")
     if verified.unread:
@@ -94,12 +94,10 @@ def _part(verified: Verified) -> str:
 
 def _compacted(verified: Verified) -> Text:
     shown = verified.compacted[:COMPACTED_SHOWN]
-    reason = "the log keeps only the last event of each key, and events after a gap are not decided again"
+    reason = "the log keeps only the last event of each key, and events after a gap are not recomputed"
     lines = [text(f"not an error: {reason}" if not verified.unread else f"or among what could not be read: {reason}")]
     lines.extend(
-        text(
-            f"{each.group_id}: {plural(each.missing, 'event')} no longer in the log, {each.unchecked} not decided again"
-        )
+        text(f"{each.group_id}: {plural(each.missing, 'event')} no longer in the log, {each.unchecked} not recomputed")
         for each in shown
     )
     if verified.compacted_groups > len(shown):

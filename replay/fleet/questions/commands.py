@@ -75,7 +75,7 @@ class Asking:
     def show(self, ask: "Callable[[], Answer]", thing: str) -> None:
         """Print the answer, or what was searched if it has no rows. Ends the command if no group matches the pattern.
 
-        `thing`: what the rows are, such as 'a storm'.
+        `thing`: what a row is, such as 'storm'.
         """
         from muster.replay.fleet.questions.queries import groups_in  # noqa: PLC0415 -- an extra
         from muster.replay.fleet.questions.show import show  # noqa: PLC0415
@@ -90,7 +90,7 @@ class Asking:
         from muster.replay.fleet.questions.queries import AskedRows, looked_at  # noqa: PLC0415 -- an extra
 
         asked, whole = (self.told(partial(looked_at, self.tables, each)) for each in (self.asked, AskedRows()))
-        told = f"The tables in {self.tables} do not tell of {thing}{when(self.window, self.view)}"
+        told = f"The tables in {self.tables} have no {thing}{when(self.window, self.view)}"
         seen = self._counted(asked)
         return f"{told}. Looked at: {seen}{'' if asked['incidents'] else f'; in all they have {self._counted(whole)}'}."
 
@@ -107,7 +107,7 @@ def show_top(given: Given) -> None:
     asking = Asking(given)
     from muster.replay.fleet.questions.queries import top  # noqa: PLC0415 -- an extra
 
-    asking.show(lambda: top(given.tables, asking.asked), "a rebalance")
+    asking.show(lambda: top(given.tables, asking.asked), "rebalance")
 
 
 def show_causes(given: Given, by: By) -> None:
@@ -115,7 +115,7 @@ def show_causes(given: Given, by: By) -> None:
     asking = Asking(given)
     from muster.replay.fleet.questions.queries import causes  # noqa: PLC0415 -- an extra
 
-    asking.show(lambda: causes(given.tables, asking.asked, by), "an incident" if by is By.KIND else "a rebalance")
+    asking.show(lambda: causes(given.tables, asking.asked, by), "incident" if by is By.KIND else "rebalance")
 
 
 def show_storms(given: Given) -> None:
@@ -123,7 +123,7 @@ def show_storms(given: Given) -> None:
     asking = Asking(given)
     from muster.replay.fleet.questions.queries import storms  # noqa: PLC0415 -- an extra
 
-    asking.show(lambda: storms(given.tables, asking.asked), f"a storm (of {STORM_GROUPS_MIN} groups or more)")
+    asking.show(lambda: storms(given.tables, asking.asked), f"storm (of {STORM_GROUPS_MIN} groups or more)")
 
 
 def show_incidents(given: Given, kind: str | None, sort: Order) -> None:
@@ -134,9 +134,7 @@ def show_incidents(given: Given, kind: str | None, sort: Order) -> None:
     kinds = asking.told(lambda: kinds_in(given.tables)) if kind is not None else []
     if kind is not None and kind not in kinds:
         fail(f"no incident in {given.tables} is a {kind!r}: there are {listed(kinds) or 'none'}", NOT_FOUND)
-    asking.show(
-        lambda: incidents(given.tables, asking.asked, kind, sort), "an incident" if kind is None else f"a {kind!r}"
-    )
+    asking.show(lambda: incidents(given.tables, asking.asked, kind, sort), "incident" if kind is None else f"{kind!r}")
 
 
 def show_group(given: Given, group: str) -> None:
@@ -158,7 +156,7 @@ def _fail_unknown(asking: Asking, group: str) -> NoReturn:
     extent = asking.told(lambda: extent_of(asking.tables, group))
     if extent is not None:
         begin, end = (in_zone(each, asking.view.zone) for each in extent)
-        what = f"do not tell of {group!r}{when(asking.window, asking.view)}"
-        fail(f"the tables in {asking.tables} {what}; they do from {begin} to {end}", NOT_FOUND)
+        what = f"have nothing about {group!r}{when(asking.window, asking.view)}"
+        fail(f"the tables in {asking.tables} {what}; they have it from {begin} to {end}", NOT_FOUND)
     guess = did_you_mean(group, asking.told(lambda: groups_in(asking.tables, "*")))
     fail(f"there is no group {group!r} in {asking.tables}{guess}", NOT_FOUND)

@@ -118,10 +118,13 @@ def _phases(told: Rebalance) -> Row:
 
 
 def _waited_for(told: Rebalance) -> Iterator[MemberRef]:
-    """The members dropped when the join phase ended, static ones that it ended without, and those still awaited."""
+    """The members lost while the join phase waited for them, static ones that it ended without, and those still
+    awaited.
+    """
     phase = told.join_phase
     for occurrence in (*told.folded, *phase.dropped):
-        if occurrence.cause in _SILENT and occurrence.at == phase.ended_at:
+        is_within = occurrence.at > told.started_at and (phase.ended_at is None or occurrence.at <= phase.ended_at)
+        if occurrence.cause in _SILENT and is_within:
             yield from occurrence.who
     yield from phase.absent
     yield from phase.awaited

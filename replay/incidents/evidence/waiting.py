@@ -56,6 +56,12 @@ def given_up(rebalance: Rebalance, episode: Episode) -> list[Went]:
     return [act for act in gone if act.at_ms == end_ms and act.is_silent]
 
 
+def _lost_while_waiting(rebalance: Rebalance, end: Phase, episode: Episode) -> list[Went]:
+    """Return the members that were removed as silent while the join phase waited for them, or at its end."""
+    gone = (act for act in episode.within(rebalance) if isinstance(act, Went) and act.is_silent)
+    return [act for act in gone if rebalance.started_ms < act.at_ms <= end.at_ms]
+
+
 def awaited_in_vain(rebalance: Rebalance, episode: Episode) -> list[Went | CameBack]:
     """Return the acts of members that the join phase waited for in vain.
 
@@ -174,7 +180,7 @@ def _waits_for_nobody(rebalance: Rebalance, episode: Episode) -> Iterator[Statem
 
 def _waited(rebalance: Rebalance, episode: Episode, end: Phase, waited_ms: int) -> Statement:
     phase_ms = rebalance.join_phase.duration_ms or 0
-    gone = given_up(rebalance, episode)
+    gone = _lost_while_waiting(rebalance, end, episode)
     missing = _missing(gone, end, episode)
     ids = unused_ids(end)
     took = f"the join phase took {duration(phase_ms)}, {duration(waited_ms)} of it after all others had joined"

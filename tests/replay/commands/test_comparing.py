@@ -62,7 +62,7 @@ def test_a_file_of_an_older_level_holds_together(tmp_path: Path) -> None:
     copy.write_bytes(LEVEL_3.read_bytes())
     result = run("verify", "--log", f"sqlite:///{copy}")
     assert result.exit_code == 0, result.output
-    assert "21 of 21 events, as they were recorded" in result.stdout
+    assert "21 of 21 events, with the recorded result" in result.stdout
 
 
 @pytest.mark.parametrize("name", ["night.jsonl", "night.avro"])

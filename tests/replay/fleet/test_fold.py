@@ -107,16 +107,24 @@ def test_the_table_names_each_member_that_a_join_phase_waited_for_until_its_time
     assert waited_for(fleet) == [[dropped, "app-2"]]
 
 
-def test_a_session_that_ended_before_the_join_phase_did_not_keep_it_waiting() -> None:
-    """The phase ended with the other one's session."""
+def test_a_join_phase_waited_for_all_whose_sessions_ended_in_it() -> None:
+    """It ended with the last one, and had waited for the other one until that session ended."""
     fleet = Fleet(4, session_ms=10_000, rebalance_ms=60_000)
-    later = fleet[3].member_id
+    both = [fleet[number].member_id for number in (2, 3)]
     fleet[2].die()
     fleet.run(3_000)
     fleet[3].die()
     fleet.start(5)
     fleet.rest(30_000)
-    assert waited_for(fleet) == [[later]]
+    assert waited_for(fleet) == [both]
+
+
+def test_a_session_whose_end_began_the_join_phase_did_not_keep_it_waiting() -> None:
+    """All others rejoin at once."""
+    fleet = Fleet(4, session_ms=10_000, rebalance_ms=60_000)
+    fleet[2].die()
+    fleet.rest(30_000)
+    assert waited_for(fleet) == [[]]
 
 
 async def test_every_stay_has_its_begin_and_its_end(tmp_path: Path) -> None:

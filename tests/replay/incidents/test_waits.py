@@ -353,6 +353,18 @@ def test_a_phase_that_waited_for_a_dynamic_member_and_for_a_static_one_names_bot
     assert f"it waited for 'app-3' (10.0.1.3) and 'app-2' (10.0.1.2), {late}" in said(crash, "recorded")
 
 
+def test_a_phase_names_those_whose_sessions_ended_in_it_one_after_the_other() -> None:
+    """Without the last one it would have waited almost as long."""
+    fleet = Fleet(4, session_ms=10 * S, rebalance_ms=60 * S)
+    fleet[2].die()
+    fleet.run(3 * S)
+    fleet[3].die()
+    fleet.start(5)
+    fleet.rest(30 * S)
+    waited = "it waited for 'app-2' (10.0.1.2) and 'app-3' (10.0.1.3), which were not heard from again"
+    assert [waited in said(each, "recorded") for each in fleet.told() if each.rebalances].count(True) == 1
+
+
 @BOTH
 def test_a_rebalance_that_runs_says_for_whom_it_waits(level: int) -> None:
     """First for the members that have not joined, then for the leader's assignment."""

@@ -59,7 +59,7 @@ PARTIAL: Final = [
     (DIGEST, "without_rebalance", 2, "2 incidents had no rebalance"),
     (DIGEST, "kinds", {"crash": 7, "duel": 1}, "kinds: crash 7, duel 1"),
     (VERIFIED, "found", 250, "... and 249 more findings that are not listed"),
-    (VERIFIED, "strangers", 1, "Strangers 1 record that no owner wrote"),
+    (VERIFIED, "strangers", 1, "Foreign 1 record that no owner wrote"),
     (VERIFIED, "passed_over", 3, "Repaired 3 records that could not be read, skipped"),
     (VERIFIED, "unread", ("partition 1 is gone",), "Not read partition 1 is gone"),
     (VERIFIED, "advice", {Check.SEQ: "ask who wrote it"}, "What to do seq: ask who wrote it"),
@@ -101,8 +101,8 @@ def test_of_many_groups_that_were_compacted_the_first_are_named() -> None:
     """With the number of missing events for each, and how many other groups there are."""
     some = msgspec.structs.replace(VERIFIED, compacted=COMPACTED[:COMPACTED_SHOWN], compacted_groups=COMPACTED_SHOWN)
     told = in_a_table(some)
-    assert "g00: 1 event no longer in the log, 3 not decided again" in told
-    assert "g09: 10 events no longer in the log, 3 not decided again" in told
+    assert "g00: 1 event no longer in the log, 3 not recomputed" in told
+    assert "g09: 10 events no longer in the log, 3 not recomputed" in told
     assert "more groups" not in told
     told = in_a_table(msgspec.structs.replace(VERIFIED, compacted=COMPACTED, compacted_groups=40))
     assert "g10" not in told
