@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from tests.brokers.broker import HOST, log_tail
 from tests.brokers.child import Leash, only_child_of, signal_group
-from tests.forked_muster import COMMAND, leashed_muster
+from tests.forked import COMMAND, started
 
 SERVES_WITHIN_S: Final = 90
 ENDS_WITHIN_S: Final = 15
@@ -100,7 +100,7 @@ class MusterProcess:
         self._seen = self._output.stat().st_size if self._output.exists() else 0
         command = [*self._command, "--listen", f"{HOST}:{self._port}", "--log-format", "json", *self._arguments]
         with self._output.open("ab") as output:
-            self._held = leashed_muster(command, stdout=output)
+            self._held = started(command, stdout=output)
             self._leash = self._held.__enter__()
         try:
             serving = self.wait_for_event(until, where=lambda event: "listen" in event, within_s=self._serves_within_s)

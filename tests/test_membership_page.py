@@ -2,8 +2,6 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from tests.clients.consumers import Confluent
 from tests.clients.crew import crew
 from tests.clients.probe import until_stable
+from tests.forked import run_muster
 from tests.muster_process import running_muster
 from tests.waiting import until_so
 
@@ -32,8 +31,8 @@ def test_the_commands_of_the_page() -> None:
             if " promote " in command:
                 started.add("web-7")
                 until_stable(muster.bootstrap, "orders", members=len(started.consumers))
-            asked = [sys.executable, "-m", *shlex.split(command), "--bootstrap", muster.bootstrap]
-            done = subprocess.run(asked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+            _, *arguments = shlex.split(command)
+            done = run_muster(*arguments, "--bootstrap", muster.bootstrap)
             assert (done.returncode, done.stderr) == (0, ""), (command, done.stdout, done.stderr)
             if " remove " in command:
                 break
@@ -45,8 +44,6 @@ def test_the_commands_of_the_page() -> None:
 def test_every_command_has_its_place_on_the_page() -> None:
     """A command that is not documented might as well not exist."""
     shown = {shlex.split(command)[2] for command in COMMANDS}
-    help_text = subprocess.run(
-        [sys.executable, "-m", "muster", "members", "--help"], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
+    help_text = run_muster("members", "--help").stdout
     listed = set(re.findall(r"^│ (\w+) ", help_text, re.MULTILINE))
     assert shown == listed

@@ -5,11 +5,8 @@ The sidecar needs a cluster: `tests/clients/through_sidecar` has one. A command 
 as an exception fails the test.
 """
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from muster.coordinator.settings.loading import load_settings
 from tests.clients.consumers import Confluent, RunningConsumer
+from tests.forked import run_muster
 from tests.muster_process import MusterProcess
 from tests.waiting import until_so
 from tests.written_pages import PARTS, written
@@ -96,8 +94,7 @@ def test_the_commands_of_the_first_steps(tmp_path: Path, monkeypatch: pytest.Mon
         until_so(lambda: is_committed(consumer, 42), lambda: consumer.error)
         monkeypatch.setenv("MUSTER_BOOTSTRAP", muster.bootstrap)
         for line in asking:
-            asked = [sys.executable, "-m", "muster", *arguments_of(line)]
-            done = subprocess.run(asked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+            done = run_muster(*arguments_of(line), within_s=ENDS_WITHIN_S)
             assert (done.returncode, "Traceback" in done.stderr) == (0, False), (line, done.stderr)
             told = any(word in done.stdout for word in ("orders", "rdkafka", "web-1", "is consistent"))
             assert told or (tmp_path / "fleet" / "rebalances").is_dir(), (line, done.stdout)
@@ -124,8 +121,7 @@ def test_the_sidecar_of_the_readme_could_start() -> None:
 def test_the_processes_of_the_readme_could_start(command: str) -> None:
     """`muster config check` takes their options; tests/coordinator/peers shares partitions."""
     assert f"$ {command}\n" in README
-    checked = [sys.executable, "-m", "muster", "config", "check", *arguments_of(command)[1:]]
-    done = subprocess.run(checked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+    done = run_muster("config", "check", *arguments_of(command)[1:])
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -167,8 +163,7 @@ def test_options_that_the_pages_name_are_there() -> None:
     """In the help of the commands that they are about."""
     said = ""
     for command in ("serve", "groups repair", "log repair", "replay groups", "replay whatif", "replay export"):
-        asked = [sys.executable, "-m", "muster", *command.split(), "--help"]
-        wide = os.environ | {"COLUMNS": "160"}  # a narrow terminal cuts the names of options off
-        said += subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True, env=wide).stdout
+        wide = {"COLUMNS": "160"}  # a narrow terminal cuts the names of options off
+        said += run_muster(*command.split(), "--help", variables=wide).stdout
     for option in re.findall(r"`(--[a-z-]+)", README + CONFIGURATION):
         assert option in said, option

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from muster.coordinator.settings.settings import Settings
 from muster.events.kafka.link import CONFIG_OF_A_MUSTER
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
-from tests.brokers.child import as_installed, leashed, signal_group
+from tests.brokers.child import leashed, signal_group
 from tests.clients.consumers import Confluent
 from tests.clients.probe import described
 from tests.conformance.wire import Connection, ms
-from tests.forked_muster import COMMAND
+from tests.forked import COMMAND, run_muster
 from tests.muster_process import MusterProcess, last_words, running_muster, sqlite_log
 from tests.replay import written
 from tests.waiting import until_so
@@ -34,19 +34,11 @@ ENDS_WITHIN_S = 60
 LOADING = 14
 
 
-def muster(
-    *arguments: str, cwd: Path | None = None, variables: Mapping[str, str] = {}
-) -> subprocess.CompletedProcess[str]:
-    """The command, run to its end."""
-    command, env = [sys.executable, "-m", "muster", *arguments], {**as_installed(), **variables}
-    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, cwd=cwd, env=env, check=False)
-
-
 def refused(*arguments: str, **variables: str) -> str:
     """The one line with which `muster serve` refuses to start."""
     elsewhere = "MUSTER_LISTEN" in variables or "--config-file" in arguments
     listen = [] if elsewhere else ["--listen", f"{HOST}:0"]
-    done = muster("serve", *listen, *arguments, variables=variables)
+    done = run_muster("serve", *listen, *arguments, variables=variables)
     lines = last_words(done.stderr)
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
     assert "Traceback" not in done.stderr
@@ -90,7 +82,7 @@ def test_what_cannot_be_used_is_named(arguments: list[str], parts: list[str]) ->
 
 def test_a_wrong_flag_is_named() -> None:
     """Typer names it, with the exit code of a wrong use and no traceback."""
-    done = muster("serve", "--lissen", f"{HOST}:0")
+    done = run_muster("serve", "--lissen", f"{HOST}:0")
     assert done.returncode == 2
     assert "--lissen" in done.stderr
     assert "--listen" in done.stderr
@@ -101,7 +93,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     """The log stays with its owner: the address is checked first."""
     with socket.create_server((HOST, 0)) as taken:
         address = f"{HOST}:{taken.getsockname()[1]}"
-        done = muster("serve", "--listen", address, "--log", sqlite_log(tmp_path))
+        done = run_muster("serve", "--listen", address, "--log", sqlite_log(tmp_path))
         assert done.returncode == 2
         assert f"--listen {address}" in done.stderr
         assert "in use" in done.stderr
@@ -260,7 +252,7 @@ def test_whose_file_was_moved_away_ends(serving: MusterProcess, tmp_path: Path) 
 
 def test_help_documents_every_option() -> None:
     """Each option has a sentence, and each setting that --config takes is named."""
-    printed = " ".join(muster("serve", "--help").stdout.replace("│", " ").split())
+    printed = " ".join(run_muster("serve", "--help").stdout.replace("│", " ").split())
     for name in Settings.model_fields.keys() - set(KAFKA_SETTINGS.values()):
         assert f"--{name.replace('_', '-')}" in printed
     for name in KAFKA_SETTINGS:

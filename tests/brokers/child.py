@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -30,7 +30,11 @@ class Leash(Protocol):
 
 @contextmanager
 def leashed(
-    command: Sequence[str], *, stdout: int | IO[bytes], stderr: int | IO[bytes] = subprocess.STDOUT
+    command: Sequence[str],
+    *,
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes] = subprocess.STDOUT,
+    variables: Mapping[str, str] = {},
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `command` while the block lasts; it is killed, and gone, when the block is left.
 
@@ -43,7 +47,7 @@ def leashed(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        env=as_installed(),
+        env={**as_installed(), **variables},
     ) as leash:
         try:
             yield leash

@@ -1,7 +1,8 @@
 """A leash: runs the command of its arguments and kills it when its own standard input ends.
 
 It has the few lines that must survive a killed test process. It uses the standard library alone and runs as a script of
-its own (see `child.py`), so it must not import anything of the project.
+its own (see `child.py`), so it must not import anything of the project. `tests/forked_template.py` holds its forks by
+the same lines.
 
 The process that starts it holds the other end of the pipe that is its standard input. However that process ends,
 including SIGKILL, the system closes the pipe, and the command is killed. Its exit code is the command's.
@@ -12,24 +13,35 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 
 def main() -> int:
-    # A handler, not SIG_IGN, which the command would inherit: the signal goes to the whole process group, and it is
-    # the command's business how to end.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+    ignore_signals_of_the_group()
     command = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-    threading.Thread(target=_kill_at_end_of_input, args=(command,), daemon=True).start()
-    code = command.wait()
+    return hold(command.pid, leash=0)
+
+
+def ignore_signals_of_the_group() -> None:
+    """Leave them to the command, whose business it is how to end: they go to the whole process group."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the command would inherit
+
+
+def hold(command: int, leash: int) -> int:
+    """Wait for this child's end; kill it when `leash` ends. Returns its exit code, or 128 plus its signal's number."""
+    threading.Thread(target=_kill_at_end_of_input, args=(command, leash), daemon=True).start()
+    _, status = os.waitpid(command, 0)
+    code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
-def _kill_at_end_of_input(command: subprocess.Popen[bytes]) -> None:
+def _kill_at_end_of_input(command: int, leash: int) -> None:
     # Not through sys.stdin: a thread that waits inside its buffer makes the interpreter abort at exit.
-    while os.read(0, 1024):
+    while os.read(leash, 1024):
         pass
-    command.kill()
+    with suppress(ProcessLookupError):
+        os.kill(command, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ readers for Muster's data, and judges nothing.
 
 import json
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -20,6 +18,7 @@ from muster.replay.history.items import Broken, Happened, LogPosition
 from muster.replay.logs.opening import open_for_reading
 from muster.replay.logs.reading import Reading
 from muster.replay.logs.sources import read_record
+from tests.forked import run_muster
 
 BROKERS_OFFSETS: Final = "__consumer_offsets"
 READ_WITHIN_S: Final = 300.0
@@ -75,8 +74,7 @@ async def events_in(url: str) -> LogRead:
 
 def verified(url: str) -> Sequence[str]:
     """The findings of `muster replay verify`, in words."""
-    command = [sys.executable, "-m", "muster", "replay", "verify", "--log", url, "--format", "json"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=VERIFIED_WITHIN_S, check=False)
+    ran = run_muster("replay", "verify", "--log", url, "--format", "json", within_s=VERIFIED_WITHIN_S)
     try:
         told = json.loads(ran.stdout)
     except json.JSONDecodeError:

@@ -34,7 +34,7 @@ from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.cluster import Cluster
 from tests.chaos.network import Network
 from tests.clients.through_sidecar.sidecar import new_topic
-from tests.forked_muster import COMMAND
+from tests.forked import COMMAND
 from tests.muster_process import MusterProcess
 
 LOG_PARTITIONS: Final = 6

@@ -1,7 +1,5 @@
 """Real clients that cannot join, and real static members whose new topic has no consumer: what is reported of them."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as KafkaPythonRoundRobin
 
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
+from tests.forked import run_muster
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
 from tests.waiting import until_so
 
@@ -49,14 +48,15 @@ def configured(
 
 def told(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:
     """The incidents of the group that `why` shows."""
-    command = [sys.executable, "-m", "muster", "replay", "why", group_id, "--all", "--format", "jsonl"]
-    answer = subprocess.run([*command, "--log", muster.log], capture_output=True, check=True)
+    answer = run_muster("replay", "why", group_id, "--all", "--format", "jsonl", "--log", muster.log)
+    assert answer.returncode == 0, answer.stderr
     return [each for line in answer.stdout.splitlines() if "kind" in (each := msgspec.json.decode(line))]
 
 
 def history(muster: MusterProcess, group_id: str) -> str:
-    command = [sys.executable, "-m", "muster", "replay", "history", group_id, "--log", muster.log]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    answer = run_muster("replay", "history", group_id, "--log", muster.log)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
 
 
 def refused_lines(muster: MusterProcess, group_id: str) -> list[dict[str, Any]]:

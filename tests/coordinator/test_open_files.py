@@ -22,7 +22,7 @@ from tests.brokers.broker import HOST
 from tests.brokers.child import leashed
 from tests.conformance.wire import Connection, ms
 from tests.coordinator.serving import join_body
-from tests.forked_muster import COMMAND
+from tests.forked import COMMAND
 from tests.muster_process import running_muster
 from tests.waiting import until_so
 

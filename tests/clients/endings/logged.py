@@ -8,8 +8,6 @@ each end unchanged, so the two must agree:
 * events name one connection id if, and only if, their requests came on one connection.
 """
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +17,7 @@ import msgspec
 from muster.events.connection import ConnectionEnd, LastConnection
 from tests.clients.endings.frames import READ, SeenRequest
 from tests.clients.endings.recorder import Ended, SeenConnection
+from tests.forked import run_muster
 
 LATE_MS: Final = 2_000
 """Both observe the same thing, one after the other, on a busy machine."""
@@ -45,8 +44,8 @@ class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
 def read_log(log: str, group_id: str, folder: Path) -> list[LoggedEvent]:
     """The events about members of this group. Muster may still be writing."""
     export = folder / f"{group_id}.jsonl"
-    command = [sys.executable, "-m", "muster", "replay", "export", str(export), "--group", group_id, "--log", log]
-    subprocess.run(command, check=True, capture_output=True)
+    done = run_muster("replay", "export", str(export), "--group", group_id, "--log", log)
+    assert done.returncode == 0, done.stderr
     lines = [msgspec.json.decode(line) for line in export.read_bytes().splitlines()]
     return [_event(line["type"], line["event"]) for line in lines if "member" in line.get("event", {})]
 

@@ -1,6 +1,5 @@
 """Real clients use Muster's own topics and transactional ids through the sidecar: all are refused."""
 
-import subprocess
 from typing import Final
 
 import confluent_kafka
@@ -10,7 +9,7 @@ from tests.brokers.cluster import Cluster
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.brokers.probes import WITHIN_S
 from tests.clients.transactions import values
-from tests.forked_muster import COMMAND
+from tests.forked import run_muster
 from tests.muster_process import MusterProcess
 
 pytestmark = pytest.mark.clients
@@ -26,7 +25,7 @@ NOT_AN_OWNER: Final = f"muster-{EVENTS}-events"
 def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> None:
     """Not even with a separate event log, which the cluster does not show."""
     arguments = ["--listen", "127.0.0.1:0", "--upstream", sidecar.bootstrap, "--log", "memory:"]
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    done = run_muster("serve", *arguments)
     assert done.returncode == 2
     assert f"--upstream {sidecar.bootstrap}: a Muster runs there, not a broker" in done.stderr
 
@@ -34,7 +33,7 @@ def test_a_sidecar_is_no_cluster_for_another_sidecar(sidecar: MusterProcess) -> 
 def test_nor_is_it_one_for_an_event_log(sidecar: MusterProcess) -> None:
     """Nor for a log with another name than its own, for which nothing is reserved."""
     arguments = ["--listen", "127.0.0.1:0", "--log", f"kafka://{sidecar.bootstrap}/events_elsewhere"]
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    done = run_muster("serve", *arguments)
     assert done.returncode == 2
     assert f"{sidecar.bootstrap} is a Muster, not a broker" in done.stderr
 

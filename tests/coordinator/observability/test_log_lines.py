@@ -16,7 +16,7 @@ import structlog
 from muster.coordinator.observability.log_lines import LogLines
 from tests.brokers.broker import HOST, lasting_ports
 from tests.conformance.wire import Connection
-from tests.forked_muster import COMMAND
+from tests.forked import COMMAND
 from tests.waiting import until_so
 
 WITHIN_S = 60

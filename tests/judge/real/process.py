@@ -2,20 +2,18 @@
 
 import os
 import signal
-import subprocess
-import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tests.brokers.child import leashed, signal_group
+from tests.brokers.child import Leash, signal_group
+from tests.forked import CLIENT, started
 from tests.judge.real.diary import Entry, What, read_diary, wall_ms
 from tests.judge.real.given import Given, Order
 from tests.waiting import until_so
 
-COMMAND: Final = (sys.executable, "-m", "tests.judge.real.process_main")
 ENDS_WITHIN_S: Final = 60
 
 
@@ -30,9 +28,9 @@ class RealProcess:
         self.was_ended = False
         """True if it was meant to end: killed, or ordered to close."""
         self._stopped_ms: int | None = None
-        command = [*COMMAND, msgspec.json.encode(given).decode()]
+        command = [*CLIENT, msgspec.json.encode(given).decode()]
         with given.output.open("wb") as output:
-            self._leash: subprocess.Popen[bytes] = stack.enter_context(leashed(command, stdout=output))
+            self._leash: Leash = stack.enter_context(started(command, stdout=output))
         stack.callback(self.kill)
 
     @property

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
+from typing import NoReturn
 
 import msgspec
 
@@ -97,7 +98,12 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def run_to_the_end() -> NoReturn:
+    """Run, and end the process."""
     code = main()
     sys.stdout.flush()
     os._exit(code)  # clients' threads may hold a process for a while
+
+
+if __name__ == "__main__":
+    run_to_the_end()

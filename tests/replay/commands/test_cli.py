@@ -17,6 +17,7 @@ from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.url import open_log
 from muster.events.records import FORMAT_LEVEL, Record
 from muster.replay.cli import app
+from tests.forked import run_muster
 from tests.replay.stories import a_night
 from tests.replay.written import BROKEN_KEY, PARTITIONS, append, broken_value, script, sqlite_log, unknown_type
 
@@ -78,17 +79,13 @@ def test_what_is_piped_is_as_wide_as_columns_says_and_has_no_blanks_at_the_end(c
 _NO_FRAMES = str.maketrans("", "", " \u2500")
 
 
-def test_without_a_terminal_and_without_columns_a_line_has_120(tmp_path: Path) -> None:
+def test_without_a_terminal_and_without_columns_a_line_has_120(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a cron job; each entry of a history is one line nevertheless, for grep."""
     log = asyncio.run(sqlite_log(tmp_path / "muster.db", a_night()))
-    unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def piped(*arguments: str) -> list[str]:
-        command = [sys.executable, "-m", "muster", "replay", *arguments, "orders", "--log", log]
-        told = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True, env=unset
-        )
-        return told.stdout.splitlines()
+        return run_muster("replay", *arguments, "orders", "--log", log).stdout.splitlines()
 
     assert 80 < max(map(len, piped("why"))) <= 120
     assert max(map(len, piped("history"))) > 120

@@ -25,6 +25,7 @@ from muster.replay.render.markdown import escaped
 from muster.replay.results.group_tail import LastIncident
 from muster.replay.results.groups import SORTS, GroupLine, Owner
 from muster.replay.text.times import Instant, in_zone, instant
+from tests.forked import run_muster
 from tests.replay.commands.test_cli import BUFFERED, assert_fails, run
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
@@ -170,12 +171,10 @@ def across_the_change(name: str, *, later_ms: int = 0) -> Script:
     return told.wait(80).stabilize({"billing-1": {"orders": [0, 1, 2, 3]}})
 
 
-def test_a_piped_table_has_the_whole_time_in_each_line(url: str) -> None:
+def test_a_piped_table_has_the_whole_time_in_each_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its zone, for grep; nothing is left out."""
-    unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
-    command = [sys.executable, "-m", "muster", "replay", "history", "orders", "--all", "--log", url]
-    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=unset).stdout
-    head, *lines = piped.splitlines()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    head, *lines = run_muster("replay", "history", "orders", "--all", "--log", url).stdout.splitlines()
     assert head.split(maxsplit=3) == ["Time", "Seq", "Gen", "What happened to orders"]
     assert len(lines) == len(run("history", "orders", "--format", "jsonl", log=url).stdout.splitlines())
     assert all(line[23] == "Z" for line in lines)

@@ -2,11 +2,8 @@
 
 import asyncio
 import io
-import os
 import re
 import subprocess
-import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -36,11 +33,10 @@ from muster.replay.fleet.tables.schemas import TABLES
 from muster.replay.form import Format, View
 from muster.replay.progress import unwatched
 from muster.replay.text.times import duration
+from tests.forked import run_muster
 from tests.replay.fleet.fleets import CAUSES, GROUPS, PLANNED, built, in_order, judged, opened, rows_of, sqlite_copy
 from tests.replay.incidents.fleet import Fleet
 from tests.replay.written import PARTITIONS, append, broken_value, stored_items
-
-MUSTER = (sys.executable, "-m", "muster")
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +49,15 @@ def sqlite_log(lived_log: MemoryStorage, tmp_path_factory: pytest.TempPathFactor
 def tables(sqlite_log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of this log."""
     folder = tmp_path_factory.mktemp("tables")
-    built = run_muster("fleet", "build", "--log", sqlite_log, "--to", str(folder))
+    built = asked_wide("fleet", "build", "--log", sqlite_log, "--to", str(folder))
     assert built.returncode == 0, built.stderr
     assert " KB of events are too few for Spark to be worth its start)" in built.stdout
     return folder
 
 
-def run_muster(*args: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command; without COLUMNS lines have their full length."""
-    whole_lines = {**os.environ, "COLUMNS": "1000"}
-    return subprocess.run(
-        [*MUSTER, *args], capture_output=True, text=True, env=env or whole_lines, timeout=280, check=False
-    )
+def asked_wide(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose lines have their full length."""
+    return run_muster(*args, variables={"COLUMNS": "1000", **variables}, within_s=280)
 
 
 def asked_here(*args: str, COLUMNS: str | None = None) -> Result:  # noqa: N803 -- the variable
@@ -77,7 +70,7 @@ def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, ta
     """All rebalances of `why --format jsonl`, of all groups, with their incidents."""
     table = rows_of(tables, "rebalances")
     for group_id in (*GROUPS, *PLANNED):
-        lines = run_muster("replay", "why", group_id, "--all", "--format", "jsonl", "--log", sqlite_log)
+        lines = asked_wide("replay", "why", group_id, "--all", "--format", "jsonl", "--log", sqlite_log)
         told = [msgspec.json.decode(line) for line in lines.stdout.splitlines()]
         rebalances = [
             (each["first_seq"], each["trigger"]["cause"], one["id"]) for one in told for each in one["rebalances"]
@@ -90,9 +83,9 @@ def test_the_tables_and_the_command_line_tell_the_same_story(sqlite_log: str, ta
 @pytest.mark.spark
 def test_a_build_on_spark(sqlite_log: str, tables: Path, tmp_path: Path, java_home: Path | None) -> None:
     """The command makes the same rows."""
-    env = {**os.environ, **({} if java_home is None else {"JAVA_HOME": str(java_home)})}
+    env = {} if java_home is None else {"JAVA_HOME": str(java_home)}
     asked = ("--engine", "spark", "--master", "local[2]")
-    built = run_muster("fleet", "build", "--log", sqlite_log, "--to", str(tmp_path), *asked, env=env)
+    built = asked_wide("fleet", "build", "--log", sqlite_log, "--to", str(tmp_path), *asked, **env)
     assert built.returncode == 0, built.stderr
     assert "engine spark (asked for)" in built.stdout
     assert in_order(rows_of(tmp_path, "rebalances"), CAUSES) == in_order(rows_of(tables, "rebalances"), CAUSES)
@@ -101,8 +94,8 @@ def test_a_build_on_spark(sqlite_log: str, tables: Path, tmp_path: Path, java_ho
 def test_an_export_is_built_as_the_log_is(sqlite_log: str, tables: Path, tmp_path: Path) -> None:
     """So is everything that `muster replay` opens."""
     export = tmp_path / "night.jsonl"
-    assert run_muster("replay", "export", str(export), "--log", sqlite_log).returncode == 0
-    built = run_muster("fleet", "build", "--log", str(export), "--to", str(tmp_path / "tables"))
+    assert asked_wide("replay", "export", str(export), "--log", sqlite_log).returncode == 0
+    built = asked_wide("fleet", "build", "--log", str(export), "--to", str(tmp_path / "tables"))
     assert built.returncode == 0, built.stderr
     assert rows_of(tmp_path / "tables", "rebalances") == rows_of(tables, "rebalances")
 
@@ -348,12 +341,14 @@ def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
 # ---- what is missing ------------------------------------------------------------------------------------------------
 
 
-def test_without_java_the_command_says_what_is_missing(sqlite_log: str, tmp_path: Path) -> None:
+def test_without_java_the_command_says_what_is_missing(
+    sqlite_log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line, exit code 2, and nothing is written."""
-    bare = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    bare["PATH"] = str(tmp_path)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
     to = str(tmp_path / "out")
-    answer = run_muster("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark", env=bare)
+    answer = asked_wide("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark")
     assert answer.returncode == 2
     assert answer.stderr.count("\n") == 1
     assert "Spark needs Java 17 or 21: there is no java on the PATH" in answer.stderr
@@ -362,16 +357,15 @@ def test_without_java_the_command_says_what_is_missing(sqlite_log: str, tmp_path
 
 def test_a_java_home_without_java_is_named(sqlite_log: str, tmp_path: Path) -> None:
     """The variable and its value are in the message."""
-    env = {**os.environ, "JAVA_HOME": str(tmp_path)}
     to = str(tmp_path / "out")
-    answer = run_muster("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark", env=env)
+    answer = asked_wide("fleet", "build", "--log", sqlite_log, "--to", to, "--engine", "spark", JAVA_HOME=str(tmp_path))
     assert answer.returncode == 2
     assert f"JAVA_HOME={tmp_path}" in answer.stderr
 
 
 def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
     """However the path is written: they would be among its segments."""
-    answer = run_muster("fleet", "build", "--archive", str(tmp_path), "--to", f"{tmp_path}/.")
+    answer = asked_wide("fleet", "build", "--archive", str(tmp_path), "--to", f"{tmp_path}/.")
     assert answer.returncode == 2
     assert "the archive's folder: give the tables a folder of their own" in " ".join(
         answer.stderr.replace("│", "").split()
@@ -381,7 +375,7 @@ def test_the_tables_do_not_go_into_the_archives_folder(tmp_path: Path) -> None:
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
     """Reading does not create a log."""
-    answer = run_muster("fleet", "build", "--log", f"sqlite:///{tmp_path}/none.db", "--to", str(tmp_path / "out"))
+    answer = asked_wide("fleet", "build", "--log", f"sqlite:///{tmp_path}/none.db", "--to", str(tmp_path / "out"))
     assert answer.returncode == 2
     assert "none.db" in answer.stderr
     assert not (tmp_path / "none.db").exists()

@@ -1,8 +1,6 @@
 """`muster fleet simulate`: the same seed gives the same events in all outputs; and what it refuses."""
 
-import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -25,16 +23,16 @@ from muster.replay.fleet.simulation.week import TruthOfGroup, live
 from muster.replay.logs.opening import open_for_reading
 from tests.brokers.broker import Broker
 from tests.events.log.on_broker.proxied import new_topic_name
+from tests.forked import run_muster
 from tests.replay.fleet.simulated import MONDAY_MS, fleet, simulated
 
 DOCS = Path(__file__).parents[3] / "docs" / "fleet-simulation.md"
 SMALL = ("--groups", "3", "--days", "1", "--partitions", "2", "--seed", "7")
 
 
-def simulate(*args: str, hash_seed: int = 0) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "muster", "fleet", "simulate", *args)
-    env = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env)
+def simulate(*args: str, hash_seed: int | None = None) -> subprocess.CompletedProcess[str]:
+    variables = {} if hash_seed is None else {"PYTHONHASHSEED": str(hash_seed)}
+    return run_muster("fleet", "simulate", *args, variables=variables, within_s=200)
 
 
 async def records_in(url: str) -> list[StoredRecord]:

@@ -4,7 +4,6 @@ It starts them and authenticates the users.
 """
 
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -18,7 +17,7 @@ from tests.brokers.broker import HOST, lasting_base
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import PROTOCOLS, SecuredBroker, client_properties, password_of, secured_broker
 from tests.conformance.wire import Connection, Fields, ms
-from tests.forked_muster import COMMAND
+from tests.forked import run_muster
 from tests.muster_process import TEST_CONFIG, MusterProcess, last_words, running_muster
 from tests.waiting import until
 
@@ -210,8 +209,7 @@ def errors_of(answer: Any) -> list[int]:
 
 def refused_start(*options: str) -> str:
     """The one line with which `muster serve` refuses to start."""
-    command = [*COMMAND, "--listen", f"{HOST}:0", "--log-format", "json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+    done = run_muster("serve", "--listen", f"{HOST}:0", "--log-format", "json", *options)
     lines = last_words(done.stderr)
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
     assert "Traceback" not in done.stderr

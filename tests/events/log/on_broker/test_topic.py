@@ -1,8 +1,6 @@
 """The topic of the event log, on a real broker: its partitions, its settings, and the limit on a batch."""
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from tests.events.log.on_broker.proxied import OpenKafkaLog, ProxiedKafkaEventLo
 from tests.events.log.on_broker.topics import DAY_MS, configs_of, create_topic, set_configs
 from tests.events.log.storage import MIB
 from tests.events.log.transitions import flat, incompressible, read_all, records_of, transition
+from tests.forked import run_muster
 
 pytestmark = pytest.mark.broker
 
@@ -284,8 +283,7 @@ class TestWhileItIsServed:
         assert [said in warning for warning in again.warnings] == [True]
         url = f"kafka://{kafka_broker.bootstrap}/{topic}"
         for command in (["verify"], ["groups"], ["why", "orders"]):
-            asked = [sys.executable, "-m", "muster", "replay", *command, "--log", url]
-            ran = await asyncio.to_thread(subprocess.run, asked, capture_output=True, text=True, check=False)
+            ran = await asyncio.to_thread(run_muster, "replay", *command, "--log", url)
             assert (ran.returncode, said in ran.stderr) == (3, True), (command, ran)
             assert "is empty" not in ran.stdout
             assert "is consistent" not in ran.stdout

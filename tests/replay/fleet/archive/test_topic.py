@@ -1,8 +1,6 @@
 """This process's archive of a topic on a real broker."""
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from muster.replay.archive.verify import verify
 from tests.brokers.broker import Broker
 from tests.events.log.on_broker.proxied import new_topic_name
 from tests.events.log.transitions import read_all
+from tests.forked import run_muster
 from tests.replay.archive.logs import archived, digests, digests_in, opened
 from tests.replay.fleet.fleets import judged
 from tests.waiting import until
@@ -175,8 +174,7 @@ async def test_a_beginning_that_was_deleted_before_the_archive_came_is_told_for_
     found = await verify(tmp_path, log, watch=lambda _done, _total: None)
     assert ([said in damage for damage in found.damage], found.partitions[1].deleted) == ([True], 7)
     for command in (["replay", "why", "orders", "--log"], ["replay", "verify", "--log"]):
-        asked = [sys.executable, "-m", "muster", *command, f"archive:{tmp_path}"]
-        ran = await asyncio.to_thread(subprocess.run, asked, capture_output=True, text=True, check=False)
+        ran = await asyncio.to_thread(run_muster, *command, f"archive:{tmp_path}")
         assert (ran.returncode, said in ran.stderr) == (3, True), ran
     await admin.close()
     await log.close()

@@ -1,12 +1,12 @@
-"""Starts `muster serve` by forking a process that has imported it already.
+"""Starts `muster` and the judge's clients by forking a process that has imported them already.
 
-An import costs half a second of a core, and the suite starts a thousand servers. So each process of the suite keeps one
-template (`forked_muster_template.py`) for as long as it runs, and asks it for a fork: on a leash, as in
-`brokers/child.py`, with the caller's environment, folder and output. The fork runs `muster.cli.main` as a new process
-would.
+The imports of one start take from half a second to a second of a core, and the suite starts over a thousand of these
+programs. So each process of the suite keeps one template of a kind (`forked_template.py`) for as long as it runs, and
+asks it for a fork: on a leash, as in `brokers/child.py`, with the caller's environment, folder and output. The fork
+runs what a new process would run.
 
-A process that has to be started in another way (through a shell, with other variables for Python, not on Linux) is
-started by `brokers/child.py`.
+A process that has to be started in another way (through a shell, with other variables for what Python or a library
+reads when it is imported, not on Linux) is started by `brokers/child.py`.
 """
 
 import atexit
@@ -21,26 +21,59 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Final
 
 from tests.brokers.child import KILLED_WITHIN_S, Leash, as_installed, leashed
 
-TEMPLATE: Final = Path(__file__).with_name("forked_muster_template.py")
-COMMAND: Final = (sys.executable, "-m", "muster", "serve")
+ROOT: Final = Path(__file__).parents[1]
+MUSTER: Final = (sys.executable, "-m", "muster")
+COMMAND: Final = (*MUSTER, "serve")
+CLIENT: Final = (sys.executable, "-m", "tests.judge.real.process_main")
+READ_AT_IMPORT: Final = {"FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TERMINAL_WIDTH"}
+"""Variables that typer reads when it is imported; Python's own begin with its name."""
 
 
 @contextmanager
-def leashed_muster(command: Sequence[str], *, stdout: IO[bytes]) -> Iterator[Leash]:
-    """Run `command` as `leashed` does, but by a fork if it is a plain `muster serve`. Raises `OSError`."""
-    environment = as_installed()
-    template = _template() if tuple(command[: len(COMMAND)]) == COMMAND else None
+def started(
+    command: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes] | None = None, variables: Mapping[str, str] = {}
+) -> Iterator[Leash]:
+    """Run `command` as `leashed` does, with these variables too, but by a fork if there is a template for it.
+
+    Without `stderr`, errors go to `stdout`. Raises `OSError`.
+    """
+    environment = {**as_installed(), **variables}
+    kind = _kind_of(command)
+    template = None if kind is None else _template(kind)
     if template is None or not template.has_variables_of(environment):
-        with leashed(command, stdout=stdout) as leash:
+        with leashed(command, stdout=stdout, stderr=stderr or subprocess.STDOUT, variables=variables) as leash:
             yield leash
         return
-    with template.forked(command[len(COMMAND) - 1 :], environment, stdout) as forked:
+    with template.forked(command[len(MUSTER) :], environment, stdout, stderr or stdout) as forked:
         yield forked
+
+
+def run_muster(
+    *arguments: str, variables: Mapping[str, str] = {}, within_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, and return its exit code and what it printed. Raises `subprocess.TimeoutExpired`."""
+    command = (*MUSTER, *arguments)
+    with TemporaryFile() as stdout, TemporaryFile() as stderr:
+        with started(command, stdout=stdout, stderr=stderr, variables=variables) as leash:
+            code = leash.wait(within_s)
+        return subprocess.CompletedProcess(command, code, _all_of(stdout), _all_of(stderr))
+
+
+def _all_of(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def _kind_of(command: Sequence[str]) -> str | None:
+    """The kind of template that can run it, if there is one."""
+    kinds = {COMMAND: "serve", MUSTER: "command", CLIENT: "client"}
+    return next((kind for begin, kind in kinds.items() if tuple(command[: len(begin)]) == begin), None)
 
 
 class _ForkedLeash:
@@ -61,7 +94,7 @@ class _ForkedLeash:
     def wait(self, timeout: float | None = None) -> int:
         code = self._wait_ms(None if timeout is None else int(timeout * 1000))
         if code is None:
-            raise subprocess.TimeoutExpired("muster serve", timeout or 0)
+            raise subprocess.TimeoutExpired("a forked program", timeout or 0)
         return code
 
     def _wait_ms(self, timeout_ms: int | None) -> int | None:
@@ -85,13 +118,17 @@ def _is_readable(descriptor: int, timeout_ms: int | None) -> bool:
 class _Template:
     """The process that is forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         self._environment = as_installed()
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, str(TEMPLATE)], stdin=theirs.fileno(), start_new_session=True, env=self._environment
+                [sys.executable, "-m", "tests.forked_template", kind],
+                stdin=theirs.fileno(),
+                start_new_session=True,
+                cwd=ROOT,
+                env=self._environment,
             )
         atexit.register(self._end)
 
@@ -100,8 +137,10 @@ class _Template:
         return _of_python(environment) == _of_python(self._environment)
 
     @contextmanager
-    def forked(self, arguments: Sequence[str], environment: dict[str, str], stdout: IO[bytes]) -> Iterator[Leash]:
-        """A fork that runs `muster` with these arguments while the block lasts."""
+    def forked(
+        self, arguments: Sequence[str], environment: dict[str, str], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> Iterator[Leash]:
+        """A fork that runs the program with these arguments while the block lasts."""
         with ExitStack() as stack:
             # The leash sees the end of `leash_in` when this process closes its side, however it ends.
             leash_in, held = os.pipe()
@@ -110,7 +149,7 @@ class _Template:
             try:
                 asked = {"arguments": list(arguments), "environment": environment, "folder": str(Path.cwd())}
                 with self._lock:
-                    descriptors = [leash_in, stdout.fileno(), reports_to]
+                    descriptors = [leash_in, stdout.fileno(), stderr.fileno(), reports_to]
                     socket.send_fds(self._link, [json.dumps(asked).encode()], descriptors)
             finally:
                 os.close(leash_in)
@@ -133,10 +172,10 @@ class _Template:
 
 
 @cache
-def _template() -> _Template | None:
+def _template(kind: str) -> _Template | None:
     """One for each process of the suite; None where file descriptors cannot be sent or children not be followed."""
-    return _Template() if sys.platform == "linux" else None
+    return _Template(kind) if sys.platform == "linux" else None
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith("PYTHON")}
+    return {name: value for name, value in environment.items() if name.startswith("PYTHON") or name in READ_AT_IMPORT}
