@@ -1,5 +1,6 @@
 """Fixtures and options of all tests: the broker, how long Hypothesis may look, and from which seed."""
 
+import gc
 import os
 import secrets
 import signal
@@ -43,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, lambda *_: None)
     if config.getoption("hypothesis_seed") is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector away from modules and tests, which live until the end: it would look through all each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
