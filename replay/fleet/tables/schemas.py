@@ -62,9 +62,6 @@ LIFE: Final = Column(
     "incarnation", NUMBER, "The incarnation of the group: a group that is deleted and created again gets another one."
 )
 LOG_PARTITION: Final = Column("log_partition", COUNT, "The event log partition of the group.")
-PARTITION_MS: Final = Column(
-    "partition_ms", MS, "Partitions times the time without a consumer; null: unknown.", can_be_null=True
-)
 REBALANCING_MS: Final = Column(
     "rebalancing_ms",
     MS,
@@ -146,7 +143,13 @@ REBALANCES: Final = FleetTable(
         Column(
             "partitions_stayed", COUNT, "Partitions that stayed with their members; null: unknown.", can_be_null=True
         ),
-        PARTITION_MS,
+        Column(
+            "partition_ms",
+            MS,
+            "Partitions times the time without a consumer during the rebalance; what was lost before it, while a member"
+            " was silent or the group was empty, is in its incident; null: unknown.",
+            can_be_null=True,
+        ),
         Column("avoided", COUNT, "Rebalances that were avoided since the previous one."),
         Column("notes", TEXTS, _NOTES),
     ),
@@ -175,7 +178,7 @@ INCIDENTS: Final = FleetTable(
         Column("client_hosts", TEXTS, "The hosts of the culprits, as Kafka prints them."),
         Column("rebalances", COUNT, "The number of its own rebalances."),
         REBALANCING_MS,
-        PARTITION_MS,
+        Column("partition_ms", MS, "Partitions times the time without a consumer; null: unknown.", can_be_null=True),
         Column(
             "silent_partition_ms",
             MS,

@@ -160,12 +160,14 @@ def _running(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
 def _waits_for_nobody(rebalance: Rebalance, episode: Episode) -> Iterator[Statement]:
     """State why the join phase goes on although all members have joined, if one was refused in it.
 
-    Its removal does not end the phase, as in Kafka's Java group coordinator (the Scala one checks for the end then).
+    Its removal does not end the phase, as in Kafka's Java group coordinator (the Scala one checks for the end then). A
+    takeover does: the members send their joins again, and the last one ends it.
     """
     phase = rebalance.join_phase
     refused = [each for each in phase.dropped if each.cause is Cause.GROUP_FULL]
     members = [member for each in refused for who in each.who if (member := episode.member(who.member_id))]
-    if not members or rebalance.initial:
+    takeovers = (each for each in episode.aways if not each.paused and each.until_ms > rebalance.started_ms)
+    if not members or rebalance.initial or any(takeovers):
         return
     were = "was" if len(members) == 1 else "were"
     until = moment(rebalance.started_ms + phase.timeout_ms)

@@ -463,7 +463,7 @@ def test_a_leader_that_stood_still_while_all_waited_for_the_assignment_had_not_d
 
 def test_a_phase_that_goes_on_after_a_refusal_for_lack_of_room_says_until_when() -> None:
     """All members that are left have joined; as in Kafka, the removal of the refused one does not end the phase."""
-    script = Script().created()
+    script = Script().coordinator("coordinator-a:100").created()
     members = [script.member(name) for name in ("o0", "o1", "o2", "o3")]
     script.start(*map(script.joined, members)).wait(3_000).complete().wait(100).stabilize({})
     script.wait(60_000).start(script.rejoined(members[0], Cause.LEADER_REJOINED), timeout_ms=300_000)
@@ -474,3 +474,5 @@ def test_a_phase_that_goes_on_after_a_refusal_for_lack_of_room_says_until_when()
     assert "the join phase goes on although all members have joined: 'o3' (10.0.0.7) was refused and removed" in text
     assert "after its timeout of 5 min, at 2" in text
     assert "to end it now, restart one of its members" in text
+    script.wait(200_000).coordinator("coordinator-b:200").wait(1_000)  # all send their joins again, and that ends it
+    assert "goes on" not in "\n".join(map(said, incidents(script.history())))
