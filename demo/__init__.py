@@ -1,9 +1,9 @@
-"""`make demo`: real consumers live through restarts, crashes and the death of their coordinator, and the log says why.
+"""`make demo`: real consumers survive restarts, crashes and the death of their coordinator, and the log says why.
 
-What belongs here: a story (`story.py`), those who act in it (`members.py` and the two member programs,
-`coordinator.py`), how they run (`children.py`) and how it is told (`stage.py`). What it must not know: Muster's inside.
-It uses Muster as its users do, through the `muster` command and Kafka's protocol.
+The story (`story.py`) is played by `members.py`, with the two member programs, and `coordinator.py`; `children.py` runs
+their processes, and `stage.py` prints it. The demo uses Muster as its users do, through the `muster` command and
+Kafka's protocol.
 
-How it works: every consumer is a process of its own, so that it can be killed. It reports what its client library tells
-it as lines of JSON (`reports.py`); each claim of the story is checked against these reports and against the event log.
+Every consumer is a separate process, so that it can be killed. It reports the events of its client library as lines of
+JSON (`reports.py`); each claim of the story is checked against these reports and against the event log.
 """

@@ -1,7 +1,7 @@
-"""`python -m demo [--kafka] [--keep DIR] [--record FILE]`. A skin: options, set-up, and the exit code.
+"""`python -m demo [--kafka] [--keep DIR] [--record FILE]`: options, set-up, and the exit code.
 
-Exit codes: 0 the story went as told; 1 it did not, and what was seen instead is said; 2 it could not begin; 130 it was
-interrupted.
+Exit codes: 0 every claim of the story held; 1 one did not, and the difference is printed; 2 the demo could not begin;
+130 it was interrupted.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from demo.story import Story
 
 DIRECTORY: Final = ROOT / "build" / "demo"
 KAFKA_DIRECTORY: Final = DIRECTORY.with_name("demo-kafka")
-"""The log of a run without a broker is kept until the next one, so a run with a broker has another place."""
+"""The log of a run without a broker is kept until the next one, so a run with a broker uses another directory."""
 EVENT_TOPIC: Final = "__muster_events"
 NOT_AS_TOLD: Final = 1
 CANNOT_BEGIN: Final = 2
@@ -34,7 +34,7 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 class CannotBegin(Exception):
-    """Something that the demo needs is not there."""
+    """Something that the demo needs is missing."""
 
 
 def main(
@@ -45,7 +45,7 @@ def main(
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Make a picture of it, as SVG.")] = None,
 ) -> None:
     """Real consumers live through restarts, a crash and the death of their coordinator; then the log is asked why."""
-    # One way to be stopped; a shell has it ignored in what runs in its background, so the handler is set again.
+    # One way to stop; a shell makes background jobs ignore SIGINT, so the handler is set again.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     stage = Stage(record=record is not None)
@@ -70,7 +70,7 @@ def main(
 
 
 def _directory(keep: Path | None, usual: Path, stack: ExitStack) -> Path:
-    """Where the event log and all output go. The usual place is emptied first, any other must be fresh."""
+    """The directory for the event log and all output. The default one is emptied first, any other must be new."""
     directory = usual if keep is None else keep.resolve()
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _directory(keep: Path | None, usual: Path, stack: ExitStack) -> Path:
 
 
 def _lock(path: Path, stack: ExitStack) -> None:
-    """Held as long as the stack; the system frees it when this process is gone."""
+    """Held until the stack closes; the system frees it if this process ends."""
     file = stack.enter_context(path.open("w"))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,12 +95,12 @@ def _lock(path: Path, stack: ExitStack) -> None:
 
 
 def _as_typed(path: Path) -> Path:
-    """A path as it is typed in the checkout's folder."""
+    """A path as typed in the checkout's folder."""
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def _broker_log(stage: Stage, stack: ExitStack) -> str:
-    """Start a broker; the URL of a log on it."""
+    """Start a broker; return the URL of a log on it."""
     try:
         from tests.brokers.broker import NoBroker  # noqa: PLC0415 -- its packages are installed for --kafka alone
         from tests.brokers.choice import running_broker  # noqa: PLC0415
@@ -118,12 +118,12 @@ def _broker_log(stage: Stage, stack: ExitStack) -> str:
 
 
 def _is_foreign_topic() -> bool:
-    """Whether the broker was there before, so that it is there afterwards."""
+    """True if the broker was running before, and so will be afterwards."""
     return "MUSTER_TEST_BOOTSTRAP" in os.environ
 
 
 def _go_on(stage: Stage, log_url: str, *, is_there: bool, until: str) -> None:
-    """Commands to go on with, as they are typed in the checkout's folder; each works as it stands."""
+    """Commands to try next, as typed in the checkout's folder; each works unchanged."""
     if not is_there:
         stage.go_on("The broker is gone, and the log with it. To ask more, have it in a file:", "make demo")
         return
@@ -137,7 +137,7 @@ def _go_on(stage: Stage, log_url: str, *, is_there: bool, until: str) -> None:
 
 
 async def _perform(stage: Stage, directory: Path, log_url: str) -> None:
-    """The story, with everybody in it; all of them are gone afterwards, however it ends."""
+    """Play the story with all processes; they have ended afterwards in any case."""
     async with AsyncExitStack() as stack:
         scene = Scene(stage.waiting)
         stack.push_async_callback(scene.close)

@@ -1,9 +1,7 @@
-"""Child processes of the demo: they are watched line by line, and none outlives it.
+"""Child processes of the demo: their output is read line by line, and none outlives the demo.
 
-What belongs here: starting, signalling, ending. What it must not know: what a child does.
-
-How it works: a child runs on a leash (`tests/brokers/leash.py`), which kills it when this process is gone, whatever
-ended that. The two form a process group of their own, so that a terminal's Ctrl-C reaches the demo alone.
+A child runs on a leash (`tests/brokers/leash.py`), which kills it when this process is gone for any reason. Both are in
+a separate process group, so that a terminal's Ctrl-C only reaches the demo.
 """
 
 import asyncio
@@ -26,13 +24,13 @@ TakeLine = Callable[[bytes], None]
 
 
 def child_environment(**more: str) -> Mapping[str, str]:
-    """The demo's own environment, without Muster's settings: the story needs those it gives itself."""
+    """The demo's own environment without Muster's settings: the story only needs those it sets itself."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
     return {**own, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
 
 
 class Child:
-    """A running process. Made by `start_child`."""
+    """A running process. Created by `start_child`."""
 
     def __init__(self, process: Process, take_line: TakeLine, ended: Callable[[], None]) -> None:
         self._process = process
@@ -40,21 +38,21 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while its leash runs; 128 and the signal's number if a signal ended the child."""
+        """None while its leash runs; 128 plus the signal's number if a signal ended the child."""
         return self._process.returncode
 
     def signal(self, number: signal.Signals) -> None:
-        """Nothing happens when it has ended already: the child itself, not its leash alone."""
+        """Signal the child, not only its leash; no effect if it has ended."""
         if not self._reading.done():
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     async def gone(self) -> None:
-        """Wait until it has ended and all it said was taken."""
+        """Wait until it has ended and all its output has been processed."""
         await asyncio.shield(self._reading)
 
     async def end(self) -> None:
-        """Kill it if it is still there."""
+        """Kill it if it is still running."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -75,10 +73,10 @@ class Child:
 async def start_child(
     command: Sequence[str], *, take_line: TakeLine, ended: Callable[[], None], errors: IO[bytes] | None
 ) -> Child:
-    """Run Python with these arguments. Its output goes to `take_line`; its errors to a file, or the same way.
+    """Run Python with these arguments. Its output goes to `take_line`; its errors to a file, or to `take_line` as well.
 
-    `ended` is called when it has ended and its last line was taken. If the start is cancelled, the child is ended
-    here: asyncio would kill the leash alone, and then wait for as long as the child holds its output open.
+    `ended` is called when it has ended and its last line was processed. If the start is cancelled, the child is ended
+    here: asyncio would only kill the leash, and then wait as long as the child keeps its output open.
     """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -103,7 +101,7 @@ async def start_child(
 
 
 def log_tail(file: Path) -> str:
-    """The end of what a child left in a file."""
+    """The end of a child's log file."""
     if not file.exists():
         return ""
     return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])

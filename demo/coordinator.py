@@ -1,7 +1,6 @@
-"""The coordinator of the story, and the replay tool: the `muster` command, as a user types it.
+"""The story's coordinator and the replay tool: the `muster` command, as a user types it.
 
-What belongs here: `muster serve` as a child process, killed and started again on the same port and log, and `muster
-replay` on that log. What it must not know: the story, and the modules behind the command.
+`muster serve` runs as a child process, killed and restarted on the same port and log; `muster replay` reads that log.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms=1000"  # the members st
 
 
 class Coordinator:
-    """`muster serve` for one topic. `log_url` is the value of its `--log`; `log_file` gets what it says."""
+    """`muster serve` for one topic. `log_url` is the value of its `--log`; `log_file` gets its output."""
 
     def __init__(self, scene: Scene, *, log_url: str, topic: str, log_file: Path) -> None:
         self._scene = scene
@@ -45,7 +44,7 @@ class Coordinator:
         return ["serve", "--listen", self.bootstrap, *options]
 
     async def start(self) -> None:
-        """Start it and wait until it serves: on a free port the first time, on the same one ever after."""
+        """Start it and wait until it serves: on a free port the first time, then always on the same one."""
         self._serving = False
         child = await start_child(
             ["-m", "muster", *self.command, "--log-format", "json"],
@@ -64,13 +63,13 @@ class Coordinator:
             raise NotAsTold("the coordinator should serve", "it ended")
 
     async def kill(self) -> None:
-        """kill -9."""
+        """Kill it with SIGKILL."""
         assert self._child is not None
         self._child.signal(SIGKILL)
         await self._child.gone()
 
     def log_tail(self) -> str:
-        """The end of what it said."""
+        """The end of its output."""
         return log_tail(self._log_file)
 
     def _take_line(self, line: bytes) -> None:
@@ -101,7 +100,7 @@ class Replay:
         return await self._run(*arguments, FORCE_COLOR="1", COLUMNS=str(width), TERM="xterm-256color")
 
     async def tail(self, *arguments: str) -> str:
-        """Its last lines, without colours; what it complains of, if there is nothing to read yet."""
+        """Its last lines, without colours; its error message, if there is nothing to read yet."""
         try:
             output = await self._run(*arguments, COLUMNS=str(TAIL_WIDTH))
         except NotAsTold as error:
@@ -109,7 +108,7 @@ class Replay:
         return "\n".join(output.splitlines()[-TAIL_LINES:])
 
     async def result(self, *arguments: str) -> Any:  # noqa: ANN401 -- JSON
-        """Its output for programs."""
+        """Its JSON output."""
         return msgspec.json.decode(await self._run(*arguments, "--format", "json"))
 
     async def _run(self, *arguments: str, **environment: str) -> str:

@@ -1,6 +1,6 @@
 """A dynamic member: aiokafka, without instance id. `python -m demo.dynamic_member BOOTSTRAP GROUP TOPIC CLIENT`
 
-aiokafka leaves the group when it is stopped in good order; one that is killed is missed when its session is over.
+aiokafka leaves the group when it is stopped cleanly; a killed one is removed when its session expires.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ HEARTBEAT_INTERVAL_MS = 300
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Tells what the client is told."""
+    """Reports the client library's callbacks."""
 
     def __init__(self) -> None:
         self.mine: tuple[int, ...] = ()
@@ -36,7 +36,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class Retries(logging.Handler):
-    """aiokafka's errors that it lives through are in its log alone."""
+    """Reports errors that aiokafka retries, which are only in its log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         tell(Retried(error=record.getMessage()))

@@ -1,7 +1,7 @@
-"""The consumers of the story, and what each of them has seen.
+"""The consumers of the story, and their reports.
 
-What belongs here: starting and ending member processes, and the checks over their reports. What it must not know: how
-the story is told. Only what a client library reported counts; the coordinator is asked elsewhere.
+Starts and ends member processes, and checks their reports. Only what a client library reported counts; queries to the
+coordinator are elsewhere.
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ TOPIC: Final = "orders"
 PARTITIONS: Final = 12
 
 PROOF_COMMITS: Final = 2
-"""A commit that was answered may have been sent before something happened; the one after it was not."""
+"""A commit whose response arrived may have been sent before the event in question; the one after it was not."""
 
 
 class Member:
-    """One process. `reports` is all that its client library told it, in order."""
+    """One process. `reports` has everything its client library reported, in order."""
 
     def __init__(self, name: str, *, static: bool) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Member:
 
     @property
     def partitions(self) -> tuple[int, ...] | None:
-        """Its last assignment; None when it was revoked, or never given."""
+        """Its last assignment; None if it was revoked, or there was none."""
         for report in reversed(self.reports):
             if isinstance(report, Assigned):
                 return report.partitions
@@ -49,7 +49,7 @@ class Member:
 
     @property
     def refusals(self) -> set[str]:
-        """The errors that it was refused with."""
+        """The errors with which it was refused."""
         return {report.error for report in self.reports if isinstance(report, CommitFailed | Ended)}
 
     def seen(self, *kinds: type[Report], since: int = 0) -> list[Report]:
@@ -68,34 +68,34 @@ class Member:
 
 
 class Mark:
-    """A moment: how many reports each member had made by then."""
+    """A point in time: the number of reports that each member had made by then."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self._counts = {member: len(member.reports) for member in members}
         self.partitions = {member.name: member.partitions for member in self._counts}
 
     def since(self, member: Member, *kinds: type[Report]) -> list[Report]:
-        """The member's reports after the moment."""
+        """The member's reports after the mark."""
         return member.seen(*kinds, since=self._counts.get(member, 0))
 
     def proven(self) -> bool:
-        """Whether each has had commits accepted that it sent after the moment."""
+        """True if each has had commits accepted that it sent after the mark."""
         return all(len(self.since(member, Committed)) >= PROOF_COMMITS for member in self._counts)
 
     def disturbed(self) -> Iterator[str]:
-        """The members that were revoked, assigned, refused or ended since, in words."""
+        """Descriptions of the members with a revocation, an assignment, a refusal or an end since."""
         for member in self._counts:
             told = self.since(member, Assigned, Revoked, CommitFailed, Ended)
             if told:
                 yield f"{member.name} was told {', '.join(map(str, told))}"
 
     def retried(self) -> int:
-        """How many errors the client libraries lived through since."""
+        """The number of errors that the client libraries retried since."""
         return sum(len(self.since(member, Retried)) for member in self._counts)
 
 
 class Members:
-    """The group's processes, by name; one that ended in the story is taken out."""
+    """The group's processes, by name; those that ended during the story are removed."""
 
     def __init__(self, scene: Scene, coordinator: Coordinator, directory: Path) -> None:
         self._scene = scene
@@ -112,7 +112,7 @@ class Members:
         return [member for member in self._all if member.static]
 
     async def start(self, name: str, *, static: bool) -> Member:
-        """Start a member; it joins on its own."""
+        """Start a member, which joins by itself."""
         member = Member(name, static=static)
         program = "demo.static_member" if static else "demo.dynamic_member"
         with self._log(name).open("ab") as errors:
@@ -131,24 +131,24 @@ class Members:
         self._scene.note()
 
     async def stop(self, member: Member) -> None:
-        """Have it close in good order."""
+        """Have it close cleanly."""
         member.process.signal(SIGTERM)
         await self.gone(member)
         if member.process.exit_code:
             raise NotAsTold(f"{member.name} should stop in good order", str(member))
 
     async def kill(self, member: Member) -> None:
-        """kill -9."""
+        """Kill it with SIGKILL."""
         member.process.signal(SIGKILL)
         await self.gone(member)
 
     async def gone(self, member: Member) -> None:
-        """Wait until it has ended; it is none of the group's processes any more."""
+        """Wait until it has ended; it is removed from the group's processes."""
         await self._scene.until(f"{member.name} has ended", lambda: member.process.exit_code is not None)
         self._all.remove(member)
 
     async def until_shared(self, *, since: Mark | None = None) -> None:
-        """Wait until each has been given partitions (anew), and together they have all, each once."""
+        """Wait until each has a new assignment, and together they have every partition exactly once."""
 
         def shared() -> bool:
             if since is not None and not all(since.since(member, Assigned) for member in self._all):
@@ -161,7 +161,7 @@ class Members:
         self._all_run()
 
     async def until_proven(self, mark: Mark) -> None:
-        """Wait until each has had a commit accepted that it sent after the moment."""
+        """Wait until each has had a commit accepted that it sent after the mark."""
         await self._scene.until(
             "every member has committed, under its member id and generation",
             lambda: mark.proven() or bool(self._ended()),

@@ -1,6 +1,6 @@
-"""The reports of a member process to the story: one JSON object a line on its standard output.
+"""The reports of a member process to the story: one JSON object per line on its standard output.
 
-These are the client library's own words: nothing here comes from the coordinator but through a Kafka client.
+They come from the client library: nothing here is from the coordinator except through a Kafka client.
 """
 
 import sys
@@ -16,29 +16,31 @@ class Assigned(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Revoked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The rebalance listener took them back. Not told of a member that is closing itself."""
+    """The rebalance listener revoked them. Not reported by a member that is closing itself."""
 
     partitions: tuple[int, ...]
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An offset commit was answered with NONE, so member id and generation are the coordinator's."""
+    """An offset commit was answered with NONE, so member id and generation are valid for the coordinator."""
 
 
 class CommitFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An offset commit was refused, by Kafka's name of the error: the member has lost its place, or its generation."""
+    """An offset commit was refused, with Kafka's name of the error: the member has lost its place, or its
+    generation.
+    """
 
     error: str
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Something failed that is tried again: by the client library itself, or a commit by the next one."""
+    """An error that is retried: by the client library itself, or a commit by the next one."""
 
     error: str
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The client library cannot go on: an error that is fatal to this member, by Kafka's name."""
+    """The client library cannot continue: a fatal error for this member, by Kafka's name."""
 
     error: str
 
@@ -46,7 +48,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 Report = Assigned | Revoked | Committed | CommitFailed | Retried | Ended
 
 COMMIT_EVERY_S: Final = 0.3
-"""A member commits that often; the next commit is sent when the one before is answered."""
+"""The interval of a member's commits; the next commit is sent when the previous one is answered."""
 
 _decoder: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
 

@@ -1,7 +1,4 @@
-"""Waiting: for a condition over what the children have said, with a generous limit, and saying for what.
-
-What belongs here: the children that are running, and the one way to wait for them. What it must not know: who they are.
-"""
+"""Waits for a condition on the children's reports, with a generous limit, and shows what it waits for."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,11 +10,11 @@ from demo.children import Child
 WITHIN_S: Final = 90.0
 
 Waiting = Callable[[str], AbstractContextManager[None]]
-"""Shows what is waited for, while the block lasts."""
+"""Shows what is awaited, while the block lasts."""
 
 
 class NotAsTold(Exception):
-    """The story did not go as told: what should have been, what was seen instead, and later also where."""
+    """A claim of the story did not hold: the expectation, the actual state, and later the step."""
 
     def __init__(self, expected: str, seen: str) -> None:
         super().__init__(expected, seen)
@@ -29,7 +26,7 @@ class NotAsTold(Exception):
 
 
 class Scene:
-    """All children. Whoever learns something of one calls `note`."""
+    """All children. Call `note` after each news of one."""
 
     def __init__(self, waiting: Waiting) -> None:
         self._waiting = waiting
@@ -42,11 +39,11 @@ class Scene:
         self._children.append(child)
 
     def note(self) -> None:
-        """Something may be different now."""
+        """Something may have changed."""
         self._noted.set()
 
     async def until(self, what: str, holds: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
-        """Wait until it holds. Raises NotAsTold with what is there instead."""
+        """Wait until the condition holds. Raises NotAsTold with the actual state."""
         with self._waiting(f"waiting until {what}"):
             try:
                 async with asyncio.timeout(within_s):
@@ -57,5 +54,5 @@ class Scene:
                 raise NotAsTold(f"within {within_s:.0f} s it should be that {what}", self.describe()) from None
 
     async def close(self) -> None:
-        """End every child that is still there."""
+        """End every child that is still running."""
         await asyncio.gather(*(child.end() for child in self._children))

@@ -1,9 +1,7 @@
-"""How the story is told: headings, sentences, who has which partitions. Colours and a spinner on a terminal alone.
+"""Prints the story: headings, sentences, the owners of partitions. Colours and a spinner only on a terminal.
 
-What belongs here: everything about looks. What it must not know: what is true.
-
-How it works: there is the screen, and there may be a tape, from which the picture is made that shows the demo to those
-who do not run it. The tape is shorter: it has `why` for one rebalance where the screen has all.
+Besides the screen there may be a tape, from which a picture of the demo is made for those who do not run it. The tape
+is shorter: it has `why` for one rebalance where the screen has all.
 """
 
 import io
@@ -44,7 +42,7 @@ PICTURE_THEME: Final = TerminalTheme(
 
 
 class Stage:
-    """Where it is told. `record`: keep a tape too."""
+    """Where the story is printed. `record`: keep a tape too."""
 
     def __init__(self, *, record: bool = False) -> None:
         self._screen = Console(highlight=False)
@@ -68,7 +66,7 @@ class Stage:
 
     @property
     def records(self) -> bool:
-        """Whether a tape is kept."""
+        """True if a tape is kept."""
         return self._tape is not None
 
     def _print(self, shown: RenderableType = "") -> None:
@@ -82,21 +80,21 @@ class Stage:
             self._tape.print(_typed(command, self._tape.width))
 
     def note(self, text: str) -> None:
-        """Something that is not part of the story."""
+        """Print something that is not part of the story."""
         self._print(Text(text, style="dim"))
 
     def title(self, text: str, command: str) -> None:
-        """The first line, and the command that everything begins with."""
+        """The first line, and the command that starts everything."""
         self._print(Text(text, style="bold"))
         self._print_typed(command)
 
     def step(self, number: int, heading: str, explanation: str) -> None:
-        """A new step: what is done."""
+        """A new step: the action."""
         self._print()
         self._print(Text.assemble((f"{number}  ", "bold cyan"), (heading, "bold"), f" {explanation}"))
 
     def rebalance(self, generation_id: int, shares: Mapping[str, Sequence[int]], moved: Mapping[str, set[int]]) -> None:
-        """There was one, and now everybody has this; the partitions that are new to a member stand out."""
+        """There was a rebalance, with this result; a member's new partitions are highlighted."""
         table = Table.grid(padding=(0, 4, 0, 0))
         table.add_column(width=VERDICT_WIDTH)
         names = (Text(name, style=self._colour(name)) for name in shares)
@@ -106,7 +104,7 @@ class Stage:
         self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
     def no_rebalance(self, generation_id: int, first: str, second: str) -> None:
-        """There was none; two lines say what there was instead."""
+        """There was none; two lines say what happened instead."""
         table = Table.grid(padding=(0, 4, 0, 0))
         table.add_column(width=VERDICT_WIDTH)
         table.add_row(Text("✓ no rebalance", style="bold green"), first)
@@ -121,7 +119,7 @@ class Stage:
         return Text(" ").join(Text(number, style=style) for number, style in styled)
 
     def command(self, line: str, output: str, *, on_tape: tuple[str, str] | None = None) -> None:
-        """A command and what it printed, in a terminal's colours; the tape may have another one."""
+        """A command and its output, in a terminal's colours; the tape may have another one."""
         self._show(self._screen, line, output)
         if self._tape is not None:
             self._show(self._tape, *(on_tape or (line, output)))
@@ -139,19 +137,19 @@ class Stage:
         self._print(Text(second))
 
     def go_on(self, how: str, *commands: str) -> None:
-        """The last words: what to do next."""
+        """The last lines: what to do next."""
         self._print()
         self._print(Text(how))
         for command in commands:
             self._print_typed(command)
 
     def failure(self, text: str) -> None:
-        """The last words, if it did not go as told."""
+        """The last lines, if a claim did not hold."""
         Console(stderr=True).print(Text(f"\n{text}", style="bold red"), soft_wrap=True)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Says what is waited for, on a terminal."""
+        """Show what is awaited, on a terminal."""
         if not self._screen.is_terminal:
             yield
             return
@@ -161,11 +159,11 @@ class Stage:
             yield
 
     def save_picture(self, path: Path, *, title: str) -> None:
-        """The tape as SVG."""
+        """Save the tape as SVG."""
         assert self._tape is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         picture = self._tape.export_svg(title=title, theme=PICTURE_THEME)
-        # The fonts that Rich names would be fetched from elsewhere, and a picture in a README may not do that.
+        # Rich's fonts would be downloaded, which a picture in a README may not do.
         path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL), encoding="utf-8")
 
 
@@ -174,14 +172,14 @@ def _generation(generation_id: int) -> Text:
 
 
 def _typed(command: str, width: int) -> Text:
-    """A command after its prompt; a long one goes on in the next line, as a shell takes it, before an option."""
+    """A command after its prompt; a long one is continued on the next line before an option, in shell syntax."""
     unbroken = re.sub(r"(--\S+) ", rf"\1{NO_BREAK}", command)
     lines = textwrap.wrap(unbroken, width - len("$  \\"), break_long_words=False, break_on_hyphens=False)
     return Text.assemble(("$ ", "dim"), (" \\\n    ".join(lines).replace(NO_BREAK, " "), "bold"))
 
 
 def _trimmed(text: Text) -> Text:
-    """Without the blanks that fill up the lines of a table."""
+    """Without the blanks that pad the lines of a table."""
     lines = text.split("\n")
     for line in lines:
         line.rstrip()

@@ -1,7 +1,7 @@
 """A static member: confluent-kafka with an instance id. `python -m demo.static_member BOOTSTRAP GROUP TOPIC INSTANCE`
 
-Closing it sends no LeaveGroup, as for every static member: its place is kept until its session is over.
-Its exit code is 0 when it was asked to stop, 3 when its client gave up.
+Closing it sends no LeaveGroup, as for every static member: its place is kept until its session expires. Its exit code
+is 0 if it was asked to stop, 3 if its client gave up.
 """
 
 import signal
@@ -28,7 +28,7 @@ TRIED_AGAIN = frozenset(
         KafkaError._WAIT_COORD,  # noqa: SLF001
     }
 )
-"""The errors of commits while there is no coordinator, or one that is reading its log."""
+"""The errors of commits while there is no coordinator, or it is loading its log."""
 
 
 class StaticMember:
@@ -62,7 +62,7 @@ class StaticMember:
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
 
     def run(self) -> None:
-        """Until `stop`, or an error that is fatal to the client."""
+        """Run until `stop`, or an error that is fatal to the client."""
         while not self._closing and self.fatal is None:
             message = self._consumer.poll(0.1)
             if message is not None and (error := message.error()) is not None:
@@ -72,7 +72,7 @@ class StaticMember:
         self._consumer.close()
 
     def stop(self) -> None:
-        """Close in good order, soon."""
+        """Close cleanly, soon."""
         self._closing = True
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:

@@ -1,11 +1,9 @@
-"""The story, step by step: what is done to the group, what should come of it, and whether it did.
-
-What belongs here: the steps in their order, each with its claim and the check of the claim. What it must not know: how
-processes run and how things look.
+"""The story, step by step: the actions, their expected effects, and the checks.
 
 A claim is checked twice: from what the client libraries reported to their applications, and from the event log. "No
-rebalance" means that no other member was told anything, that every member has since committed offsets under the member
-id and generation it had (which the coordinator checks), and that the log has the same generation and no rebalance more.
+rebalance" means that no other member was notified of anything, that every member has since committed offsets with the
+member id and generation it had (which the coordinator checks), and that the log has the same generation and no further
+rebalance.
 """
 
 import asyncio
@@ -27,7 +25,7 @@ Shares = Mapping[str, tuple[int, ...]]
 
 
 class Story:
-    """All that the steps share. `step` is the heading of the one that runs, for the error if it fails."""
+    """Everything that the steps share. `step` is the heading of the current one, for error messages."""
 
     def __init__(self, stage: Stage, scene: Scene, coordinator: Coordinator, members: Members, replay: Replay) -> None:
         self.stage = stage
@@ -41,7 +39,7 @@ class Story:
         self._shares: Shares = {}
 
     async def tell(self) -> None:
-        """From the coordinator's start to the last word. Raises NotAsTold."""
+        """From the coordinator's start to the last line. Raises NotAsTold."""
         await self.coordinator.start()
         self.stage.title(
             f"Muster coordinates a consumer group of {len(STATIC) + 1} members on {PARTITIONS} partitions.",
@@ -150,7 +148,7 @@ class Story:
     # ---- the checks --------------------------------------------------------------------------------
 
     async def _rebalanced(self, *, members: int) -> None:
-        """There was one rebalance, and it is over: the log and the members agree on it. Shows who has what."""
+        """There was one rebalance, and it is over: the log and the members agree on it. Prints the result."""
         self._generation_id += 1
         self._rebalances += 1
         line, _ = await asyncio.gather(self._line(), self.members.until_proven(Mark(self.members)))
@@ -161,7 +159,7 @@ class Story:
         self._shares = shares
 
     async def _no_rebalance(self, mark: Mark, first: str, second: str) -> None:
-        """Nobody was told anything since the mark, and every member still has its place, now."""
+        """No member was notified of anything since the mark, and every member still has its place."""
         now = Mark(self.members)
         line, _ = await asyncio.gather(self._line(), self.members.until_proven(now))
         self._undisturbed(mark)
@@ -210,7 +208,7 @@ class Story:
 
 
 def _rebalances_as_told(incidents: Sequence[Any]) -> list[Any]:
-    """The rebalances, oldest first: a first join, an expiry, a new member; each of one incident that names who it was.
+    """The rebalances, oldest first: a first join, an expiry, a new member; each of one incident with its culprit.
 
     Raises NotAsTold.
     """
@@ -227,7 +225,7 @@ def _rebalances_as_told(incidents: Sequence[Any]) -> list[Any]:
 
 
 def _avoided_as_told(incidents: Sequence[Any]) -> None:
-    """The restarts, the second process and the takeover are told, and no rebalance is theirs. Raises NotAsTold."""
+    """The restarts, the second process and the takeover are reported, and caused no rebalance. Raises NotAsTold."""
     quiet = [each for each in incidents if not each["rebalances"]]
     restarted = [_clients(each) for each in quiet if each["kind"] == "deployment"]
     if restarted != [list(STATIC)]:
@@ -243,7 +241,7 @@ def _avoided_as_told(incidents: Sequence[Any]) -> None:
 
 
 def _clients(incident: Any) -> list[str]:  # noqa: ANN401 -- JSON
-    """The culprits, by client id, once each."""
+    """The culprits, by client id, without duplicates."""
     return sorted({member["client_id"] for member in incident["culprits"]})
 
 

@@ -176,7 +176,7 @@ class MusterProcess:
         async for line in process.stdout:
             text = line.decode(errors="replace").rstrip()
             self._tail = [*self._tail[1 - TAIL_LINES :], text]
-            with suppress(json.JSONDecodeError):  # a warning of Python's
+            with suppress(json.JSONDecodeError):  # a Python warning
                 told = json.loads(text)
                 if isinstance(told, dict):
                     self._lines.append(told)

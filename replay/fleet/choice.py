@@ -71,13 +71,13 @@ class NoSpark(Exception):
 
 
 def choose_builder(asked: EngineName, event_bytes: int) -> EngineChoice:
-    """Choose the engine that folds so many bytes of events. Raises NoSpark."""
+    """Choose the engine that folds this many bytes of events. Raises NoSpark."""
     size = f"{size_text(event_bytes)} of events"
     return _choose(asked, size, is_large=event_bytes > LOCAL_BYTES_MAX)
 
 
 def choose_archiver(asked: EngineName, records: int, *, is_topic: bool) -> EngineChoice:
-    """Choose the engine that archives so many records. Raises NoSpark."""
+    """Choose the engine that archives this many records. Raises NoSpark."""
     if asked is EngineName.SPARK and not is_topic:
         raise NoSpark("--engine spark archives a Kafka topic; of this log say --engine local")
     if asked is EngineName.AUTO and not is_topic:

@@ -1,7 +1,7 @@
-"""`python -m tests.brokers`: a broker by hand, for the demo, the benchmarks and a look around.
+"""`python -m tests.brokers`: a broker to use by hand, for the demo, the benchmarks and exploration.
 
-It prints one line on standard output, the bootstrap address, as soon as the broker answers; what was used goes to
-standard error. The broker runs until Ctrl-C or SIGTERM, and is gone afterwards. Exit code 2 when none can be had.
+It prints one line on standard output, the bootstrap address, as soon as the broker responds; the chosen method goes to
+standard error. The broker runs until Ctrl-C or SIGTERM, and is gone afterwards. Exit code 2 if none is available.
 """
 
 import signal
@@ -36,7 +36,7 @@ def main(
 
 
 def _leave(_number: int, _frame: object) -> None:
-    # An exception, so that the broker is ended wherever its start has got to.
+    # An exception, so that the broker is ended at whatever point its start is.
     raise SystemExit(0)
 
 

@@ -27,7 +27,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Acl(msgspec.Struct, frozen=True):
-    """An operation that a user may do, or must not."""
+    """An operation that a user may, or must not, perform."""
 
     user: str
     resource: str
@@ -39,11 +39,11 @@ class Acl(msgspec.Struct, frozen=True):
     is_denied: bool = False
 
     def binding(self) -> AclBinding:
-        """As the client takes it."""
+        """In the client's form."""
         return AclBinding(*self._parts())
 
     def filter(self) -> AclBindingFilter:
-        """Which matches this entry alone."""
+        """A filter that only matches this entry."""
         return AclBindingFilter(*self._parts())
 
     def _parts(self) -> Parts:
@@ -59,7 +59,7 @@ class Acl(msgspec.Struct, frozen=True):
 
 
 def add_acls(admin: AdminClient, *acls: Acl) -> None:
-    """Add them, and wait until the broker that `admin` asks obeys. `admin` is a super user's."""
+    """Add them, and wait until the broker that `admin` is connected to applies them. `admin` is a superuser's."""
     for added in admin.create_acls([acl.binding() for acl in acls], request_timeout=ANSWERS_WITHIN_S).values():
         added.result(ANSWERS_WITHIN_S)
     for acl in acls:
@@ -67,7 +67,7 @@ def add_acls(admin: AdminClient, *acls: Acl) -> None:
 
 
 def remove_acls(admin: AdminClient, *acls: Acl) -> None:
-    """Remove them, and wait until the broker that `admin` asks obeys."""
+    """Remove them, and wait until the broker that `admin` is connected to no longer applies them."""
     for removed in admin.delete_acls([acl.filter() for acl in acls], request_timeout=ANSWERS_WITHIN_S).values():
         assert removed.result(ANSWERS_WITHIN_S), "there was no such entry"
     for acl in acls:
@@ -75,7 +75,7 @@ def remove_acls(admin: AdminClient, *acls: Acl) -> None:
 
 
 def _wait_until(admin: AdminClient, acl: Acl, *, is_there: bool) -> None:
-    # The controller has answered; the broker's own authorizer, which answers this, follows it a moment later.
+    # The controller has answered; the broker's own authorizer, which answers this, follows shortly after.
     deadline = time.monotonic() + ANSWERS_WITHIN_S
     while bool(admin.describe_acls(acl.filter()).result(ANSWERS_WITHIN_S)) != is_there:
         assert time.monotonic() < deadline, f"the broker does not obey: {acl}"

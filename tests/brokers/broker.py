@@ -1,8 +1,8 @@
-"""A running broker, as its users see it; how it may fail to start, and the settings that every way gives it.
+"""A running broker, as its users see it; its start-up failures, and the settings common to all methods.
 
-NoBroker            no way works; the message lists each way with its reason
-BrokerFailed        one way does not work here; the next one is tried
-  PortTaken         somebody took the port between choosing and binding it; the same way is tried again
+NoBroker            no method works; the message lists each with its reason
+BrokerFailed        one method does not work here; the next one is tried
+  PortTaken         the port was taken between choosing and binding it; the same method is tried again
 """
 
 import random
@@ -19,15 +19,15 @@ from muster.drills.service.process import LASTING_PORTS, held, port_of, some_hel
 
 HOST: Final = "127.0.0.1"
 NO_BROKERS_VARIABLE: Final = "MUSTER_TEST_NO_BROKERS"
-"""`pytest --quick` sets it."""
+"""Set by `pytest --quick`."""
 NO_BROKERS: Final = "a quick run starts no broker and no client: mark the test, or see tests/selection.py"
 PLAIN: Final[Mapping[str, str]] = {"PLAINTEXT": "PLAINTEXT"}
-"""The listeners, with their security protocols, of a broker that asks nobody who they are."""
+"""The listeners of a broker without authentication, with their security protocols."""
 
-# One broker alone: every internal topic has one replica, and few partitions, since creating them is what the first
-# join of a test waits for. Groups form in 50 ms instead of 3 s (with 0 ms Kafka 4.3.1 may wait for the whole rebalance
-# timeout when members join at the same moment), and sessions may be as short as a test likes. No sweep takes
-# empty groups away ten minutes after the start, in the middle of whatever a test does with them.
+# A single broker: every internal topic has one replica, and few partitions, since a test's first join waits for their
+# creation. Groups form in 50 ms instead of 3 s (with 0 ms Kafka 4.3.1 may wait for the whole rebalance timeout when
+# members join at the same time), and sessions may be as short as a test likes. No sweep deletes empty groups ten
+# minutes after the start, during a test that uses them.
 TEST_SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "50",
     "group.min.session.timeout.ms": "100",
@@ -44,23 +44,23 @@ TEST_SETTINGS: Final[Mapping[str, str]] = {
     "min.insync.replicas": "1",
 }
 
-# Brokers of tests live for seconds: Java's quick compiler alone saves each a third of its start. What is measured
-# against compiles fully.
+# Test brokers live for seconds: Java's quick compiler alone saves a third of each start. Brokers for measurements
+# compile fully.
 JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 MEASURED_JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC")
 PORT_TAKEN_WORDS: Final = ("port is already allocated", "address already in use", "Address already in use")
 
-# For what ends after a second or two.
+# For processes that end after a second or two.
 JAVA_TIMEOUT_S: Final = 120
 SHORT_LIVED_JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class NoBroker(Exception):
-    """No way to a broker works here."""
+    """No method of providing a broker works here."""
 
 
 class BrokerFailed(Exception):
-    """One way to a broker does not work here."""
+    """One method of providing a broker does not work here."""
 
 
 class PortTaken(BrokerFailed):
@@ -68,12 +68,12 @@ class PortTaken(BrokerFailed):
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker that answers requests now."""
+    """A broker that responds to requests."""
 
     bootstrap: str
-    """`host:port`, as clients take it."""
+    """`host:port`, in the clients' form."""
     how: str
-    """One sentence for people: what was used, in which version, and which ways were passed over and why."""
+    """One sentence: the method and version used, and the skipped methods with their reasons."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: int = 1
     ports: Mapping[str, int]
-    """Ports by the listener's name; `PLAINTEXT` is always there."""
+    """Ports by the listener's name; always includes `PLAINTEXT`."""
     controller_port: int
 
     @property
@@ -104,8 +104,8 @@ def kraft_settings(
 ) -> dict[str, str]:
     """The settings of a broker that is a controller too, alone or with the other `voters`, reached at 127.0.0.1.
 
-    `protocols` are those of its listeners, by name, as `listener.security.protocol.map` takes them. The broker listens
-    on the ports that it advertises, so that the addresses are right inside a container too.
+    `protocols` are those of its listeners, by name, as in `listener.security.protocol.map`. The broker listens on the
+    ports that it advertises, so the addresses are right inside a container too.
     """
     listeners = [f"{name}://{listen_host}:{node.ports[name]}" for name in protocols]
     advertised = [f"{name}://{node.address(name)}" for name in protocols]
@@ -132,7 +132,7 @@ def properties_text(settings: Mapping[str, str]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports of 127.0.0.1 that nobody listens on at this moment."""
+    """`count` different ports of 127.0.0.1 that are free now."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -141,15 +141,15 @@ def free_ports(count: int) -> list[int]:
 
 
 def lasting_ports(count: int) -> list[int]:
-    """`count` different ports as a drill's processes have them (drills/service/process.py).
+    """`count` different ports like those of a drill's processes (drills/service/process.py).
 
-    Nobody else is given them as long as this process lives.
+    They stay reserved while this process lives.
     """
     return [_kept(each) for each in some_held(count)]
 
 
 def lasting_base(count: int = 1) -> int:
-    """A port behind which `count` are as those of `lasting_ports`: one for each node id from 1 on."""
+    """A port followed by `count` ports like those of `lasting_ports`: one for each node id from 1 on."""
     for base in random.sample(LASTING_PORTS[:-count], len(LASTING_PORTS) - count):
         if sockets := held(range(base, base + count + 1)):
             return min(map(_kept, sockets))
@@ -157,13 +157,13 @@ def lasting_base(count: int = 1) -> int:
 
 
 HELD_MAX: Final = 100
-"""More would leave no descriptors below 1,024, and select() takes no others. Those chosen before are in use by then."""
+"""More would leave no descriptors below 1,024, the limit of select(). Earlier ones are in use by then."""
 
 _HELD: Final = deque[socket.socket]()
 
 
 def _kept(holding: socket.socket) -> int:
-    """Hold a port from now on; returns it."""
+    """Reserve a port from now on; return it."""
     _HELD.append(holding)
     if len(_HELD) > HELD_MAX:
         _HELD.popleft().close()
@@ -171,14 +171,14 @@ def _kept(holding: socket.socket) -> int:
 
 
 def start_failure(reason: str, *, log: str = "") -> BrokerFailed:
-    """The failure of a start, by what Java or the engine said, with the end of the log for people."""
+    """The error for a failed start, from the output of Java or the engine, with the end of the log."""
     taken = any(words in f"{reason}\n{log}" for words in PORT_TAKEN_WORDS)
     message = f"{reason}; the end of its log:\n{log_tail(log)}" if log else reason
     return PortTaken(message) if taken else BrokerFailed(message)
 
 
 def run_java(command: Sequence[str], *, failure: str) -> None:
-    """Run a Java command to its end. Raises `BrokerFailed` with `failure` and the end of what it printed."""
+    """Run a Java command to its end. Raises `BrokerFailed` with `failure` and the end of its output."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False

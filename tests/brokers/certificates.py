@@ -1,8 +1,7 @@
-"""Certificates for tests: a certificate authority, and what it issues, as PEM files.
+"""Certificates for tests: a certificate authority and the certificates that it issues, as PEM files.
 
-Each step runs `openssl` as a child process; keys use an elliptic curve, which is fast. The files have the forms that
-Kafka, librdkafka and Python all read: a key is PKCS #8, a certificate is alone in its file, and beside them is one file
-with both, as Kafka's PEM keystore wants it.
+Each step runs `openssl` as a child process; keys use an elliptic curve, which is fast. The files suit Kafka, librdkafka
+and Python: a key is PKCS #8, a certificate is alone in its file, and a third file has both, for Kafka's PEM keystore.
 """
 
 import subprocess
@@ -19,7 +18,7 @@ DAYS: Final = 2
 
 
 class CertificatesMissing(Exception):
-    """There is no `openssl`, or it refused; the message says what it said."""
+    """`openssl` is missing or failed; the message has its output."""
 
 
 class Issued(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authority:
-    """An authority with its own key, in a directory of its own. Raises `CertificatesMissing`."""
+    """An authority with its own key, in a separate directory. Raises `CertificatesMissing`."""
 
     def __init__(self, directory: Path, *, name: str = "Test authority") -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -46,9 +45,9 @@ class Authority:
         _openssl("req", "-x509", *NEW_KEY, "-nodes", *subject, *SIGNS, "-keyout", self._key, "-out", self.certificate)
 
     def issue(self, name: str, *, names: str = LOCAL_NAMES, password: str | None = None, days: int = DAYS) -> Issued:
-        """A certificate for CN=`name`, a server's or a client's, good for `names` (this machine's, unless told).
+        """A server or client certificate for CN=`name`, valid for `names` (by default this machine's).
 
-        It ends after so many `days`; with fewer than none it has expired.
+        It expires after this many `days`; a negative number makes it expired.
         """
         certificate, key, both = (self._directory / f"{name}.{ending}" for ending in ("pem", "key", "both.pem"))
         request, extensions = self._directory / f"{name}.csr", self._directory / f"{name}.ext"
@@ -63,7 +62,7 @@ class Authority:
 
 
 def _encrypt(key: Path, password: str) -> None:
-    # With the cipher named: `req` would take triple DES, which Java does not read.
+    # With an explicit cipher: `req` would use triple DES, which Java does not read.
     encrypted = key.with_suffix(".encrypted")
     cipher = ("-v2", "aes-256-cbc", "-v2prf", "hmacWithSHA256", "-passout", f"pass:{password}")
     _openssl("pkcs8", "-topk8", *cipher, "-in", key, "-out", encrypted)

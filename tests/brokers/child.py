@@ -1,7 +1,7 @@
 """Child processes that never outlive the process that started them.
 
-A child runs on a leash (`leash.py`) in a process group of its own. The leash ends with the `with` block, or with this
-process, whatever ends that; the group ensures that a terminal's Ctrl-C reaches this process only. Packages that are
+A child runs on a leash (`leash.py`) in a separate process group. The leash ends with the `with` block, or with this
+process, for whatever reason; the group ensures that a terminal's Ctrl-C only reaches this process. Packages that are
 only for tests and slow the start are hidden from a child (`as_installed/`).
 """
 
@@ -20,7 +20,7 @@ KILLED_WITHIN_S: Final = 10
 
 
 class Leash(Protocol):
-    """The part of `subprocess.Popen` that a process on a leash is used by."""
+    """The part of `subprocess.Popen` needed for a process on a leash."""
 
     @property
     def pid(self) -> int: ...
@@ -38,8 +38,8 @@ def leashed(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `command` while the block lasts; it is killed, and gone, when the block is left.
 
-    The value is the leash: its exit code is the command's (128 and the signal's number when killed by one).
-    Raises `OSError` when the leash cannot be started.
+    The value is the leash: its exit code is the command's (128 plus the signal's number if killed by one). Raises
+    `OSError` if the leash cannot be started.
     """
     with subprocess.Popen(
         [sys.executable, "-I", str(LEASH), *command],
@@ -56,26 +56,26 @@ def leashed(
 
 
 def as_installed() -> dict[str, str]:
-    """The environment of a process that finds what an installed Muster finds."""
+    """The environment of a process that has the same packages as an installed Muster."""
     path = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": str(AS_INSTALLED) if not path else f"{AS_INSTALLED}{os.pathsep}{path}"}
 
 
 def signal_group(leash: Leash, number: signal.Signals) -> None:
-    """Send a signal to the command; nothing happens when it has ended already."""
+    """Send a signal to the command; no effect if it has ended."""
     if leash.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(leash.pid, number)
 
 
 def only_child_of(pid: int) -> int:
-    """The process id of the command on a leash. Linux alone tells."""
+    """The process id of the command on a leash. Linux only."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii"))
 
 
 def _end(leash: subprocess.Popen[bytes]) -> None:
-    # Letting go of the leash, rather than killing the group, makes it wait for the command: only then may the
-    # command's files be deleted.
+    # Releasing the leash, rather than killing the group, makes it wait for the command: only then may the command's
+    # files be deleted.
     assert leash.stdin is not None
     leash.stdin.close()
     try:

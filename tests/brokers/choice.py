@@ -1,6 +1,6 @@
-"""Which way to a broker is taken.
+"""Chooses the method of providing a broker.
 
-It has the order of the ways, and the messages about those that did not work.
+It has the order of the methods, and the messages about those that did not work.
 """
 
 import os
@@ -27,18 +27,18 @@ NAMED_ANSWERS_WITHIN_S: Final = 15
 def running_broker(
     *, settings: Mapping[str, str] | None = None, how: How = "auto", jvm_options: Sequence[str] = JVM_OPTIONS
 ) -> Iterator[Broker]:
-    """A broker that answers, for as long as the block lasts.
+    """A broker that responds, while the block lasts.
 
-    `settings` are the broker's own (`server.properties`), over the test settings; a broker of somebody else's
-    (`bootstrap`) is taken as it is. `how` names one way, or lets the first that works be taken. Raises `NoBroker` with
-    each way that was tried and why it did not work.
+    `settings` are the broker's own (`server.properties`), over the test settings; they are not applied to an external
+    broker (`bootstrap`). `how` selects one method; by default the first that works is used. Raises `NoBroker` with each
+    method that was tried and the reason of its failure.
     """
     with ExitStack() as stack:
         yield _first_that_works(stack, settings or {}, jvm_options, ways_to_try(how))
 
 
 def ways_to_try(how: How) -> list[tuple[str, Way]]:
-    """The ways `how` allows, in order. Somebody who names a broker wants that one, so then it is the only one."""
+    """The methods that `how` allows, in order. If the user has named a broker, only that one is used."""
     if how == "auto":
         if os.environ.get(BOOTSTRAP_VARIABLE):
             return [("bootstrap", WAYS["bootstrap"])]

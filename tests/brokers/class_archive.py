@@ -1,6 +1,7 @@
-"""Kafka's classes, parsed once for all Java processes of this machine: a broker starts in half of the processor time.
+"""Kafka's classes, parsed once for all Java processes of this machine, which halves the processor time of a broker's
+start.
 
-It makes Java's archive of classes (class data sharing), which the wheel's runtime lacks; every command of `jars.py`
+It creates Java's archive of classes (class data sharing), which the wheel's runtime lacks; every command of `jars.py`
 uses it if there is one.
 
 A broker is started once to list the classes that it loads, and `java -Xshare:dump` writes those into a file in the
@@ -31,7 +32,7 @@ ANY_CLUSTER: Final = "5L6g3nShT-eMCtK--X86sw"
 
 
 def make_class_archive(libs: Libs) -> None:
-    """Have the archive there, unless it is; some 10 s, once a machine. Raises `BrokerFailed` where no broker runs."""
+    """Create the archive if it is missing; takes some 10 s, once a machine. Raises `BrokerFailed` if no broker runs."""
     if libs.class_archive.exists():
         return
     with cache_lock("class-archive"):
@@ -41,7 +42,7 @@ def make_class_archive(libs: Libs) -> None:
 
 
 def _classes_of_a_broker(libs: Libs, scratch: Path) -> Path:
-    """The list of all that a broker loads until it answers, in Java's own form."""
+    """The list of all classes that a broker loads until it responds, in Java's own form."""
     properties, classes, log = scratch / "server.properties", scratch / "classes", scratch / "log"
     port, controller_port = free_ports(2)
     node = Node(ports={"PLAINTEXT": port}, controller_port=controller_port)
@@ -55,7 +56,7 @@ def _classes_of_a_broker(libs: Libs, scratch: Path) -> Path:
             wait_until_answering(node.bootstrap, alive=lambda: leash.poll() is None)
         except NotReady as error:
             raise BrokerFailed(f"a broker did not start ({error}):\n{log_tail(log.read_text())}") from error
-    whole_lines, _, _ = classes.read_text(encoding="utf-8").rpartition("\n")  # it was killed, perhaps within one
+    whole_lines, _, _ = classes.read_text(encoding="utf-8").rpartition("\n")  # it was killed, perhaps within a line
     classes.write_text(whole_lines + "\n", encoding="utf-8")
     return classes
 

@@ -1,6 +1,4 @@
-"""A real cluster of several brokers, each of which may be killed, stopped and started again.
-
-It runs the brokers, and knows their addresses.
+"""A real cluster of several brokers, each of which can be killed, stopped and restarted.
 
 Each node is a plain process, broker and controller in one, so any one of three may be down and the cluster continues.
 They are formatted and started in parallel. Internal topics have a replica on each node, and two of them must be in
@@ -41,10 +39,10 @@ STOP_TIMEOUT_S: Final = 60
 SEEN_WITHIN_S: Final = 120
 CHECK_INTERVAL_S: Final = 0.05
 
-# Several brokers share one small machine: little memory, few threads, and no compiler that optimises for hours.
+# Several brokers share one small machine: little memory, few threads, and no optimising compiler.
 JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-# A broker that is killed is missed after 3 s instead of 9, and then has no partition left that it leads.
+# A killed broker is noticed after 3 s instead of 9, and loses all its leaderships then.
 CLUSTER_SETTINGS: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -55,7 +53,7 @@ CLUSTER_SETTINGS: Final[Mapping[str, str]] = {
 
 
 def replicated(replicas: int) -> dict[str, str]:
-    """The settings by which all topics have `replicas` replicas, of which all but one must be in sync."""
+    """Settings with which all topics have `replicas` replicas, all but one of which must be in sync."""
     factor, in_sync = str(replicas), str(max(1, replicas - 1))
     return {
         "default.replication.factor": factor,
@@ -69,7 +67,7 @@ def replicated(replicas: int) -> dict[str, str]:
 
 
 class Cluster:
-    """See the module. All nodes serve at first."""
+    """See the module. All nodes run at first."""
 
     def __init__(self, prepared: Mapping[int, PreparedBroker]) -> None:
         self._prepared = prepared
@@ -77,17 +75,17 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The ids of all nodes, whether they serve or not."""
+        """The ids of all nodes, running or not."""
         return tuple(self._prepared)
 
     @property
     def serving(self) -> frozenset[int]:
-        """The ids of the nodes that have a process now."""
+        """The ids of the running nodes."""
         return frozenset(self._held)
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of each node, with commas, as clients take it; the same over all restarts."""
+        """`host:port` of each node, separated by commas, in the clients' form; unchanged by restarts."""
         return self.bootstrap_of("PLAINTEXT")
 
     def bootstrap_of(self, listener: str) -> str:
@@ -96,12 +94,12 @@ class Cluster:
 
     @property
     def how(self) -> str:
-        """One sentence for people: what was used."""
+        """One sentence: what is used."""
         (first, *_) = self._prepared.values()
         return f"{len(self.nodes)} nodes of {first.how}"
 
     def address(self, node: int, *, listener: str = "PLAINTEXT") -> str:
-        """`host:port` of one node, the same over all restarts."""
+        """`host:port` of one node, unchanged by restarts."""
         return self._prepared[node].node.address(listener)
 
     def said(self, node: int) -> str:
@@ -109,7 +107,7 @@ class Cluster:
         return self._prepared[node].log.read_text(encoding="utf-8", errors="replace")
 
     def start(self, *nodes: int) -> None:
-        """Start these nodes side by side, and wait until all that serve know each other. Raises `BrokerFailed`."""
+        """Start these nodes in parallel, and wait until all running nodes know each other. Raises `BrokerFailed`."""
         for node in nodes:
             assert node not in self._held
             running = self._prepared[node].running()
@@ -119,22 +117,22 @@ class Cluster:
         self.wait_until_brokers_are(self.serving)
 
     def kill(self, node: int) -> None:
-        """End it as `kill -9` does, and wait until it is gone; the others have not noticed yet."""
+        """Kill it with SIGKILL, and wait until it has ended; the others have not noticed yet."""
         running, _ = self._held.pop(node)
         running.__exit__(None, None, None)
 
     def pause(self, node: int) -> None:
-        """Have it hang: the system takes connections and requests for it, and it answers nothing. Linux alone."""
+        """Make it hang: the kernel accepts connections and requests for it, but it does not respond. Linux only."""
         _, leash = self._held[node]
         os.kill(only_child_of(leash.pid), signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        """Have it go on where it was paused."""
+        """Resume it."""
         _, leash = self._held[node]
         os.kill(only_child_of(leash.pid), signal.SIGCONT)
 
     def stop(self, node: int) -> None:
-        """Have it leave cleanly: it gives up what it leads first. Waits until it is gone."""
+        """Stop it cleanly: it hands over its leaderships first. Waits until it has ended."""
         _, leash = self._held[node]
         signal_group(leash, signal.SIGTERM)
         try:
@@ -148,7 +146,7 @@ class Cluster:
             self.kill(node)
 
     def wait_until_brokers_are(self, nodes: Collection[int], *, within_s: float = SEEN_WITHIN_S) -> None:
-        """Return when each node that serves names these brokers, and no other, in Metadata. Raises `BrokerFailed`."""
+        """Return when each running node lists exactly these brokers in Metadata. Raises `BrokerFailed`."""
         deadline = time.monotonic() + within_s
         wanted = {node: set(nodes) for node in self.serving}
         while (named := self._named()) != wanted:
@@ -162,7 +160,7 @@ class Cluster:
     def _named_by(self, node: int) -> set[int]:
         try:
             return node_ids_named_by(self.address(node))
-        except OSError:  # it has no connection to spare, or has just ended by itself
+        except OSError:  # it has no connection left, or has just ended by itself
             return set()
 
 
@@ -175,10 +173,10 @@ def running_cluster(
     security: Security = NO_SECURITY,
     jvm_options: tuple[str, ...] = JVM_OPTIONS,
 ) -> Iterator[Cluster]:
-    """A cluster that answers, for as long as the block lasts.
+    """A cluster that responds, while the block lasts.
 
-    `node_ids` are 1 to `brokers` unless named. `settings` are each broker's own, over the test settings. Raises
-    `BrokerFailed` with the end of the log of the broker that did not come up.
+    `node_ids` are 1 to `brokers` by default. `settings` are each broker's own, over the test settings. Raises
+    `BrokerFailed` with the end of the log of the broker that failed.
     """
     ids = tuple(range(1, brokers + 1)) if node_ids is None else tuple(node_ids)
     own = {**CLUSTER_SETTINGS, **replicated(len(ids)), **(settings or {})}

@@ -2,12 +2,13 @@
 
 It has the container's settings, network and end; `image.py` provides the image.
 
-The settings go in as the `KAFKA_*` variables of Kafka's own image. The broker needs its own address when it starts, so
-a port of 127.0.0.1 is chosen first, and is the same inside and outside. An engine without a bridge network (a sandbox
-may allow no other) runs the container in the host's network instead.
+The settings are passed as the `KAFKA_*` variables of Kafka's own image. The broker needs its own address when it
+starts, so a port of 127.0.0.1 is chosen first, and is the same inside and outside. An engine without a bridge network
+(a sandbox may not allow one) runs the container in the host's network instead.
 
 testcontainers has a reaper for containers whose owner was killed, but it is an image too, which not every machine can
-pull; it is switched off. A container carries its owner's host and process id, and the next start removes the orphans.
+pull; it is switched off. A container has labels with its owner's host and process id, and the next start removes
+orphans.
 """
 
 import os
@@ -70,7 +71,7 @@ def container_broker(settings: Mapping[str, str], jvm_options: Sequence[str] = J
 def _engine() -> docker.DockerClient:
     if NO_BROKERS_VARIABLE in os.environ:
         raise BrokerFailed(NO_BROKERS)
-    # The reaper is asked for when a container starts, so this is early enough.
+    # The reaper is started with a container, so this is early enough.
     testcontainers_config.ryuk_disabled = True
     try:
         client = docker.from_env(timeout=ENGINE_ANSWERS_WITHIN_S)
@@ -98,7 +99,7 @@ def _described(
 
 
 def environment_name(setting: str) -> str:
-    """The variable by which Kafka's image takes a broker setting: `log.dirs` is `KAFKA_LOG_DIRS`."""
+    """The variable of a broker setting in Kafka's image: `log.dirs` is `KAFKA_LOG_DIRS`."""
     escaped = setting.replace("_", "__").replace("-", "___").replace(".", "_")
     return f"KAFKA_{escaped.upper()}"
 
@@ -120,7 +121,7 @@ def _runs(container: DockerContainer) -> bool:
 
 
 def _remove_orphans(client: docker.DockerClient) -> None:
-    """Remove the containers whose owner, a process of this machine, has ended without removing them."""
+    """Remove the containers whose owner, a process on this machine, has ended without removing them."""
     for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}):
         host, _, process_id = container.labels[OWNER_LABEL].rpartition(":")
         if host != platform.node() or _process_exists(int(process_id)):

@@ -1,10 +1,10 @@
-"""The broker and the cluster that tests share, as a pytest plugin.
+"""The shared broker and cluster for tests, as a pytest plugin.
 
 It has the fixtures, and the summary lines about what was used. `conftest.py` loads it with `pytest_plugins =
 ("tests.brokers.fixtures",)`.
 
-Each starts when the first test asks for it, once per worker. A worker of pytest-xdist has no terminal, so at its end it
-passes its line to the one process that has.
+Each starts when the first test needs it, once per worker. A pytest-xdist worker has no terminal, so at its end it
+passes its line to the main process.
 """
 
 import os
@@ -25,9 +25,9 @@ _used_key: Final = pytest.StashKey[list[str]]()
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A real broker, shared by all tests of this worker; use topics and groups of your own names.
+    """A real broker, shared by all tests of this worker; use unique topics and groups.
 
-    Without one the test fails, with each way that was tried, unless `MUSTER_TEST_NO_KAFKA=1`: then it is skipped.
+    Without one the test fails, with each method that was tried, unless `MUSTER_TEST_NO_KAFKA=1`: then it is skipped.
     """
     used = _used_unless_opted_out(request)
     with running_broker() as broker:
@@ -37,7 +37,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def own_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A real broker of this file's own, for tests that look at all of a broker's topics or groups."""
+    """A separate real broker for one file, for tests that read all of a broker's topics or groups."""
     used = _used_unless_opted_out(request)
     with running_broker() as broker:
         used.append(broker.how)
@@ -46,9 +46,9 @@ def own_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A real cluster of three brokers, 1 to 3, shared as `kafka_broker` is, by tests that end none of its nodes.
+    """A real cluster of three brokers, 1 to 3, shared like `kafka_broker`, for tests that end none of its nodes.
 
-    A test that does has one of its own, with `running_cluster`.
+    Other tests use `running_cluster`.
     """
     used = _used_unless_opted_out(request)
     with running_cluster() as cluster:
@@ -63,20 +63,20 @@ def _used_unless_opted_out(request: pytest.FixtureRequest) -> list[str]:
 
 
 def skip_loudly(request: pytest.FixtureRequest, reason: str) -> NoReturn:
-    """Skip, and have the summary say why, on a line of its own."""
+    """Skip, and have the summary say why, on a separate line."""
     if reason not in request.config.stash.setdefault(_used_key, []):
         tell(request, reason)
     pytest.skip(reason)
 
 
 def tell(request: pytest.FixtureRequest, line: str) -> None:
-    """Have the summary say this: what the tests ran against, or did not. Said once, and how often."""
+    """Have the summary print this: what the tests ran against, or did not. Printed once, with a count."""
     request.config.stash.setdefault(_used_key, []).append(line)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a worker: hand over what was used."""
+    """In a worker: pass on what was used."""
     worker_output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if worker_output is not None:
         worker_output["kafka_brokers"] = session.config.stash.get(_used_key, [])
@@ -90,7 +90,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which broker the tests ran against."""
+    """Print which broker the tests ran against."""
     used = terminalreporter.config.stash.get(_used_key, [])
     if not used:
         return

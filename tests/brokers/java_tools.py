@@ -30,7 +30,7 @@ from tests.brokers.jars import resolved_libs
 from tests.brokers.process import LOG4J_CONFIGURATION
 
 ENDS_WITHIN_S: Final = 60
-# A tool's standard output is its answer, so its log goes to the other stream.
+# A tool's output is on standard output, so its log goes to the other stream.
 LOG_OPTIONS: Final = (
     f"-Dlog4j2.configurationFile={LOG4J_CONFIGURATION}",
     "-Dlog.level=WARN",
@@ -39,7 +39,7 @@ LOG_OPTIONS: Final = (
 
 
 class JavaTool(StrEnum):
-    """The main class of each of Kafka's tools that the tests use, named as the script that wraps it."""
+    """The main classes of the Kafka tools used in tests, named like the scripts that wrap them."""
 
     ACLS = "org.apache.kafka.tools.AclCommand"
     CONFIGS = "kafka.admin.ConfigCommand"
@@ -61,15 +61,15 @@ class ToolLine(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     event: dict[str, Any]
-    """The line as a JSON object, as the verifiable tools write them; empty when it is none."""
+    """The line as a JSON object, as the verifiable tools write them; empty if it is none."""
 
 
 class ToolEnded(Exception):
-    """The tool ended before it printed what was waited for; the message holds its output."""
+    """The tool ended before it printed the awaited line; the message has its output."""
 
 
 class RunningTool:
-    """A tool that runs, and what it prints."""
+    """A running tool, and its output."""
 
     def __init__(self, leash: subprocess.Popen[bytes]) -> None:
         assert leash.stdout is not None
@@ -87,23 +87,23 @@ class RunningTool:
 
     @property
     def seen(self) -> tuple[ToolLine, ...]:
-        """The lines taken by `next_line` and `wait_for` so far."""
+        """The lines returned by `next_line` and `wait_for` so far."""
         return tuple(self._seen)
 
     def next_line(self, *, within_s: float = ENDS_WITHIN_S) -> ToolLine | None:
-        """The next line, or None when the tool has ended. Raises `TimeoutError`."""
+        """The next line, or None if the tool has ended. Raises `TimeoutError`."""
         try:
             line = self._arrived.get(timeout=max(within_s, 0))
         except queue.Empty:
             raise TimeoutError(f"the tool printed no line for {within_s:.1f} s\n{self._report()}") from None
         if line is None:
-            self._arrived.put(None)  # for whoever asks next
+            self._arrived.put(None)  # for the next call
         else:
             self._seen.append(line)
         return line
 
     def wait_for(self, wanted: Callable[[ToolLine], bool], *, within_s: float = ENDS_WITHIN_S) -> ToolLine:
-        """The next line that is wanted; those before it are left in `seen`. Raises `TimeoutError`, `ToolEnded`."""
+        """The next matching line; earlier ones stay in `seen`. Raises `TimeoutError`, `ToolEnded`."""
         deadline = time.monotonic() + within_s
         while (line := self.next_line(within_s=deadline - time.monotonic())) is not None:
             if wanted(line):
@@ -115,7 +115,7 @@ class RunningTool:
         signal_group(self._leash, number)
 
     def kill(self) -> None:
-        """Kill the tool without a word, and wait until it is gone."""
+        """Kill the tool, and wait until it has ended."""
         assert self._leash.stdin is not None
         self._leash.stdin.close()
         self._leash.wait(timeout=ENDS_WITHIN_S)
@@ -128,7 +128,7 @@ class RunningTool:
             raise TimeoutError(f"the tool did not end within {within_s:.1f} s\n{self._report()}") from None
 
     def join_readers(self) -> None:
-        """Wait until all that the tool printed is read; it has ended when this is called."""
+        """Wait until all output is read; call it when the tool has ended."""
         for reader in self._readers:
             reader.join(timeout=ENDS_WITHIN_S)
 
@@ -146,7 +146,7 @@ class RunningTool:
 
 
 def run_tool(tool: JavaTool, *arguments: str, within_s: float = ENDS_WITHIN_S) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end, and return what it printed and its exit code, whatever that is.
+    """Run a tool to its end, and return its output and its exit code.
 
     Raises `JarsMissing`, and `subprocess.TimeoutExpired` after killing the tool.
     """
@@ -170,7 +170,7 @@ def running_tool(tool: JavaTool, *arguments: str) -> Iterator[RunningTool]:
 
 
 def tool_line(text: str) -> ToolLine:
-    """A line of output, with the JSON object that it may be."""
+    """A line of output, with its JSON object if it is one."""
     try:
         event = json.loads(text)
     except json.JSONDecodeError:

@@ -1,10 +1,10 @@
-"""A leash: runs the command of its arguments and kills it when its own standard input ends.
+"""A leash: runs the command in its arguments and kills it when its own standard input ends.
 
-It has the few lines that must survive a killed test process. It uses the standard library alone and runs as a script of
-its own (see `child.py`), so it must not import anything of the project. `tests/forked_template.py` holds its forks by
-the same lines.
+These few lines must survive a killed test process. The module only uses the standard library and runs as a separate
+script (see `child.py`), so it must not import anything of the project. `tests/forked_template.py` uses the same lines
+for its forks.
 
-The process that starts it holds the other end of the pipe that is its standard input. However that process ends,
+The process that starts it has the other end of the pipe that is its standard input. However that process ends,
 including SIGKILL, the system closes the pipe, and the command is killed. Its exit code is the command's.
 """
 
@@ -23,13 +23,13 @@ def main() -> int:
 
 
 def ignore_signals_of_the_group() -> None:
-    """Leave them to the command, whose business it is how to end: they go to the whole process group."""
+    """Leave SIGTERM and SIGINT to the command, which decides how to end: they go to the whole process group."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the command would inherit
 
 
 def hold(command: int, leash: int) -> int:
-    """Wait for this child's end; kill it when `leash` ends. Returns its exit code, or 128 plus its signal's number."""
+    """Wait for this child's end; kill it when `leash` ends. Return its exit code, or 128 plus its signal's number."""
     threading.Thread(target=_kill_at_end_of_input, args=(command, leash), daemon=True).start()
     _, status = os.waitpid(command, 0)
     code = os.waitstatus_to_exitcode(status)

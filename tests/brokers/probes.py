@@ -1,4 +1,4 @@
-"""Requests by which tests try a broker, through a client, whatever way it was started; and how long they wait."""
+"""Requests with which tests try a broker through a client, however it was started, and their time limits."""
 
 import time
 import uuid
@@ -34,14 +34,14 @@ def produced_and_consumed(bootstrap: str) -> bytes | None:
 
 
 def make_topics(properties: Mapping[str, Any], *names: str, partitions: int = 1) -> None:
-    """Make topics, as a client with these properties may; they can be used when this returns."""
-    admin = AdminClient(dict(properties))  # held by a name: without it the answer goes with the client
+    """Create topics, as a client with these properties; they can be used when this returns."""
+    admin = AdminClient(dict(properties))  # kept in a variable: otherwise the result is destroyed with the client
     for made in admin.create_topics([NewTopic(name, partitions) for name in names]).values():
         made.result(WITHIN_S)
 
 
 def broker_setting(bootstrap: str, name: str) -> str | None:
-    """The value the broker has for one of its settings."""
+    """The broker's value of one of its settings."""
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     value: str | None = admin.describe_configs([resource])[resource].result(WITHIN_S)[name].value

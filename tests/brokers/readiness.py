@@ -1,4 +1,4 @@
-"""A broker counts as ready when it answers Metadata and names itself there.
+"""A broker counts as ready when it responds to Metadata and lists itself there.
 
 The request is sent over a plain socket, since a client library would fill the output with warnings until the broker is
 up.
@@ -24,13 +24,13 @@ ASK_EVERY_S: Final = 0.05
 
 
 class NotReady(Exception):
-    """The broker did not answer in time, or ended before it did."""
+    """The broker did not respond in time, or ended before it did."""
 
 
 def wait_until_answering(bootstrap: str, *, alive: Callable[[], bool], ready_within_s: float = READY_WITHIN_S) -> None:
-    """Return as soon as the broker at `bootstrap` names itself in Metadata.
+    """Return as soon as the broker at `bootstrap` lists itself in Metadata.
 
-    `alive` tells whether waiting still makes sense. Raises `NotReady` when it does not, or when the time is over.
+    `alive` tells whether waiting still makes sense. Raises `NotReady` if it does not, or when the time is over.
     """
     deadline = time.monotonic() + ready_within_s
     reason = "it was never asked"
@@ -50,12 +50,12 @@ def wait_until_answering(bootstrap: str, *, alive: Callable[[], bool], ready_wit
 
 
 def brokers_named_by(bootstrap: str) -> list[str]:
-    """The `host:port` of each broker in the Metadata answer of `bootstrap`. Raises `OSError` when there is none."""
+    """The `host:port` of each broker in the Metadata response of `bootstrap`. Raises `OSError` if there is none."""
     return [f"{broker.host}:{broker.port}" for broker in _metadata(bootstrap).brokers]
 
 
 def node_ids_named_by(bootstrap: str) -> set[int]:
-    """The node id of each broker in the Metadata answer of `bootstrap`. Raises `OSError` when there is none."""
+    """The node id of each broker in the Metadata response of `bootstrap`. Raises `OSError` if there is none."""
     return {int(broker.node_id) for broker in _metadata(bootstrap).brokers}
 
 

@@ -11,7 +11,7 @@ from tests.brokers.process import PreparedBroker, prepared_broker
 
 
 class RestartableBroker:
-    """See the module. It serves, except within `restart`."""
+    """See the module. It is running, except within `restart`."""
 
     def __init__(self, prepared: PreparedBroker) -> None:
         self._prepared = prepared
@@ -19,7 +19,7 @@ class RestartableBroker:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port`, the same over all restarts."""
+        """`host:port`, unchanged by restarts."""
         return self._prepared.bootstrap
 
     @property
@@ -28,14 +28,14 @@ class RestartableBroker:
         return self._prepared.log.read_text(encoding="utf-8", errors="replace")
 
     def start(self) -> None:
-        """Start a process, and wait until it answers. Raises `BrokerFailed`."""
+        """Start a process, and wait until it responds. Raises `BrokerFailed`."""
         assert self._serving is None
         serving = self._prepared.serving()
         serving.__enter__()
         self._serving = serving
 
     def kill(self) -> None:
-        """End it as `kill -9` does, and wait until it is gone."""
+        """Kill it with SIGKILL, and wait until it has ended."""
         if self._serving is not None:
             self._serving.__exit__(None, None, None)
             self._serving = None

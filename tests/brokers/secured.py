@@ -1,17 +1,17 @@
-"""A broker that asks who is there, and what they may: every way to authenticate, TLS, and an authorizer.
+"""A broker with every authentication mechanism, TLS, and an authorizer.
 
-It has the recipe, as settings of the broker and properties of a client.
+The recipe consists of broker settings and client properties.
 
-listener        who is there
-PLAINTEXT       ANONYMOUS, who may do nothing (but learn that the broker is there)
-SASL_PLAINTEXT  a user, by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; the broker itself too
-SASL_SSL        the same within TLS
-SSL             ANONYMOUS, within TLS
-MUTUAL          TLS, and the user is the common name of the client's certificate, which must be shown
+listener        principal
+PLAINTEXT       ANONYMOUS, without any rights (but Metadata works)
+SASL_PLAINTEXT  a user, by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; also the broker itself
+SASL_SSL        the same with TLS
+SSL             ANONYMOUS, with TLS
+MUTUAL          TLS, and the user is the common name of the client's certificate, which is required
 
-Nobody may do anything that no entry allows (`acls.py`), but for `admin` and the broker, who may do all. A token of
-OAUTHBEARER is not signed: whoever says to be a user is that user. For sessions that end, and must be renewed on the
-connection, give `settings={"connections.max.reauth.ms": "2000"}`.
+Everything needs an ACL (`acls.py`), except for `admin` and the broker, which are superusers. An OAUTHBEARER token is
+not signed: any client may claim to be any user. For sessions that expire and must be renewed on the connection, pass
+`settings={"connections.max.reauth.ms": "2000"}`.
 
     with secured_broker() as broker:
         add_acls(broker.admin(), Acl("alice", "group", "o", "READ"))
@@ -50,17 +50,17 @@ _MODULES: Final = "org.apache.kafka.common.security"
 
 
 def password_of(user: str) -> str:
-    """A user's password, for PLAIN and SCRAM alike."""
+    """A user's password, for both PLAIN and SCRAM."""
     return f"{user}-secret"
 
 
 def secured(authority: Authority) -> Security:
-    """The recipe for a broker, or for each of a cluster, whose certificate `authority` issues."""
+    """The recipe for a broker, or for each of a cluster, with a certificate issued by `authority`."""
     server = authority.issue("server")
     listeners: dict[str, str] = {}
     for name in ("SASL_PLAINTEXT", "SASL_SSL"):
         listeners |= _sasl_settings(f"listener.name.{name.lower()}", MECHANISMS)
-    # The controller's listener takes nothing but what the broker itself shows.
+    # The controller's listener only accepts the broker's own certificate.
     listeners |= _sasl_settings("listener.name.controller", ("PLAIN",))
     return Security(
         protocols=PROTOCOLS,
@@ -117,9 +117,9 @@ def client_properties(
     mechanism: str = "PLAIN",
     certificate: Issued | None = None,
 ) -> dict[str, str]:
-    """Kafka's client properties, as librdkafka names them, of `user`; all but where the broker is.
+    """Kafka's client properties of `user` by librdkafka's names, without the bootstrap address.
 
-    `protocol` is Kafka's security protocol; `authority` is whom to trust where there is TLS.
+    `protocol` is Kafka's security protocol; `authority` is the one to trust with TLS.
     """
     properties = {"security.protocol": protocol}
     if protocol.startswith("SASL"):
@@ -141,7 +141,7 @@ def _credentials(user: str, mechanism: str) -> dict[str, str]:
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """A Java client's properties, in place of `client_properties`; Kafka's tools want a file of them."""
+    """A Java client's properties, equivalent to `client_properties`; Kafka's tools need a file of them."""
     java = {name: properties[name] for name in ("security.protocol", "sasl.mechanism") if name in properties}
     mechanism = properties.get("sasl.mechanism")
     if mechanism == "OAUTHBEARER":
@@ -162,14 +162,14 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class SecuredBroker(RestartableBroker):
-    """A broker that asks who is there. `bootstrap` is where nobody may do anything."""
+    """A broker with authentication. On the listener of `bootstrap` no client may do anything."""
 
     def __init__(self, prepared: PreparedBroker, authority: Authority) -> None:
         super().__init__(prepared)
         self.authority = authority
 
     def start(self) -> None:
-        """Start it, until each of its listeners accepts: the broker opens them one after another."""
+        """Start it, and wait until each of its listeners accepts: the broker opens them one after another."""
         super().start()
         for listener in PROTOCOLS:
             until_so(partial(self._accepts, listener), f"the listener {listener} accepts")
@@ -189,9 +189,9 @@ class SecuredBroker(RestartableBroker):
     def client(
         self, listener: str, *, user: str = SUPER_USER, mechanism: str = "PLAIN", certificate: Issued | None = None
     ) -> dict[str, Any]:
-        """All properties that a client of librdkafka's needs to be `user` at this listener.
+        """All properties with which a librdkafka client is `user` at this listener.
 
-        A `certificate` is shown where TLS asks for one; at `MUTUAL` the one it names is the user.
+        A `certificate` is presented if TLS asks for one; at `MUTUAL` it names the user.
         """
         properties = client_properties(
             PROTOCOLS[listener], authority=self.authority, user=user, mechanism=mechanism, certificate=certificate
@@ -199,7 +199,7 @@ class SecuredBroker(RestartableBroker):
         return {"bootstrap.servers": self.address(listener), **properties}
 
     def admin(self) -> AdminClient:
-        """An administrator who may do all."""
+        """A superuser's admin client."""
         return AdminClient(self.client("SASL_PLAINTEXT"))
 
 
@@ -207,7 +207,7 @@ class SecuredBroker(RestartableBroker):
 def secured_broker(settings: Mapping[str, str] | None = None) -> Iterator[SecuredBroker]:
     """A secured broker, with `settings` over all others, while the block lasts.
 
-    Raises `BrokerFailed`, and `CertificatesMissing` where there is no openssl.
+    Raises `BrokerFailed`, and `CertificatesMissing` if there is no openssl.
     """
     with tempfile.TemporaryDirectory(prefix="muster-certificates-") as directory:
         authority = Authority(Path(directory))

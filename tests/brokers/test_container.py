@@ -1,4 +1,4 @@
-"""A broker in a container comes up, obeys its settings, and leaves nothing behind."""
+"""A broker in a container starts, applies its settings, and leaves nothing behind."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ class TestContainer:
     def test_an_image_of_the_users_own_is_not_replaced(
         self, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An image that is named and cannot be had is an error that names it."""
+        """An unavailable image that the user named is an error with its name."""
         with pytest.raises(ImageNotFound):
             engine.images.get("127.0.0.1:1/no-such-image:1")
         monkeypatch.setenv("MUSTER_KAFKA_IMAGE", "127.0.0.1:1/no-such-image:1")
@@ -59,7 +59,7 @@ class TestContainer:
             pytest.fail("a broker came up")
 
     def test_a_container_whose_owner_is_dead_is_removed_by_the_next_start(self, engine: docker.DockerClient) -> None:
-        """A process is killed while its broker runs; the next broker clears it away."""
+        """A process is killed while its broker runs; the next broker removes it."""
         child = subprocess.Popen(
             [sys.executable, "-m", "tests.brokers", "--how", "container"], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
@@ -78,7 +78,7 @@ class TestContainer:
             pytest.fail("a broker came up")
 
     def test_settings_become_the_variables_of_kafkas_image(self) -> None:
-        """The three characters that a variable cannot hold are written as Kafka's wrapper reads them."""
+        """The three characters that a variable cannot contain are encoded for Kafka's wrapper."""
         assert environment_name("log.dirs") == "KAFKA_LOG_DIRS"
         assert environment_name("a.b_c-d") == "KAFKA_A_B__C___D"
 

@@ -1,4 +1,4 @@
-"""A broker that asks who is there: each way to authenticate, TLS, and the authorizer."""
+"""A broker with authentication: each mechanism, TLS, and the authorizer."""
 
 import ssl
 import time
@@ -23,7 +23,7 @@ WAYS = [(listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SecuredBroker]:
-    """A broker with a topic that `alice` may see, one of which no entry speaks, and sessions of an hour."""
+    """A broker with a topic that `alice` may see, another without entries, and sessions of an hour."""
     with secured_broker({"connections.max.reauth.ms": "3600000"}) as running:
         make_topics(running.client("SASL_PLAINTEXT"), SEEN_BY_ALICE, "hidden")
         add_acls(running.admin(), Acl("alice", "topic", "seen-by-", "DESCRIBE", is_prefix=True))
@@ -32,17 +32,17 @@ def broker() -> Iterator[SecuredBroker]:
 
 @pytest.fixture(scope="module")
 def alice(broker: SecuredBroker) -> Issued:
-    """A certificate in her name, its key behind a password."""
+    """A certificate in her name, with a password-protected key."""
     return broker.authority.issue("alice", password="open-sesame")
 
 
 def seen(properties: dict[str, str]) -> list[str]:
-    """The topics that whoever has these properties may see. Raises what the client raises."""
+    """The topics visible with these properties. Raises the client's errors."""
     return sorted(AdminClient(dict(properties)).list_topics(timeout=WITHIN_S).topics)
 
 
 def refusal(properties: dict[str, Any]) -> str:
-    """Why whoever has these properties is not let in: the first error that its client tells of."""
+    """The first error that a client with these properties reports."""
     told: list[KafkaError] = []
     client = AdminClient(properties | {"error_cb": told.append})
     deadline = time.monotonic() + WITHIN_S
@@ -53,16 +53,16 @@ def refusal(properties: dict[str, Any]) -> str:
 
 
 class TestWhoIsThere:
-    """Each listener knows its users."""
+    """Each listener identifies its users."""
 
     @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
     def test_a_user_is_known_by_each_mechanism(self, broker: SecuredBroker, listener: str, mechanism: str) -> None:
-        """One sees what she may see, another sees nothing."""
+        """One user sees her topic, another sees nothing."""
         assert seen(broker.client(listener, user="alice", mechanism=mechanism)) == [SEEN_BY_ALICE]
         assert seen(broker.client(listener, user="bob", mechanism=mechanism)) == []
 
     def test_a_client_is_known_by_its_certificate(self, broker: SecuredBroker, alice: Issued) -> None:
-        """Where it must show one; elsewhere it is nobody."""
+        """Where one is required; elsewhere the client is anonymous."""
         assert seen(broker.client("MUTUAL", certificate=alice)) == [SEEN_BY_ALICE]
         assert seen(broker.client("MUTUAL", certificate=broker.authority.issue("bob"))) == []
         assert seen(broker.client("SSL", certificate=alice)) == []
@@ -75,14 +75,14 @@ class TestWhoIsThere:
         assert "Authentication failed" in refusal({**properties, "sasl.password": "guessed"})
 
     def test_a_foreign_authority_is_refused_by_either_side(self, broker: SecuredBroker, tmp_path: Path) -> None:
-        """A client that trusts another one, and one that shows another one's certificate."""
+        """A client that trusts another one, and one that presents another one's certificate."""
         foreign = Authority(tmp_path)
         distrustful = {**broker.client("SSL"), "ssl.ca.location": str(foreign.certificate)}
         assert "certificate verify failed" in refusal(distrustful)
         assert "SSL alert" in refusal(broker.client("MUTUAL", certificate=foreign.issue("alice")))
 
     def test_javas_clients_are_known_too(self, broker: SecuredBroker, alice: Issued, tmp_path: Path) -> None:
-        """They take their properties in a form of their own."""
+        """They have another form of properties."""
         for listener, mechanism in (("SASL_SSL", "SCRAM-SHA-256"), ("SASL_PLAINTEXT", "OAUTHBEARER"), ("MUTUAL", "")):
             certificate = alice if listener == "MUTUAL" else None
             client = broker.client(listener, user="alice", mechanism=mechanism, certificate=certificate)
@@ -112,7 +112,7 @@ class TestWhoMay:
         assert seen(bob) == []
 
     def test_who_may_not_write_is_refused(self, broker: SecuredBroker) -> None:
-        """To see a topic is not to write to it."""
+        """The right to see a topic does not include writing to it."""
         refused: list[KafkaError | None] = []
         producer = Producer(broker.client("SASL_SSL", user="alice"))
         producer.produce(SEEN_BY_ALICE, b"x", on_delivery=lambda error, _: refused.append(error))
@@ -124,7 +124,7 @@ class TestCertificates:
     """Certificates that the tests' authority issues."""
 
     def test_python_reads_them(self, tmp_path: Path) -> None:
-        """Also a key behind a password; a wrong one is refused."""
+        """Including a password-protected key; a wrong password is refused."""
         authority = Authority(tmp_path)
         issued = authority.issue("muster", password="open-sesame")
         context = ssl.create_default_context(cafile=str(authority.certificate))

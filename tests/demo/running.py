@@ -27,7 +27,7 @@ COLOUR_VARIABLES: Final = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORC
 
 
 IN_THE_BACKGROUND: Final = ("sh", "-c", """trap '' INT; exec "$@\"""", "sh")
-"""As a shell starts a background job: with Ctrl-C ignored, which must not prevent a run from being stopped."""
+"""A shell's background job: with Ctrl-C ignored, which must not prevent a run from being stopped."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run:
-    """`python -m demo` with these options; it is read all the time, so it never waits for us."""
+    """`python -m demo` with these options; its output is read all the time, so it never blocks on us."""
 
     def __init__(self, *options: str) -> None:
         self._word = f"DEMO_RUN_{secrets.token_hex(8)}"
@@ -73,9 +73,9 @@ class Run:
         return Ended(exit_code=exit_code, output=self._said["output"].decode(), errors=self._said["errors"].decode())
 
     def processes(self, *, of: str = "") -> list[int]:
-        """The ids of those that are there now and whose command line begins with `of`; itself is one.
+        """The ids of running processes whose command line begins with `of`, including itself.
 
-        Not those that have it further on: a child's leash names the child's whole command line.
+        Not those that have it further on: a child's leash has the child's whole command line.
         """
         found = []
         for directory in Path("/proc").glob("[0-9]*"):
@@ -88,7 +88,7 @@ class Run:
         return found
 
     def wait_for_process(self, *, of: str) -> int:
-        """The id of one whose command line begins with `of`."""
+        """The id of a process whose command line begins with `of`."""
         deadline_s = time.monotonic() + SEEN_WITHIN_S
         while not (found := self.processes(of=of)):
             assert self.process.poll() is None
@@ -97,7 +97,7 @@ class Run:
         return found[0]
 
     def close(self) -> None:
-        """End it, if it still runs."""
+        """End it, if it is still running."""
         if self.process.poll() is None:
             self.process.terminate()
         self.ended()
@@ -114,7 +114,7 @@ def running_demo(*options: str) -> Iterator[Run]:
 
 
 def plain_environment() -> dict[str, str]:
-    """This process's environment, without what decides about colours."""
+    """This process's environment, without the variables that affect colours."""
     environment = {name: value for name, value in os.environ.items() if name not in COLOUR_VARIABLES}
     return environment | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
 

@@ -39,7 +39,7 @@ async def test_a_child_whose_leash_is_gone_is_ended(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_start_that_is_cancelled_ends_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its child runs before asyncio has its pipes. asyncio would kill the leash alone and wait for the output."""
+    """Its child runs before asyncio has its pipes. asyncio would only kill the leash and wait for the output."""
     started, word = subprocess.Popen, secrets.token_hex(8)
     command = [sys.executable, "-c", LIVES_ON, word]
 
@@ -59,7 +59,7 @@ async def test_a_start_that_is_cancelled_ends_and_leaves_no_process(monkeypatch:
 
 
 def command_lines() -> list[list[str]]:
-    """Those of all processes that run."""
+    """Those of all running processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended meanwhile

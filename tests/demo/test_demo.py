@@ -39,7 +39,7 @@ COLOUR: Final = re.compile(r"\x1b\[[\d;]*3\d")
 
 @pytest.fixture(scope="module", autouse=True)
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """The whole story, begun."""
+    """The whole story, started."""
     with running_demo("--keep", str(tmp_path_factory.mktemp("demo") / "kept")) as run:
         yield run
 
@@ -52,7 +52,7 @@ def told(whole_run: Run) -> Ended:
 
 @pytest.fixture(scope="module")
 def commands(told: Ended) -> list[list[str]]:
-    """The commands that it shows, as a shell takes them."""
+    """The commands that it shows, in shell syntax."""
     return [shlex.split(match["command"].replace("\\\n", "")) for match in COMMAND.finditer(told.output)]
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.drills [KIND] [OPTIONS]`: a local drill on a real broker that is started for it; for `make drill`.
 
-KIND is takeover, restart, fence, partition or slow-broker; options are those of `muster drill KIND`. Exit code 2 when
-no broker can be had, else the drill's.
+KIND is takeover, restart, fence, partition or slow-broker; options are those of `muster drill KIND`. Exit code 2 if no
+broker is available, otherwise the drill's.
 """
 
 import subprocess
@@ -21,7 +21,7 @@ def main() -> int:
                 while True:
                     try:
                         return drill.wait()
-                    except KeyboardInterrupt:  # the terminal has told the drill, too, which cleans up first
+                    except KeyboardInterrupt:  # the terminal has signalled the drill, too, which cleans up first
                         continue
     except NoBroker as error:
         print(error, file=sys.stderr)

@@ -17,11 +17,11 @@ BEGINS_WITHIN_S: Final = 240
 SMALL: Final = ("--groups", "6", "--members", "3", "--partitions", "4", "--interval", "250ms", "--before", "500ms")
 QUICK: Final = (*SMALL, "--after", "500ms", "--owner-session", "3s")
 GENEROUS: Final = ("--heartbeats-within", "2m", "--joins-within", "2m", "--commits-within", "2m")
-"""No limits in time: the machine may be slow."""
+"""No time limits: the machine may be slow."""
 
 
 class Drill:
-    """One run, under way until `ended`. Its page goes to a file of this directory."""
+    """One run, until `ended`. Its page goes to a file in this directory."""
 
     def __init__(self, kind: str, *options: str, directory: Path) -> None:
         self.page = directory / f"{kind}-{len(list(directory.iterdir()))}.html"
@@ -35,7 +35,7 @@ class Drill:
             )
 
     def ended(self) -> int:
-        """Wait for its end; returns the exit code."""
+        """Wait for its end; return the exit code."""
         return self.process.wait(ENDS_WITHIN_S)
 
     @property
@@ -44,17 +44,17 @@ class Drill:
 
     @property
     def errors(self) -> str:
-        """All that it has said on stderr so far."""
+        """Its output on stderr so far."""
         return self._errors.read_text(encoding="utf-8")
 
     @property
     def report(self) -> dict[str, Any]:
-        """Its report, of `--format json`."""
+        """Its report, from `--format json`."""
         report: dict[str, Any] = json.loads(self.output)
         return report
 
     def close(self) -> None:
-        """End it, if it still runs; it cleans up."""
+        """End it, if it is still running; it cleans up."""
         if self.process.poll() is None:
             self.process.terminate()
             self.process.wait(ENDS_WITHIN_S)
@@ -68,7 +68,7 @@ def left_of(run: str, admin: AdminClient) -> Sequence[str]:
 
 
 def processes_of(run: str) -> list[int]:
-    """The ids of processes whose command line has the name of a run. Linux alone tells."""
+    """The ids of processes whose command line has the name of a run. Linux only."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -81,7 +81,7 @@ def processes_of(run: str) -> list[int]:
 
 
 def lives(pid: int) -> bool:
-    """Whether there is such a process; one that has ended and was not waited for is none."""
+    """Return whether there is such a process; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""A drill's command of the operator's: what is left of it when the drill is interrupted."""
+"""The operator's command of a drill: nothing is left of it when the drill is interrupted."""
 
 import asyncio
 from asyncio.subprocess import Process
@@ -16,7 +16,7 @@ from tests.waiting import until
 async def test_a_command_that_is_interrupted_while_it_starts_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have started others, before asyncio has said that it runs."""
+    """It may have started others, before asyncio has reported that it runs."""
     start, goes_on, pid = asyncio.create_subprocess_shell, asyncio.Event(), tmp_path / "pid"
 
     started: list[Process] = []

@@ -1,6 +1,6 @@
-"""Each kind of drill on a real broker, as a user runs it: what it does, what it reports, and that nothing of it stays.
+"""Each kind of drill on a real broker, as a user runs it: its effect, its report, and that nothing remains of it.
 
-All are begun at once, and are looked at one after another: each takes half a minute, most of which is waiting.
+All are started at once, and checked one after another: each takes half a minute, most of it waiting.
 """
 
 import re
@@ -34,7 +34,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def interrupted(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
-    """A drill that measures for minutes before its fault, begun before all others."""
+    """A drill that measures for minutes before its fault, started before all others."""
     options = ("--local", "--kafka", kafka_broker.bootstrap, *QUICK, "--before", "10m")
     drill = Drill("takeover", *options, directory=tmp_path_factory.mktemp("interrupted"))
     yield drill
@@ -43,7 +43,9 @@ def interrupted(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module", autouse=True)
 def noticed(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
-    """A drill that members have to notice: they are cut off for longer than their sessions. Begun before others."""
+    """A drill that members have to notice: they are cut off for longer than their sessions. Started before the
+    others.
+    """
     options = ("--local", "--kafka", kafka_broker.bootstrap, *QUICK, *GENEROUS, "--format", "json")
     cut = ("--between", "clients", "--for", "9s", "--session-timeout", "6s")
     drill = Drill("partition", *options, *cut, directory=tmp_path_factory.mktemp("noticed"))
@@ -82,7 +84,7 @@ def goals(report: Mapping[str, Any]) -> dict[str, int]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_drill_loses_nothing_and_no_member_notices(reports: Mapping[str, dict[str, Any]], kind: str) -> None:
-    """Members were answered before the fault and after it, and what they were told is in the log."""
+    """Members were answered before and after the fault, and their acknowledgements are in the log."""
     report = reports[kind]
     assert report["is_met"], report["goals"]
     assert report["noticed"] == []
@@ -103,7 +105,7 @@ def test_nothing_of_a_drill_stays(reports: Mapping[str, dict[str, Any]], admin: 
 
 @pytest.mark.parametrize("kind", ["takeover", SIDECARS])
 def test_a_kill_is_a_takeover_without_a_hand_over(reports: Mapping[str, dict[str, Any]], kind: str) -> None:
-    """Another process takes all partitions that the killed one had."""
+    """Another process takes all partitions of the killed one."""
     report = reports[kind]
     (killed,) = [each for each in report["done"] if each["is_fault"]]
     assert killed["text"].startswith("kill -9")
@@ -115,7 +117,7 @@ def test_a_kill_is_a_takeover_without_a_hand_over(reports: Mapping[str, dict[str
 
 
 def test_a_restart_hands_every_partition_over(reports: Mapping[str, dict[str, Any]]) -> None:
-    """Each process was stopped and started; nothing was taken from one that had not let go."""
+    """Each process was stopped and started; each partition was released before it was taken."""
     report = reports["restart"]
     assert [each["process"] for each in report["done"] if "SIGTERM" in each["text"]] == ["process 1", "process 2"]
     assert {each["partition"] for each in report["takeovers"]} == {0, 1, 2, 3}
@@ -131,7 +133,7 @@ def test_a_fence_deposes_an_owner_that_goes_on(reports: Mapping[str, dict[str, A
 
 @pytest.mark.parametrize("kind", ["partition", CUT_SIDECAR])
 def test_a_process_that_is_cut_off_from_its_log_is_replaced(reports: Mapping[str, dict[str, Any]], kind: str) -> None:
-    """While it is cut off, since its session in the ownership group ends before."""
+    """While it is cut off, since its session in the ownership group expires before."""
     report = reports[kind]
     cut, healed = report["done"]
     assert "nothing passes" in cut["text"]
@@ -141,7 +143,7 @@ def test_a_process_that_is_cut_off_from_its_log_is_replaced(reports: Mapping[str
 
 
 def test_a_slow_broker_makes_commits_wait(reports: Mapping[str, dict[str, Any]]) -> None:
-    """As long as the broker does; heartbeats of who has nothing to store are answered meanwhile."""
+    """As long as the broker does; heartbeats that store nothing are answered meanwhile."""
     (commits,) = [each for each in reports["slow-broker"]["waits"] if each["kind"] == "commits"]
     assert commits["longest_ms"] >= 300
     assert reports["slow-broker"]["takeovers"] == []
@@ -158,7 +160,7 @@ def test_its_page_is_written_and_tells_the_verdict(
 
 
 def test_what_members_notice_is_told_and_is_a_goal_that_is_not_met(noticed: Drill) -> None:
-    """Whoever is not heard for a session is given up, so its group rebalances, and it has to join again."""
+    """A member that is silent for a session expires, so its group rebalances, and it has to rejoin."""
     assert noticed.ended() == 1, noticed.errors
     report = noticed.report
     assert not report["is_met"]
@@ -172,7 +174,7 @@ def test_what_members_notice_is_told_and_is_a_goal_that_is_not_met(noticed: Dril
 
 
 def test_ctrl_c_leaves_nothing_behind(interrupted: Drill, admin: AdminClient) -> None:
-    """In the middle of the load."""
+    """During the load."""
     until_so(
         lambda: "measuring before the fault" in interrupted.errors,
         lambda: interrupted.errors,
@@ -189,7 +191,7 @@ def test_ctrl_c_leaves_nothing_behind(interrupted: Drill, admin: AdminClient) ->
 
 
 def test_a_process_that_ends_at_once_says_why(kafka_broker: Broker, tmp_path: Path) -> None:
-    """The drill does not wait for it, and repeats its last word."""
+    """The drill does not wait for it, and repeats its last message."""
     options = ("--local", "--kafka", kafka_broker.bootstrap, *QUICK, "--owner-session", "45m")
     drill = Drill("takeover", *options, directory=tmp_path)
     assert drill.ended() == 1

@@ -1,4 +1,4 @@
-"""docs/drills.md: its commands and options are there, and its goals and limits are those of the code."""
+"""docs/drills.md: its commands and options exist, and its goals and limits are those of the code."""
 
 import re
 from pathlib import Path

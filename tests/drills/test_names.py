@@ -28,14 +28,14 @@ def test_nothing_is_done_to_a_group_of_others(group_id: str) -> None:
 
 
 def test_a_group_of_our_name_that_is_there_already_stops_the_drill() -> None:
-    """Nobody else makes such a name, so something is wrong."""
+    """No one else creates such a name, so something is wrong."""
     NAMES.check_new(["orders", "muster-drill-9876543210-static-0"])
     with pytest.raises(NotOurs, match="muster-drill-0123456789-static-1 is there already"):
         NAMES.check_new(["orders", NAMES.group(1, static=True)])
 
 
 def test_the_topics_of_a_log_are_told_from_those_of_other_runs() -> None:
-    """And from what only begins alike."""
+    """And from those that only begin with the same text."""
     ours = ["muster-drill-0123456789", "muster-drill-0123456789_offsets", "muster-drill-0123456789_fencing_probe"]
     ours += [NAMES.subscribed_topic]
     others = ["muster-drill-01234567890", "orders", "muster-drill-9876543210_offsets", "x_muster-drill-0123456789"]

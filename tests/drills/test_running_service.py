@@ -1,4 +1,4 @@
-"""A drill of a running service: who shares its partitions is told first, and a hand-over is done by a command."""
+"""A drill of a running service: groups on its partitions are named first, and a command does the hand-over."""
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ DRILL = (*SMALL[:4], *SMALL[6:], "--after", "500ms", *GENEROUS, "--format", "jso
 
 @pytest.fixture(scope="module")
 def service(kafka_broker: Broker) -> Iterator[list[MusterProcess]]:
-    """Two processes on one log, with a group of somebody else's."""
+    """Two processes on one log, with a group that is not the drill's."""
     log = f"kafka://{kafka_broker.bootstrap}/drilled-{token_hex(4)}"
     with ExitStack() as stack:
         processes = [
@@ -81,7 +81,7 @@ def _owned(process: MusterProcess) -> list[int]:
 
 
 def test_a_service_that_cannot_be_drilled_is_left_alone(options: Mapping[str, str], tmp_path: Path) -> None:
-    """One line says why."""
+    """One line has the reason."""
     cases: Sequence[tuple[dict[str, str], str]] = [
         ({"--topic": "nowhere"}, "--topic nowhere: UNKNOWN_TOPIC_OR_PARTITION"),
         ({"--members": "4"}, "--topic orders has 3 partitions, and --members 4 need one each"),
@@ -101,7 +101,7 @@ def test_a_service_that_cannot_be_drilled_is_left_alone(options: Mapping[str, st
 def test_a_command_that_fails_ends_the_drill_and_its_groups(
     service: list[MusterProcess], options: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """With what the command said."""
+    """With the command's output."""
     by = ("--by", "echo it is not there; exit 3")
     drill = Drill("restart", *given(options), *by, *DRILL, "--yes", directory=tmp_path)
     assert drill.ended() == 1

@@ -1,4 +1,4 @@
-"""A drill of a sidecar whose clients bring credentials, as the brokers behind it want them."""
+"""A drill of a sidecar whose clients need credentials for the brokers behind it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def sidecar(broker: SecuredBroker) -> Iterator[MusterProcess]:
 def test_members_bring_the_credentials_that_they_are_given(
     broker: SecuredBroker, sidecar: MusterProcess, tmp_path: Path
 ) -> None:
-    """And without them one line says what is missing."""
+    """Without them one line says what is missing."""
     service = ["--bootstrap", sidecar.bootstrap, "--log", sidecar.log, "--topic", "drilled", "--by", "true", "--yes"]
     load = [*SMALL[:4], *SMALL[6:], "--after", "500ms", *GENEROUS, "--format", "json"]
     to_log = as_options("--kafka-config", properties(broker))

@@ -1,4 +1,4 @@
-"""The options that may be given together, and the plan that comes of it."""
+"""The permitted combinations of options, and the resulting plan."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_goals_are_what_clients_do_not_feel_unless_they_are_given() -> None:
 
 
 def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
-    """Until others take over, or until the network is whole, whichever is first."""
+    """Until others take over, or until the network is healed, whichever is first."""
     assert limits(Fault.PARTITION, lasts=15_000, owner_session=10_000) == (13_000, 15_000, 15_000)
     assert limits(Fault.PARTITION, lasts=4_000, owner_session=10_000) == (7_000, 9_000, 9_000)
     assert limits(Fault.PARTITION, lasts=15_000, between=Between.CLIENTS) == (18_000, 20_000, 20_000)
@@ -89,7 +89,7 @@ def test_while_nobody_can_answer_the_goals_allow_for_it() -> None:
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
 def test_what_cannot_be_done_is_one_line(arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which names the option, and begins with the command; nothing is started."""
+    """It names the option, and begins with the command; nothing is started."""
     monkeypatch.delenv("MUSTER_LOG", raising=False)
     ended = CliRunner().invoke(app, ["drill", *arguments])
     assert ended.exit_code == 2, ended.output

@@ -118,7 +118,7 @@ class _Owners:
 
 
 class _UnknownGroups:
-    """Records whose group is not known, up to the offset at which they were passed over."""
+    """Records with an unknown group, up to the offset at which they were skipped."""
 
     def __init__(self, reads: Iterable[Read]) -> None:
         self._broken: list[Broken] = []

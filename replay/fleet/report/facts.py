@@ -23,7 +23,7 @@ from muster.replay.fleet.report.teams import GroupCost, Team, teams_of
 from muster.replay.text.times import Instant
 
 ROWS_MAX: Final = 40
-"""How many groups have a row of their own."""
+"""The maximum of groups with a row of their own."""
 
 STORIES_OF_GROUP: Final = 3
 REBALANCES_OF_STORY: Final = 10

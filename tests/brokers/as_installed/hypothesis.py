@@ -1,6 +1,6 @@
-"""First in the path of child processes, which have no Hypothesis, as an installed Muster: kio imports it where it is.
+"""Hides Hypothesis from child processes, as in an installed Muster: kio imports it if it is available.
 
-That is a quarter of the processor time of each start.
+The import takes a quarter of the processor time of each start.
 """
 
 raise ModuleNotFoundError("No module named 'hypothesis'", name="hypothesis")

@@ -16,7 +16,7 @@ SOON_S = 0.2
 
 
 def load() -> Load:
-    """One group of three static members, of which the last one only restarts; nobody has asked anything."""
+    """One group of three static members, the last of which only restarts; no requests have been sent."""
     planned = Planned(groups=1, members=3)
     return Load("127.0.0.1:1", planned, Names("0123456789"), Clock(), topic="t", security=NOT_SECURED)
 
@@ -25,7 +25,7 @@ def load() -> Load:
     ("places", "formed"),
     [
         (((2, 0), (2, 1), (2, 2)), 1),
-        (((2, 0), (2, 1), (1, 2)), 1),  # who only restarts may be told of the next one later
+        (((2, 0), (2, 1), (1, 2)), 1),  # a restarting member may learn of the next generation later
         (((2, 0), (1, 1), (2, 2)), 0),
         (((-1, 0), (-1, 1), (-1, 2)), 0),
         (((2, 0), (2, 0), (2, 2)), 0),
@@ -42,7 +42,7 @@ def test_a_group_has_formed_when_all_have_a_partition_of_their_own_in_one_genera
 
 
 async def test_what_was_asked_before_was_not_measured_since() -> None:
-    """Heartbeats and commits have to be asked from that moment on, and answered."""
+    """There have to be heartbeats and commits after that time, with responses."""
     begun = load()
     begun._asking.asked += [asked(900, 1_100), asked(1_000, 1_100, Kind.COMMIT), asked(1_000, None)]
     with pytest.raises(ServiceFailed, match="no heartbeats were answered within"):

@@ -1,4 +1,4 @@
-"""Requests that a test says were asked."""
+"""Requests for tests of the measurements."""
 
 from muster.drills.measuring.answers import Asked, Kind
 
@@ -15,7 +15,7 @@ def asked(
     member: str = "member-0",
     group: str = GROUP,
 ) -> Asked:
-    """A request that waited from then until then."""
+    """A request that was pending between these times."""
     return Asked(
         kind=kind, group_id=group, member=member, began_ms=begin_ms, ended_ms=end_ms, error=error, retried=retried
     )

@@ -15,7 +15,7 @@ def verdicts(**counts: int) -> dict[str, bool]:
 
 
 def test_each_kind_has_the_limit_of_its_own() -> None:
-    """At most that; a kind of which nothing was asked has no goal."""
+    """At most that; a kind without requests has no goal."""
     told = verdicts()
     assert told["heartbeats: longest time without an answer"]
     assert not told["commits: longest time without an answer"]
@@ -34,7 +34,7 @@ def test_a_single_one_of_what_is_to_be_none_is_too_many() -> None:
 
 
 def test_a_kind_that_nobody_asked_for_since_the_fault_is_a_goal_that_is_not_met() -> None:
-    """Members have asked for it before, so it was to be measured."""
+    """Members sent such requests before, so the kind should have been measured."""
     measured = waits([asked(1_000, 1_500)], Kind.HEARTBEAT, fault_ms=2_000, end_ms=4_000)
     (told,) = [
         each

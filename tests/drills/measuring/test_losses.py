@@ -1,4 +1,4 @@
-"""Acknowledgements are compared with a history and with the offsets that are there."""
+"""Acknowledgements compared with a history and with the stored offsets."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ GROUP = "orders"
 
 @pytest.fixture
 def script() -> Script:
-    """A stable group of two static members, of which one has restarted."""
+    """A stable group of two static members, one of which has restarted."""
     script = Script(GROUP).coordinator("a:1").wait(1_000).created()
     script.start(script.joined(script.member("app-0")))
     script.wait(10).advanced(script.joined(script.member("app-1")))
@@ -36,7 +36,7 @@ def compared(script: Script, *places: Place) -> Losses:
 
 
 def test_what_is_in_the_log_is_not_lost(script: Script) -> None:
-    """Places and assignments, also of a member that has another id by now."""
+    """Places and assignments, including those of a member that has another id by now."""
     first, now = script.first, script.of("app-0").member_id  # type: ignore[attr-defined]
     told = compared(script, place(first), place(first, assigned=0), place(now, assigned=0), place(now))
     assert (told.events, told.places, told.gaps) == (0, (), ())
@@ -53,7 +53,7 @@ def test_what_is_in_the_log_is_not_lost(script: Script) -> None:
     ids=["member", "generation", "assignment", "group"],
 )
 def test_a_place_that_the_log_does_not_have_is_lost(script: Script, wrong: object) -> None:
-    """A member was told what no later owner can know."""
+    """A member was given something that no later owner can know."""
     lost = wrong(script.of("app-0").member_id)  # type: ignore[operator]
     told = compared(script, lost, place(script.of("app-1").member_id, assigned=1))
     assert told.places == (lost,)
@@ -68,7 +68,7 @@ def test_a_member_has_no_assignment_before_the_group_is_stable(script: Script) -
 
 
 def test_numbers_that_are_missing_are_lost_events(script: Script) -> None:
-    """Whoever was told of them."""
+    """Whether a member was notified of them or not."""
     reads = script.reads
     without = [each for each in reads if not (isinstance(each, Happened) and each.event.seq == 4)]
     told = losses(Acknowledged(), {GROUP: tuple(with_gaps(without))}, {})
@@ -84,7 +84,7 @@ def test_a_record_that_cannot_be_read_is_a_lost_event() -> None:
 
 
 def test_an_offset_that_is_lower_than_an_acknowledged_one_is_a_lost_commit() -> None:
-    """One that is higher may have been stored although nobody heard of it."""
+    """A higher one may have been stored although its response was lost."""
     acknowledged = Acknowledged(commits={(GROUP, 0): 7, (GROUP, 1): 7, (GROUP, 2): 7, (GROUP, 3): 7})
     told = losses(acknowledged, {}, {(GROUP, 0): 7, (GROUP, 1): 8, (GROUP, 2): 6})
     assert told.commits == (

@@ -13,7 +13,7 @@ ASKED = [
 
 
 def test_errors_are_counted_by_kind_from_the_fault_on() -> None:
-    """With how many members and groups had them."""
+    """With the number of members and groups that had them."""
     assert noticed(ASKED, fault_ms=1_000) == (
         Noticed(kind=Kind.HEARTBEAT, error="REBALANCE_IN_PROGRESS", times=2, members=2, groups=2),
         Noticed(kind=Kind.COMMIT, error="ILLEGAL_GENERATION", times=1, members=1, groups=1),

@@ -47,7 +47,7 @@ def test_a_takeover_after_a_crash_has_four_phases() -> None:
 
 
 def test_who_stops_in_good_order_hands_over_first() -> None:
-    """Then the detection begins with its last word."""
+    """Then the detection begins with its CoordinatorStopped."""
     events = [stopped(1_100, epoch=1), elected(1_400, epoch=2), ready(1_700, epoch=2, took_ms=400)]
     (told,) = takeovers(events, [1_000], {})
     assert (told.handing_over_ms, told.detection_ms, told.answering_ms) == (100, 200, None)
@@ -55,7 +55,7 @@ def test_who_stops_in_good_order_hands_over_first() -> None:
 
 
 def test_what_was_before_the_fault_is_no_takeover_of_it() -> None:
-    """Neither the first owner's claim, nor its last word in another takeover."""
+    """Neither the first owner's claim, nor its last record in another takeover."""
     events = [
         elected(100, epoch=0),
         ready(200, epoch=0, took_ms=100),
@@ -67,7 +67,7 @@ def test_what_was_before_the_fault_is_no_takeover_of_it() -> None:
 
 
 def test_each_takeover_counts_from_the_last_fault_before_it() -> None:
-    """As when processes are restarted one after the other."""
+    """As when processes are restarted one after another."""
     events = [
         elected(1_100, epoch=1),
         ready(1_200, epoch=1, took_ms=150),
@@ -80,7 +80,7 @@ def test_each_takeover_counts_from_the_last_fault_before_it() -> None:
 
 
 def test_a_claim_that_nobody_served_is_passed_over() -> None:
-    """As that of another writer which was gone at once: the owner that came after it is who took over."""
+    """Like that of another writer that ended at once: the owner after it is the one that took over."""
     events = [elected(1_010, epoch=5, owner="intruder:0"), elected(1_500, epoch=6), ready(1_600, epoch=6, took_ms=150)]
     (told,) = takeovers(events, [1_000], {})
     assert (told.epoch, told.detection_ms) == (6, 450)

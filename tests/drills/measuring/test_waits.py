@@ -1,4 +1,4 @@
-"""How long requests waited, before the fault and from it on."""
+"""How long requests waited, before the fault and after it."""
 
 import pytest
 
@@ -7,21 +7,21 @@ from tests.drills.measuring.asking import GROUP, asked
 
 
 def test_a_request_that_was_over_before_the_fault_counts_as_before() -> None:
-    """Its wait says nothing of the fault."""
+    """Its wait has nothing to do with the fault."""
     told = waits([asked(0, 900), asked(1_000, 1_010)], Kind.HEARTBEAT, fault_ms=1_000, end_ms=2_000)
     assert (told.before, told.before_longest_ms) == (1, 900)
     assert (told.asked, told.longest_ms) == (1, 10)
 
 
 def test_a_request_under_way_when_the_fault_came_counts_from_its_own_beginning() -> None:
-    """It had no answer for so long, whatever the reason."""
+    """It had no response for that long, for whatever reason."""
     told = waits([asked(900, 1_700, member="member-3")], Kind.HEARTBEAT, fault_ms=1_000, end_ms=2_000)
     assert told.longest_ms == 800
     assert (told.longest_group, told.longest_member, told.longest_from_ms) == (GROUP, "member-3", 900)
 
 
 def test_a_request_that_was_never_answered_waited_until_the_end() -> None:
-    """And is counted as such."""
+    """It is counted as such."""
     told = waits([asked(1_200, None), asked(1_100, 1_150)], Kind.HEARTBEAT, fault_ms=1_000, end_ms=5_000)
     assert (told.longest_ms, told.unanswered, told.asked) == (3_800, 1, 2)
 
@@ -36,5 +36,5 @@ def test_only_requests_of_the_kind_are_measured() -> None:
     [([], 50, None), ([7], 99, 7), ([1, 2], 50, 1), ([1, 2, 3], 50, 2), (list(range(1, 101)), 99, 99)],
 )
 def test_percentiles(values: list[int], percent: int, expected: int | None) -> None:
-    """The smallest value that so many do not exceed."""
+    """The smallest value that this many do not exceed."""
     assert percentile(values, percent) == expected

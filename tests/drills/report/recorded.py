@@ -1,4 +1,4 @@
-"""A drill that a test says was recorded: a process of two is killed, and a group on its partition waits."""
+"""A drill's recorded measurements for tests: one process of two is killed, and a group on its partition waits."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ def script() -> Script:
 
 
 def asked() -> list[Asked]:
-    """Members were answered soon before the fault, and late after it."""
+    """Members were answered quickly before the fault, and late after it."""
     told = []
     for number in range(20):
         begin_ms = FAULT_MS - 5_000 + number * 500
@@ -56,7 +56,7 @@ def asked() -> list[Asked]:
 
 
 def recorded(told: Script | None = None, **changes: object) -> Recorded:
-    """The whole of it, with changes."""
+    """Everything, with changes."""
     script_ = told or script()
     places = {Place(group_id=GROUP, generation_id=1, member_id=member_id) for member_id in script().group.members}
     history = script_.history()
@@ -87,7 +87,7 @@ def recorded(told: Script | None = None, **changes: object) -> Recorded:
 
 
 def rebalanced() -> Script:
-    """The same, and then a member is given up."""
+    """The same, and then a member expires."""
     story = script()
     story.wait(1_000).start(story.removed(story.of("member-1"), Cause.SESSION_EXPIRED, silent_ms=45_010))
     story.wait(500).complete(story.rejoined(story.of("member-0")))

@@ -1,4 +1,4 @@
-"""The page of a drill in a real Chromium: it loads without errors, asks nobody, and its timeline works."""
+"""The page of a drill in a real Chromium: it loads without errors and without requests, and its timeline works."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_it_loads_without_errors_and_shows_processes_and_members(page: Tab) -> N
 
 
 def test_what_is_pointed_at_is_told(page: Tab) -> None:
-    """A box by its sentences; a lane by who it is, and what it did then."""
+    """A box by its sentences; a lane by its name and its state at that time."""
     n = page.run("[...document.querySelectorAll('article')].findIndex(each => each.dataset.kind === 'reading')")
     page.mouse("mouseMoved", *middle(page, f'[data-n="{n}"]'))
     assert "reading: 400 ms, of partition" in page.run(TIP)

@@ -1,4 +1,4 @@
-"""The values of a report, and how they are told: in tables, in lanes, in moments, on a page."""
+"""The values of a report, and their presentation: tables, lanes, moments, a page."""
 
 import re
 
@@ -24,7 +24,7 @@ def printed(told: Result) -> str:
 
 
 def test_a_drill_in_which_nobody_noticed_meets_its_goals() -> None:
-    """With the takeover by its phases, and what clients hid."""
+    """With the takeover by its phases, and the errors that clients hid."""
     told = result(recorded())
     assert told.is_met
     assert [(each.name, each.measured) for each in told.goals] == [
@@ -47,7 +47,7 @@ def test_a_drill_in_which_nobody_noticed_meets_its_goals() -> None:
 
 
 def test_a_rebalance_after_the_fault_is_counted_and_explained() -> None:
-    """With what `muster replay why` says of it; those that formed the group were before."""
+    """With its explanation from `muster replay why`; those that formed the group came earlier."""
     told = result(recorded(rebalanced()))
     (rebalance,) = told.rebalances
     assert (rebalance.group_id, rebalance.generations) == (GROUP, "1 → 2")
@@ -59,7 +59,7 @@ def test_a_rebalance_after_the_fault_is_counted_and_explained() -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    """A place of nobody's, and a commit."""
+    """A membership, and a commit."""
     nobody = Place(group_id=GROUP, generation_id=1, member_id="nobody", assignment=b"x")
     acknowledged = Acknowledged(places={nobody}, joins=1, commits={(GROUP, 1): 4}, commit_count=4)
     told = result(recorded(acknowledged=acknowledged))
@@ -69,7 +69,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_of_many_that_are_missing_some_are_named() -> None:
-    """And the others counted."""
+    """The others are counted."""
     nobody = {Place(group_id=GROUP, generation_id=1, member_id=f"nobody-{number}") for number in range(15)}
     told = printed(result(recorded(acknowledged=Acknowledged(places=nobody, joins=15))))
     assert "15 missing: " in told
@@ -78,7 +78,7 @@ def test_of_many_that_are_missing_some_are_named() -> None:
 
 
 def test_an_error_is_no_answer_with_which_a_takeover_ends() -> None:
-    """A member was answered, but not well."""
+    """A member got a response, but an error."""
     early = Asked(
         kind=Kind.HEARTBEAT,
         group_id=GROUP,
@@ -92,7 +92,7 @@ def test_an_error_is_no_answer_with_which_a_takeover_ends() -> None:
 
 
 def test_the_json_has_plain_values() -> None:
-    """And reads back as it was."""
+    """They can be read back unchanged."""
     told = result(recorded())
     assert msgspec.json.decode(msgspec.json.encode(told), type=Result) == told
 
@@ -122,7 +122,7 @@ def test_a_lane_has_who_owned_what_and_who_waited() -> None:
 
 
 def test_moments_are_the_fault_its_phases_and_the_longest_waits() -> None:
-    """In the order of their beginnings, each with whom it concerns."""
+    """In the order in which they begin, each with its lanes."""
     told = recorded()
     made = result(told)
     waited = members_waits(told.asked, fault_ms=FAULT_MS, end_ms=told.ended_ms)

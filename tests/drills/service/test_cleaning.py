@@ -1,4 +1,4 @@
-"""A drill deletes what it has made, and nothing else."""
+"""A drill deletes what it has created, and nothing else."""
 
 import pytest
 
@@ -12,7 +12,7 @@ NOBODY = "127.0.0.1:1"
 
 @pytest.mark.parametrize("group_id", ["orders", "muster-drill-9876543210-static-0"])
 async def test_nothing_is_asked_for_a_group_of_others(group_id: str) -> None:
-    """Nor for the drill's own that is named beside it."""
+    """Not even for the drill's own group in the same request."""
     names = Names("0123456789")
     with pytest.raises(NotOurs, match=f"group {group_id} was not made by this drill"):
         await delete_groups(NOBODY, names, [names.group(0, static=True), group_id], NOT_SECURED)

@@ -1,4 +1,4 @@
-"""When the processes of a local drill have shared the partitions out."""
+"""When the processes of a local drill have shared the partitions."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from muster.drills.service.process import MusterProcess
 
 
 def process(*told: dict[str, Any]) -> MusterProcess:
-    """One that has said this, line by line."""
+    """A process with these log lines."""
     made = MusterProcess("process", [], address="127.0.0.1:1")
     made._lines += [{"event": "partitions shared", "moving": 0, **line} for line in told]
     return made
@@ -19,7 +19,7 @@ def process(*told: dict[str, Any]) -> MusterProcess:
     ("shares", "is_shared"),
     [
         ((({"ours": [0, 1]}), ({"ours": [2, 3, 4]})), True),
-        ((({"ours": [0]}), ({"ours": [1, 2, 3, 4]})), False),  # it is not over: shares are even
+        ((({"ours": [0]}), ({"ours": [1, 2, 3, 4]})), False),  # not over yet: shares become even
         ((({"ours": [0, 1], "moving": 1}), ({"ours": [2, 3, 4]})), False),
         ((({"ours": [0, 1]}), ({"ours": [2, 3]})), False),
         ((({"ours": [0, 1, 2]}), ({"ours": [2, 3, 4]})), False),

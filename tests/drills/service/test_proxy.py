@@ -1,4 +1,4 @@
-"""The proxy of a drill: it relays, cuts, heals, delays, and has brokers reached through it."""
+"""The proxy of a drill: it relays, cuts, heals, delays, and makes brokers reachable through it."""
 
 import asyncio
 import struct
@@ -18,7 +18,7 @@ BROKER = BrokerAddress("broker.example", 9092)
 
 
 class Backend:
-    """Takes frames, and answers each with the answer that it is given, or with its own correlation id."""
+    """Receives frames, and answers each with the given response, or with its own correlation id."""
 
     def __init__(self) -> None:
         self.taken: list[bytes] = []
@@ -52,7 +52,7 @@ class Backend:
 
 
 class Client:
-    """One connection; `heard` are the answers so far, without their correlation ids."""
+    """One connection; `heard` has the responses so far, without their correlation ids."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -100,7 +100,7 @@ async def proxy(weather: Weather) -> AsyncIterator[Proxy]:
 
 
 async def test_frames_pass_both_ways(backend: Backend, proxy: Proxy) -> None:
-    """As they are."""
+    """Unchanged."""
     client = await Client().connect(proxy.before(await backend.start()))
     backend.answer = b"an answer"
     client.send()
@@ -112,7 +112,7 @@ async def test_frames_pass_both_ways(backend: Backend, proxy: Proxy) -> None:
 async def test_while_it_is_cut_nothing_passes_and_afterwards_all_does(
     backend: Backend, proxy: Proxy, weather: Weather
 ) -> None:
-    """That holds for a connection that stood, and for one that was made meanwhile; nobody is hung up on."""
+    """Both on an existing connection and on one made meanwhile; no connection is closed."""
     address = proxy.before(await backend.start())
     old = await Client().connect(address)
     old.send()
@@ -132,7 +132,7 @@ async def test_while_it_is_cut_nothing_passes_and_afterwards_all_does(
 async def test_the_end_of_a_connection_is_not_heard_while_it_is_cut(
     backend: Backend, proxy: Proxy, weather: Weather
 ) -> None:
-    """Only when the network is whole again."""
+    """Only when the network is healed."""
     client = await Client().connect(proxy.before(await backend.start()))
     client.send()
     await until(lambda: len(client.heard) == 1)
@@ -147,7 +147,7 @@ async def test_the_end_of_a_connection_is_not_heard_while_it_is_cut(
 async def test_answers_come_later_and_do_not_wait_for_each_other(
     backend: Backend, proxy: Proxy, weather: Weather
 ) -> None:
-    """Ten answers of which each is late by so much are all there after little more than that."""
+    """Ten delayed responses are all there after little more than one delay."""
     client = await Client().connect(proxy.before(await backend.start()))
     weather.delay_s = 0.3
     now_s = asyncio.get_running_loop().time
@@ -163,7 +163,7 @@ async def test_answers_come_later_and_do_not_wait_for_each_other(
 
 
 async def test_requests_are_not_late(backend: Backend, proxy: Proxy, weather: Weather) -> None:
-    """However late their answers are: an hour, so this test hears none."""
+    """However late their responses are: an hour, so this test sees none."""
     client = await Client().connect(proxy.before(await backend.start()))
     weather.delay_s = 3_600
     client.send()
@@ -186,7 +186,7 @@ async def test_where_nobody_listens_a_connection_ends(proxy: Proxy) -> None:
 
 
 async def test_brokers_that_an_answer_names_are_reached_through_it(backend: Backend, proxy: Proxy) -> None:
-    """Each broker has a port of its own there, the same in every answer."""
+    """Each broker has its own port there, the same in every response."""
     (address,) = proxy.before_brokers((await backend.start(),)).split(",")
     client = await Client().connect(address)
     backend.answer = _coordinator(BROKER)
@@ -202,7 +202,7 @@ async def test_brokers_that_an_answer_names_are_reached_through_it(backend: Back
 
 
 def _coordinator(broker: BrokerAddress) -> bytes:
-    """An answer to FindCoordinator v3, behind the correlation id."""
+    """A FindCoordinator v3 response, after the correlation id."""
     host = broker.host.encode()
     fields = struct.pack(">iH", 0, 0) + b"\x00" + struct.pack(">i", 1)  # throttle time, error, no message, node id
     return b"\x00" + fields + bytes((len(host) + 1,)) + host + struct.pack(">i", broker.port) + b"\x00"
