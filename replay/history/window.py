@@ -2,7 +2,8 @@
 
 Events before the window are folded but not shown, so that results within it are right. A history is in log order,
 which is not the order of times if clocks jumped (`wrong_times.py`). So a window ends before the first event that was
-decided after its end; of the events before that, those decided before its start are left out.
+decided after its end; of the events before that, those decided before its start are left out. An owner may have started
+with a clock that was ahead, so its own events are left out after the window, and do not end it.
 """
 
 from datetime import UTC, tzinfo
@@ -86,6 +87,8 @@ class WindowEdge(StrEnum):
 
 @unique
 class Place(Enum):
+    """BEFORE: applied and not shown. AFTER: nothing that follows is in the window."""
+
     BEFORE = "before"
     WITHIN = "within"
     AFTER = "after"
@@ -112,9 +115,10 @@ class Cut:
             elif isinstance(since, AtSeq):
                 is_within = event.incarnation == self._life and event.seq >= since.seq
                 self._place = Place.WITHIN if is_within else Place.BEFORE
-        has_time = isinstance(item, Happened | Coordinated)
         at_ms = self._times.at_ms(item) if isinstance(item, Happened | Coordinated) else item.position.timestamp_ms
-        if isinstance(until, AtTime) and has_time and at_ms > until.wall_ms:
+        if isinstance(until, AtTime) and isinstance(item, Happened | Coordinated) and at_ms > until.wall_ms:
+            if isinstance(item, Coordinated):  # its clock may have been ahead: only the group's own events end a window
+                return Place.BEFORE
             self._place = Place.AFTER
         if self._place is not Place.AFTER and isinstance(since, AtTime):
             return Place.WITHIN if at_ms >= since.wall_ms else Place.BEFORE

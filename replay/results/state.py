@@ -99,7 +99,7 @@ class StateFold:
         """Process the next item; return whether a later one may matter."""
         at_ms = self._times.at_ms(item) if isinstance(item, Happened | Coordinated) else 0
         if isinstance(self.at, AtTime) and at_ms > self.at.wall_ms:
-            return False
+            return isinstance(item, Coordinated)  # an owner may have started with a clock that was ahead
         if isinstance(item, Happened):
             self._apply(item)
         elif isinstance(item, Coordinated):

@@ -1,5 +1,6 @@
 """Times that go backwards, and looking up events by time nevertheless."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from muster.replay.history.skim import Skim
 from muster.replay.history.window import AtTime, Window
 from muster.replay.history.wrong_times import RUNS_MAX, ClockSurvey, Times
 from muster.replay.results.why import WhyFold
+from muster.replay.text.times import instant
 from tests.replay.commands.test_cli import run
 from tests.replay.incidents.fleet import QUIET_MS, Fleet
-from tests.replay.written import stored_items
+from tests.replay.written import script, sqlite_log, stored_items
 
 LOG = str(Path(__file__).parents[1] / "data" / "clock-ahead-orders.jsonl")
 """A coordinator's wall clock was a day ahead from seq 7 to 13; from seq 20 on another owner wrote."""
@@ -213,3 +215,18 @@ def seqs_told(log: str, *window: str) -> list[int]:
     """Return the seqs of a window's events."""
     lines = run("history", "orders", "--format", "jsonl", "--all", *window, log=log).stdout.splitlines()
     return [line["seq"] for line in map(msgspec.json.decode, lines) if line["seq"]]
+
+
+@pytest.mark.parametrize("ahead_ms", [0, DAY_MS])
+def test_an_owner_that_started_with_a_clock_ahead_hides_no_event(ahead_ms: int, tmp_path: Path) -> None:
+    """The clock was right before the first group came: only the election has a time after the window."""
+    story = script("orders").wait(ahead_ms).coordinator("a:1").wait(-ahead_ms).created()
+    story.start(story.joined(story.member("a"))).complete().stabilize({"a": {"orders": [0]}})
+    url = asyncio.run(sqlite_log(tmp_path / "muster.db", story))
+    until = instant(story.wait(1_000).now_ms)
+    state = msgspec.json.decode(run("state", "orders", "--at", until, "--format", "jsonl", log=url).stdout)
+    assert (state["state"], state["generation_id"]) == ("Stable", 1)
+    history = run("history", "orders", "--until", until, "--format", "jsonl", log=url).stdout.splitlines()
+    assert [each["type"] for each in map(msgspec.json.decode, history)][-1] == "GroupStabilized"
+    page = tmp_path / "page.html"
+    assert "1 rebalance" in run("report", "orders", "-o", str(page), "--until", until, log=url).stdout
