@@ -52,21 +52,29 @@ def cost_of(
     moved, moved_back = _moves([each for each in rebalances if each.to_generation])
     return Cost(
         rebalances=len(rebalances),
-        rebalancing_ms=_sum(durations),
-        partition_ms=_sum(stopped_ms),
+        rebalancing_ms=total(durations),
+        partition_ms=total(stopped_ms),
         known_partition_ms=sum(each or 0 for each in stopped_ms),
         partitions_moved=moved,
         partitions_moved_back=moved_back,
         restarts_absorbed=restarts_absorbed,
-        silent_partition_ms=_sum(silences),
+        silent_partition_ms=total(silences),
         empty_partition_ms=empty_partition_ms,
         unassigned_partition_ms=unassigned_partition_ms,
     )
 
 
-def partitions_had(member: Member) -> int:
-    """Return how many partitions the member last had; 0 if its assignment cannot be decoded."""
-    return len(decode_assignment(member.assignment) or ())
+def partitions_had(member: Member) -> int | None:
+    """Return how many partitions the member last had; None if its assignment cannot be decoded."""
+    decoded = decode_assignment(member.assignment)
+    return None if decoded is None else len(decoded)
+
+
+def partition_time(partitions: int | None, ms: int) -> int | None:
+    """Return partitions times ms; None if the number of partitions is not known, unless no time passed."""
+    if not ms:
+        return 0
+    return None if partitions is None else partitions * ms
 
 
 def outside(from_ms: int, until_ms: int, rebalances: Iterable[Rebalance]) -> int:
@@ -88,7 +96,8 @@ def empty_ms(emptied: Rebalance, episode: Episode) -> int:
     return lost * max(0, until_ms - from_ms - episode.upstream_ms(from_ms, until_ms))
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def total(values: Sequence[int | None]) -> int | None:
+    """Return the sum; None if a value is not known."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 

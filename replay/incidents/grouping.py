@@ -19,7 +19,7 @@ from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap
 from muster.replay.history.wording import missing_text
-from muster.replay.incidents.cost import cost_of, empty_ms, outside, partitions_had
+from muster.replay.incidents.cost import cost_of, empty_ms, outside, partition_time, partitions_had
 from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.holes import Hole, is_within_events, may_hide_other_half
@@ -294,14 +294,16 @@ def _is_restart(act: AnyAct, episode: Episode) -> bool:
 def _silent_ms(act: AnyAct, episode: Episode) -> int | None:
     """Return partitions times the time in which their member was silent outside of rebalances; None if not known."""
     if isinstance(act, Went) and act.is_silent and not episode.silence_of(act).is_known:
-        return None if partitions_had(act.member) else 0
+        return 0 if partitions_had(act.member) == 0 else None
     member = _silent_member(act, episode)
     if not isinstance(act, Went | CameBack) or member is None:
         return 0
     from_ms, until_ms = act.last_seen_ms, act.at_ms
     if episode.was_away(from_ms, until_ms):
-        return None if partitions_had(member) else 0  # there was no coordinator to hear it
-    return partitions_had(member) * outside(from_ms, until_ms, episode.rebalances_between(from_ms, until_ms))
+        return 0 if partitions_had(member) == 0 else None  # there was no coordinator to hear it
+    return partition_time(
+        partitions_had(member), outside(from_ms, until_ms, episode.rebalances_between(from_ms, until_ms))
+    )
 
 
 def _silent_member(act: AnyAct, episode: Episode) -> Member | None:

@@ -20,7 +20,8 @@ _HEAD = ("Seq", "Rebalance, and whether it would have happened")
 
 def print_whatif(result: WhatIf, console: Console) -> None:
     """Print the answer, then the details."""
-    is_dearer = result.played.partition_ms > result.recorded.partition_ms and bool(result.advice)
+    played_ms, recorded_ms = result.played.partition_ms or 0, result.recorded.partition_ms or 0
+    is_dearer = played_ms > recorded_ms and bool(result.advice)
     console.print(text(_answer(result), "bold red" if is_dearer else "bold green" if result.would_not else "bold"))
     console.print(grid(_rows(result)))
     if not (result.rebalances or result.additional):

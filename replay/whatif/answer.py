@@ -88,17 +88,25 @@ def advice(recorded: Standstill, played: Standstill, unknown: int = 0, not_over:
     difference is negligible.
 
     `unknown`: how many have no verdict; `not_over`: how many have no final cost. They might reverse the comparison, so
-    it is then not worded as advice, and neither is one that differs by the unit.
+    it is then not worded as advice, and neither is one that differs by the unit, or whose number of partitions is not
+    known.
     """
     left_out = [f"{plural(unknown, 'rebalance')} cannot be decided"] if unknown else []
     if not_over:
         left_out.append(f"the cost of {plural(not_over, 'rebalance')} is not known, since the log ends first")
     by_partitions, by_state = _compared(recorded, played)
     more = by_partitions or by_state
-    if by_partitions * by_state < 0:
-        compared = f"{'the others' if left_out else 'with these settings it'} {_mixed(recorded, played)}"
-    elif not more:
+    which = "the others" if left_out else "with these settings it"
+    if not more:
         compared = ""
+    elif recorded.partition_ms is None or played.partition_ms is None:
+        compared = f"{which} {_by_state(recorded, played)}; the number of partitions without a consumer is not known"
+    elif by_partitions * by_state < 0:
+        fewer = "fewer" if by_partitions < 0 else "more"
+        compared = (
+            f"{which} {_by_state(recorded, played)}, but with {fewer} partition-seconds without a consumer"
+            f" ({played.partition_ms / 1_000:.1f} instead of {recorded.partition_ms / 1_000:.1f})"
+        )
     elif left_out:
         way = "more" if more > 0 else "less"
         compared = f"the others would have cost {way} with these settings ({played}) than they did ({recorded})"
@@ -111,13 +119,11 @@ def advice(recorded: Standstill, played: Standstill, unknown: int = 0, not_over:
     return "; ".join([*left_out, compared] if compared else left_out)
 
 
-def _mixed(recorded: Standstill, played: Standstill) -> str:
-    """Say that one unit rises and the other falls."""
-    longer, shorter = ("longer", "fewer") if played.not_stable_ms > recorded.not_stable_ms else ("less long", "more")
+def _by_state(recorded: Standstill, played: Standstill) -> str:
+    longer = "longer" if played.not_stable_ms > recorded.not_stable_ms else "less long"
     return (
         f"would have been not Stable for {longer} ({duration(played.not_stable_ms)} instead of"
-        f" {duration(recorded.not_stable_ms)}), but with {shorter} partition-seconds without a consumer"
-        f" ({played.partition_ms / 1_000:.1f} instead of {recorded.partition_ms / 1_000:.1f})"
+        f" {duration(recorded.not_stable_ms)})"
     )
 
 
@@ -126,13 +132,18 @@ def _compared(recorded: Standstill, played: Standstill) -> tuple[int, int]:
 
     Partition times are compared relative to the time with members, since days without members would hide every
     difference. If the time without members differs, the time not Stable is not compared: one has only replaced the
-    other.
+    other. If a number of partitions is not known, only the time not Stable is compared, and not that either if the
+    group may have been without members instead.
     """
+    if recorded.empty_partition_ms is None or played.empty_partition_ms is None:
+        return 0, 0
+    by_state = _sign(played.not_stable_ms - recorded.not_stable_ms, recorded.not_stable_ms)
+    if recorded.partition_ms is None or played.partition_ms is None:
+        return 0, by_state
     partition_ms = recorded.partition_ms - recorded.empty_partition_ms
     by_partitions = _sign(played.partition_ms - recorded.partition_ms, partition_ms)
     is_instead = _sign(played.empty_partition_ms - recorded.empty_partition_ms, partition_ms) and not by_partitions
-    by_state = 0 if is_instead else _sign(played.not_stable_ms - recorded.not_stable_ms, recorded.not_stable_ms)
-    return by_partitions, by_state
+    return by_partitions, 0 if is_instead else by_state
 
 
 def _sign(by_ms: int, of_ms: int) -> int:

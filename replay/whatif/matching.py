@@ -293,5 +293,5 @@ def _standstill(one: Open, play: Play) -> Standstill | None:
     if one.follows is not None:
         return None if one.follows.begun is not None else Standstill()
     lost = {*one.lost, *(member_id for member_id, is_lost in one.folded if is_lost and member_id is not None)}
-    silences = Standstill(partition_ms=sum(map(play.meter.take, lost)))
+    silences = play.meter.take(lost)
     return silences if one.begun is None else one.begun.cost + silences

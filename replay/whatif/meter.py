@@ -8,9 +8,11 @@ the recorded history in the same way, so that the two can be compared. Nothing i
 where the recorded cost ends too.
 """
 
+from collections.abc import Iterable
+
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupState, Member
-from muster.replay.incidents.cost import partitions_had
+from muster.replay.incidents.cost import partition_time, partitions_had, total
 from muster.replay.whatif.verdict import Standstill
 
 _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
@@ -20,29 +22,31 @@ class Meter:
     """Measures one play. `group`: the group when the play begins.
 
     `partitions` and `emptied_ms`: for a group without members, its number of partitions, and since when it is empty.
+    A number of partitions is None if it is not known: an assignment cannot be decoded, or is not in the log.
     """
 
-    def __init__(self, group: Group, partitions: int = 0, emptied_ms: int | None = None) -> None:
-        self.partitions = sum(map(partitions_had, group.members.values())) or partitions
+    def __init__(self, group: Group, partitions: int | None = 0, emptied_ms: int | None = None) -> None:
+        had = total([partitions_had(each) for each in group.members.values()])
+        self.partitions = partitions if had == 0 else had
         self.emptied_ms = emptied_ms
         """Since when the group has had no member and no rebalance, in wall clock ms; None: it has one."""
         self._is_stopped = False
         self._is_unassigned = not any(each.assignment for each in group.members.values())
         """Whether no member has partitions, so that a cooperative assignor leaves none consumed either."""
         self._heard_ms = 0  # the time in which the partitions of silent members would otherwise have been consumed
-        self._silent: dict[MemberId, tuple[int, int, int]] = {}
-        self._ended: dict[MemberId, int] = {}
+        self._silent: dict[MemberId, tuple[int | None, int, int]] = {}
+        self._ended: dict[MemberId, int | None] = {}
 
     def stop(self) -> None:
         """Stop measuring."""
         self._is_stopped = True
 
-    def assigned(self, partitions: int) -> None:
-        """Set the number of partitions that were assigned; with 0 (not known) it stays as it was."""
+    def assigned(self, partitions: int | None) -> None:
+        """Set the number of partitions that were assigned; if it is not known, it stays as it was."""
         self.partitions = partitions or self.partitions
         self._is_unassigned = False
 
-    def expects(self, partitions: int) -> None:
+    def expects(self, partitions: int | None) -> None:
         """Take the number of partitions that will be assigned, for a group whose number was not known so far."""
         self.partitions = self.partitions or partitions
 
@@ -57,7 +61,7 @@ class Meter:
             self._heard_ms += ms
         if not is_rebalancing:
             return Standstill()
-        return Standstill(not_stable_ms=ms, partition_ms=0 if is_cooperative else ms * self.partitions)
+        return Standstill(not_stable_ms=ms, partition_ms=0 if is_cooperative else partition_time(self.partitions, ms))
 
     def falls_silent(self, member: Member, before_ms: int) -> None:
         """Begin a silence, of which `before_ms` was before the play.
@@ -65,19 +69,20 @@ class Meter:
         In the log the member may have taken over partitions that in the play still belong to another silent member.
         """
         had, others = partitions_had(member), (each for each in self._silent if each != member.member_id)
-        if self.partitions:
-            had = min(had, max(0, self.partitions - sum(self._silent[each][0] for each in others)))
+        taken = total([self._silent[each][0] for each in others])
+        if self.partitions and had is not None and taken is not None:
+            had = min(had, max(0, self.partitions - taken))
         self._silent[member.member_id] = had, self._heard_ms, before_ms
 
     def ends(self, member_id: MemberId) -> None:
         """End a silence: the member was removed, or is back."""
         if member_id in self._silent:
             partitions, since_ms, before_ms = self._silent.pop(member_id)
-            self._ended[member_id] = partitions * (before_ms + self._heard_ms - since_ms)
+            self._ended[member_id] = partition_time(partitions, before_ms + self._heard_ms - since_ms)
 
-    def take(self, member_id: MemberId) -> int:
-        """Return the partition time of a silence that has ended; 0 if it was taken before."""
-        return self._ended.pop(member_id, 0)
+    def take(self, member_ids: Iterable[MemberId]) -> Standstill:
+        """Return the cost of the silences of these members that have ended and were not taken before."""
+        return Standstill(partition_ms=total([self._ended.pop(each, 0) for each in member_ids]))
 
     def empties(self, at_ms: int) -> None:
         """Begin the time without members."""
@@ -88,5 +93,5 @@ class Meter:
         emptied_ms, self.emptied_ms = self.emptied_ms, None
         if emptied_ms is None or self._is_stopped:
             return Standstill()
-        empty_ms = self.partitions * max(0, at_ms - emptied_ms)
+        empty_ms = partition_time(self.partitions, max(0, at_ms - emptied_ms))
         return Standstill(partition_ms=empty_ms, empty_partition_ms=empty_ms)

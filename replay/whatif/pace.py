@@ -15,7 +15,8 @@ from muster.events.events import (
     RebalanceStarted,
 )
 from muster.events.ids import MemberId
-from muster.replay.incidents.cost import partitions_had
+from muster.replay.history.items import Broken, Gap
+from muster.replay.incidents.cost import partitions_had, total
 from muster.replay.whatif.facts import Fact, Step
 
 NEVER = math.inf
@@ -28,8 +29,8 @@ TYPICAL_MS = 1_500
 class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     """Times in ms from the rebalance's start to each member's rejoin, and from the join phase's end to the assignment.
 
-    `partitions`: how many were assigned in the end; 0: not known. `late_ms`: how late the timer fired, if a timer ended
-    the join phase; timers are never exactly on time.
+    `partitions`: how many were assigned in the end; None: not known. `late_ms`: how late the timer fired, if a timer
+    ended the join phase; timers are never exactly on time.
 
     Members (`members`) that are not in `rejoins` did not rejoin; nothing is recorded about others.
     """
@@ -39,7 +40,7 @@ class MemberPace(msgspec.Struct, frozen=True, kw_only=True):
     sync_ms: float = 0
     leader_id: MemberId | None = None
     late_ms: int = 0
-    partitions: int = 0
+    partitions: int | None = None
 
     def syncs_after_ms(self, leader_id: MemberId | None) -> float:
         """Return the time that the leader took; a leader other than the recorded one is assumed to take none."""
@@ -69,23 +70,25 @@ def pace_of(begun: Fact, members: Iterable[MemberId], following: Iterable[Step])
                 completed = event
             elif isinstance(event, GroupStabilized) and completed is not None:
                 sync_ms = event.why.decided_ms - completed.why.decided_ms
-                assigned = (each.member for each in step.events if isinstance(each, MemberAssigned))
                 pace = _pace(members, rejoins, completed, sync_ms)
-                return msgspec.structs.replace(pace, partitions=sum(map(partitions_had, assigned)))
+                return msgspec.structs.replace(pace, partitions=_assigned_by(step))
             elif isinstance(event, GroupEmptied) or (isinstance(event, RebalanceStarted) and event is not started):
                 return _pace(members, rejoins, completed, sync_ms)
     return _pace(members, rejoins, completed, sync_ms)
 
 
-def partitions_assigned(following: Iterable[Step]) -> int:
-    """Return how many partitions the next assignment has; 0 if there is none, or if it cannot be decoded."""
+def partitions_assigned(following: Iterable[Step]) -> int | None:
+    """Return how many partitions the next assignment has; None if it is not in the log or cannot be decoded."""
     for step in following:
-        if not isinstance(step, Fact):
-            return 0
-        if any(isinstance(event, GroupStabilized) for event in step.events):
-            assigned = (event.member for event in step.events if isinstance(event, MemberAssigned))
-            return sum(map(partitions_had, assigned))
-    return 0
+        if isinstance(step, Gap | Broken):
+            return None
+        if isinstance(step, Fact) and any(isinstance(event, GroupStabilized) for event in step.events):
+            return _assigned_by(step)
+    return None
+
+
+def _assigned_by(step: Fact) -> int | None:
+    return total([partitions_had(event.member) for event in step.events if isinstance(event, MemberAssigned)])
 
 
 def _pace(

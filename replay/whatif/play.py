@@ -335,8 +335,7 @@ class Play:
     def _measure(self, events: Iterable[AnyEvent]) -> None:
         if any(isinstance(event, RebalanceStarted) for event in events):
             lost = (event.member.member_id for event in events if isinstance(event, MemberRemoved))
-            silences = Standstill(partition_ms=sum(map(self.meter.take, lost)))
-            self.started[-1].cost += silences + self.meter.fills(self.now_ms)
+            self.started[-1].cost += self.meter.take(lost) + self.meter.fills(self.now_ms)
         if self.started and any(isinstance(event, GroupStabilized | GroupEmptied) for event in events):
             self.started[-1].ended_ms = min(self.started[-1].ended_ms, self.now_ms)
         if any(isinstance(event, GroupStabilized) for event in events):

@@ -58,7 +58,7 @@ class Player:
         self._settings = PERMISSIVE
         self._play: Play | None = None
         self._falling = Falling(ahead.departures, 0)  # of the current play
-        self._partitions = 0  # of the group, as far as earlier plays have shown
+        self._partitions: int | None = 0  # of the group, as far as earlier plays have shown
         self._emptied_ms: int | None = None  # since when the group had been empty at the end of the previous play
         self._is_settled = True  # whether the recorded group had no rebalance running after the last fact
         self._is_within = False

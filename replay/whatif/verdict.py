@@ -10,6 +10,7 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.replay.history.window import Bounds
+from muster.replay.incidents.cost import total
 from muster.replay.incidents.grade import Grade
 from muster.replay.text.times import Instant, duration
 
@@ -31,22 +32,21 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     not_stable_ms: int = 0
-    partition_ms: int = 0
-    empty_partition_ms: int = 0
+    partition_ms: int | None = 0
+    """None: the log does not show how many partitions there were."""
+    empty_partition_ms: int | None = 0
     """The part of `partition_ms` in which the group had no member."""
 
     def __add__(self, other: "Standstill") -> "Standstill":
         return Standstill(
             not_stable_ms=self.not_stable_ms + other.not_stable_ms,
-            partition_ms=self.partition_ms + other.partition_ms,
-            empty_partition_ms=self.empty_partition_ms + other.empty_partition_ms,
+            partition_ms=total([self.partition_ms, other.partition_ms]),
+            empty_partition_ms=total([self.empty_partition_ms, other.empty_partition_ms]),
         )
 
     def __str__(self) -> str:
-        return (
-            f"{duration(self.not_stable_ms)} not Stable, {self.partition_ms / 1_000:.1f} partition-seconds without a"
-            " consumer"
-        )
+        number = "an unknown number of" if self.partition_ms is None else f"{self.partition_ms / 1_000:.1f}"
+        return f"{duration(self.not_stable_ms)} not Stable, {number} partition-seconds without a consumer"
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recorded"):

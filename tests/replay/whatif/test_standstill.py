@@ -1,10 +1,13 @@
 """The cost of other settings: the time not Stable, and the partition time without a consumer."""
 
+from collections.abc import Callable
+from itertools import takewhile
+
 import msgspec
 import pytest
 
-from muster.events.events import MemberRemoved, RebalanceStarted
-from muster.replay.history.items import Happened
+from muster.events.events import JoinPhaseCompleted, MemberEvent, MemberRemoved, RebalanceStarted
+from muster.replay.history.items import Happened, Item
 from muster.replay.incidents.cost import partition_ms
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
@@ -12,7 +15,7 @@ from muster.replay.whatif.answer import advice
 from muster.replay.whatif.verdict import Standstill, Verdict
 from tests.replay.lived import Deed, Settings, live
 from tests.replay.played import history_of
-from tests.replay.whole import History, rebalances, what_if
+from tests.replay.whole import History, incidents, rebalances, what_if
 
 A_CRASH_AND_A_JOIN: list[Deed] = [(5, "crash", "b"), (20, "start", "d"), (100, "start", "e")]
 DYNAMIC = Settings(is_static=False)
@@ -25,6 +28,11 @@ def stood_ms(history: History) -> int:
     return sum(each.duration_ms or 0 for each in rebalances(history.group_id, history.items))
 
 
+def partition_ms_in(cost: Standstill) -> int:
+    assert cost.partition_ms is not None
+    return cost.partition_ms
+
+
 def test_fewer_rebalances_may_stand_still_for_longer() -> None:
     """All wait for a dead member's session of 60 s; lived with that setting, they wait as long."""
     history = history_of(live(A_CRASH_AND_A_JOIN, DYNAMIC, until_s=120))
@@ -34,7 +42,7 @@ def test_fewer_rebalances_may_stand_still_for_longer() -> None:
     assert result.recorded.not_stable_ms == pytest.approx(stood_ms(history), abs=100)
     assert result.played.not_stable_ms == pytest.approx(stood_ms(really), abs=3_000)
     assert result.played.not_stable_ms > result.recorded.not_stable_ms + 30_000
-    assert result.played.partition_ms > result.recorded.partition_ms
+    assert partition_ms_in(result.played) > partition_ms_in(result.recorded)
     assert result.advice.startswith("keep the recorded settings: with these it would have cost more (")
 
 
@@ -47,12 +55,12 @@ def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
     result = what_if(history, Alterations(scale_up_delay_ms=0))
     first = result.rebalances[0].recorded
     assert first is not None
-    assert first.partition_ms == 12 * first.not_stable_ms > 0
+    assert partition_ms_in(first) == 12 * first.not_stable_ms > 0
     lived = list(zip(rebalances(history.group_id, history.items), result.rebalances, strict=True))
     for recorded, told in lived[1:]:
         assert told.recorded is not None
         assert told.recorded == told.played
-        silent_ms = told.recorded.partition_ms - (partition_ms(recorded) or 0)
+        silent_ms = partition_ms_in(told.recorded) - (partition_ms(recorded) or 0)
         assert silent_ms >= 0
         assert (silent_ms > 0) is ("was not heard from" in told.headline)
 
@@ -65,7 +73,7 @@ def partition_ms_of(script: list[Deed], session_timeout_ms: int, begins: str, un
     result = what_if(history, Alterations(session_timeout_ms=session_timeout_ms))
     really = what_if(history_of(live(script, other, until_s=until_s, begins=begins)), Alterations())
     assert (result.cannot_tell, result.besides_unknown) == (0, 0)
-    return result.played.partition_ms, really.recorded.partition_ms
+    return partition_ms_in(result.played), partition_ms_in(really.recorded)
 
 
 def test_two_that_are_silent_at_once_leave_no_partition_twice() -> None:
@@ -94,9 +102,9 @@ def test_nothing_costs_anything_after_the_end_of_the_log() -> None:
     events = [item.event for item in history.items if isinstance(item, Happened)]
     result = what_if(history, Alterations(session_timeout_ms=60_000))
     crash_ms = next(each.last_seen_ms for each in events if isinstance(each, MemberRemoved))
-    assert result.played.partition_ms == 12 * result.played.not_stable_ms  # of the first, which is over
-    recorded_ms = result.recorded.partition_ms + result.undecided.partition_ms
-    assert recorded_ms <= result.recorded.partition_ms + 12 * (events[-1].why.decided_ms - crash_ms)
+    assert partition_ms_in(result.played) == 12 * result.played.not_stable_ms  # of the first, which is over
+    recorded_ms = partition_ms_in(result.recorded) + partition_ms_in(result.undecided)
+    assert recorded_ms <= partition_ms_in(result.recorded) + 12 * (events[-1].why.decided_ms - crash_ms)
     last = result.rebalances[-1]
     assert "waited in vain" in last.reason
     assert (last.is_cost_final, last.played) == (False, None)
@@ -129,8 +137,8 @@ def test_a_longer_initial_delay_costs_the_partitions_that_nobody_consumes() -> N
     lived = Settings(initial_rebalance_delay_ms=1_000)
     history = history_of(live([(0, "start", "a"), (50, "start", "b")], lived, until_s=60, begins=""))
     result = what_if(history, Alterations(initial_rebalance_delay_ms=10_000))
-    assert result.recorded.partition_ms == 12 * result.recorded.not_stable_ms
-    assert result.played.partition_ms == 12 * result.played.not_stable_ms
+    assert partition_ms_in(result.recorded) == 12 * result.recorded.not_stable_ms
+    assert partition_ms_in(result.played) == 12 * result.played.not_stable_ms
     assert result.played.not_stable_ms > result.recorded.not_stable_ms + 8_000
     assert result.advice.startswith("keep the recorded settings")
 
@@ -176,7 +184,7 @@ def test_a_restart_that_is_absorbed_costs_its_silence_alone() -> None:
     assert (lost.verdict, back.verdict) == (Verdict.WOULD_NOT, Verdict.WOULD_NOT)
     assert lost.played is not None
     assert lost.played.not_stable_ms == 0
-    assert lost.played.partition_ms > 0
+    assert partition_ms_in(lost.played) > 0
     assert back.played == Standstill(not_stable_ms=0, partition_ms=0)
 
 
@@ -199,7 +207,7 @@ def test_of_what_cannot_be_told_the_cost_is_not_known() -> None:
     assert result.rebalances[-1].played is None
     assert result.recorded == result.played
     assert result.undecided == result.rebalances[-1].recorded
-    assert result.undecided.partition_ms > 0
+    assert partition_ms_in(result.undecided) > 0
 
 
 def test_a_comparison_that_leaves_rebalances_out_is_no_advice() -> None:
@@ -240,3 +248,41 @@ def test_advice_goes_by_partition_time_then_by_time(
     told = advice(before, after)
     assert told.startswith(begins)
     assert bool(told) is bool(begins)
+
+
+def with_assignments(history: History, change: Callable[[bytes], bytes]) -> History:
+    """Return the history with all assignments changed."""
+    items: list[Item] = []
+    for item in history.items:
+        if isinstance(item, Happened) and isinstance(item.event, MemberEvent):
+            event = item.event
+            member = msgspec.structs.replace(event.member, assignment=change(event.member.assignment))
+            item = msgspec.structs.replace(item, event=msgspec.structs.replace(event, member=member))  # noqa: PLW2901
+        items.append(item)
+    return msgspec.structs.replace(history, items=tuple(items))
+
+
+def test_the_cost_of_partitions_that_cannot_be_read_is_not_known() -> None:
+    """As of Kafka Connect, whose assignments have no partitions of topics: it is not 0."""
+    history = with_assignments(
+        history_of(live(A_CRASH_AND_A_JOIN, DYNAMIC, until_s=120)), lambda read: b"\x00\x01connect" if read else b""
+    )
+    result = what_if(history, Alterations(session_timeout_ms=60_000))
+    assert (result.recorded.partition_ms, result.played.partition_ms) == (None, None)
+    assert "an unknown number of partition-seconds without a consumer" in str(result.recorded)
+    assert result.advice.startswith("with these settings it would have been not Stable for longer (")
+    assert result.advice.endswith("; the number of partitions without a consumer is not known")
+    restart = next(each for each in incidents(history) if each.kind == "restart")
+    assert (restart.cost.partition_ms, restart.cost.silent_partition_ms) == (None, None)
+
+
+def test_the_cost_of_a_first_rebalance_that_the_log_ends_in_is_not_known() -> None:
+    """The log does not show how many partitions would have been assigned."""
+    whole = history_of(live([], DYNAMIC, until_s=1))
+    items = tuple(takewhile(lambda item: not _is_completed(item), whole.items))
+    result = what_if(msgspec.structs.replace(whole, items=items), Alterations(session_timeout_ms=60_000))
+    assert result.undecided.partition_ms is None
+
+
+def _is_completed(item: Item) -> bool:
+    return isinstance(item, Happened) and isinstance(item.event, JoinPhaseCompleted)
