@@ -217,5 +217,5 @@ def setting(ms: int) -> str:
     if ms >= 60_000 and ms % 60_000 == 0:
         return f"{ms // 60_000} min"
     if ms >= 1_000:
-        return f"{ms / 1_000:g} s"
+        return f"{f'{ms / 1_000:.3f}'.rstrip('0').rstrip('.')} s"  # all digits, unlike :g
     return f"{ms} ms"

@@ -24,6 +24,7 @@ from muster.replay.text.times import (
     moment,
     read_time,
     sentence_in_zone,
+    setting,
     wall_ms_of,
     zone_of,
 )
@@ -240,3 +241,20 @@ def test_the_times_that_a_sentence_has_are_found(from_ms: int, for_ms: int) -> N
     assert " UTC+05:45" in (told := sentence_in_zone(sentence, ZoneInfo("Asia/Kathmandu")))
     assert "UTC," not in told
     assert not told.endswith("UTC")
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [
+        (250, "250 ms"),
+        (1_500, "1.5 s"),
+        (45_000, "45 s"),
+        (300_000, "5 min"),
+        (100_500_250, "100500.25 s"),
+        (999_999_999, "999999.999 s"),
+        (2**31 - 1, "2147483.647 s"),
+    ],
+)
+def test_a_setting_has_all_its_digits(ms: int, shown: str) -> None:
+    """A rebalance timeout of Integer.MAX_VALUE, as Kafka Streams has sent it, is not 2.14748e+06 s."""
+    assert setting(ms) == shown
