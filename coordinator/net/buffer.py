@@ -60,7 +60,7 @@ class Incoming:
             self._tail_bytes = self._tail.write(begun[_LENGTH_BYTES:]) + self._tail.write(data)
 
     def has(self, size: int) -> bool:
-        """Return whether that many bytes can be looked at or taken."""
+        """Return whether this many bytes can be read or taken."""
         return self.waiting_bytes >= size
 
     def peek(self, size: int) -> bytes:

@@ -181,7 +181,7 @@ class ConnectionMemory:
 
 def unsent_bytes(transport: asyncio.Transport | None) -> int:
     """Return the number of bytes that the transport could not send yet."""
-    if transport is None or transport.is_closing():  # uvloop's must not be asked then
+    if transport is None or transport.is_closing():  # uvloop's must not be called then
         return 0
     return transport.get_write_buffer_size()
 

@@ -89,7 +89,7 @@ class Handshake:
         first = _First()
         try:
             transport, _ = await loop.connect_accepted_socket(lambda: self._gate, client)
-            if transport.is_closing():  # uvloop's takes no more calls then
+            if transport.is_closing():  # uvloop's accepts no calls then
                 return
             loop.call_soon(self._gate.step_between)  # just before TLS gets its `connection_made`
             tls = await loop.start_tls(

@@ -74,7 +74,7 @@ class SocketStore:
                 self._kept[at].shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
-        """Close all sockets, and keep no more."""
+        """Close all sockets, and accept no more."""
         self._is_closed = True
         self.give_up()
 

@@ -18,7 +18,9 @@ from muster.events.state import Protocol
 from muster.events.steps import Each, Steps
 
 CLIENT_ID_PART_LENGTH_MAX: Final = 255
-"""A member id begins with at most so many characters of the client id, since an unused id is kept for half an hour."""
+"""A member id begins with at most this many characters of the client id, since an unused id is kept for half an
+hour.
+"""
 INSTANCE_ID_PART_LENGTH_MAX: Final = 8_000
 """The same for an instance id; strings are limited to 32,767 bytes, so the member could not send a longer id."""
 

@@ -62,7 +62,7 @@ class TestWhoIsThere:
         assert seen(broker.client(listener, user="bob", mechanism=mechanism)) == []
 
     def test_a_client_is_known_by_its_certificate(self, broker: SecuredBroker, alice: Issued) -> None:
-        """Where one is required; elsewhere the client is anonymous."""
+        """On listeners that require one; elsewhere the client is anonymous."""
         assert seen(broker.client("MUTUAL", certificate=alice)) == [SEEN_BY_ALICE]
         assert seen(broker.client("MUTUAL", certificate=broker.authority.issue("bob"))) == []
         assert seen(broker.client("SSL", certificate=alice)) == []

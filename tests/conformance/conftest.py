@@ -25,14 +25,14 @@ def usual(kafka_broker: Broker) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def narrow(kafka_broker: Broker) -> Iterator[Pair]:
-    """A separate broker, since these settings do not suit all scripts."""
+    """A separate broker with a Muster, since these settings do not suit all scripts."""
     with running_broker(how="process", settings=NARROW) as broker, pair_with(broker, NARROW) as pair:
         yield pair
 
 
 @pytest.fixture(scope="module")
 def expiring(kafka_broker: Broker) -> Iterator[Pair]:
-    """As `narrow`."""
+    """A separate broker with a Muster, for the same reason."""
     with running_broker(how="process", settings=EXPIRING) as broker, pair_with(broker, EXPIRING) as pair:
         yield pair
 

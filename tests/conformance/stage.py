@@ -291,7 +291,7 @@ class Stage:
         reply.note(f"(differs: {reason})")
 
     def expect_difference(self, reason: str, *, kafka: Any, muster: Any, got: Any) -> None:
-        """As `differs`, for a value from responses."""
+        """Like `differs`, for a value from responses."""
         expected = kafka if self.server.is_kafka else muster
         assert got == expected, (reason, got, expected)
         self.transcript.note(f"(differs: {reason})")

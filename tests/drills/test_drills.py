@@ -143,7 +143,7 @@ def test_a_process_that_is_cut_off_from_its_log_is_replaced(reports: Mapping[str
 
 
 def test_a_slow_broker_makes_commits_wait(reports: Mapping[str, dict[str, Any]]) -> None:
-    """As long as the broker does; heartbeats that store nothing are answered meanwhile."""
+    """Commits wait as long as the broker does; heartbeats that store nothing are answered meanwhile."""
     (commits,) = [each for each in reports["slow-broker"]["waits"] if each["kind"] == "commits"]
     assert commits["longest_ms"] >= 300
     assert reports["slow-broker"]["takeovers"] == []

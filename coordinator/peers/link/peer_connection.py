@@ -50,9 +50,11 @@ PART_BYTES: Final = 256 * 1024
 
 TICK_S: Final = 0.5
 HUNG_TICKS: Final = 4
-"""A process that is silent for so many ticks, 2 s, counts as unreachable: its groups may have another owner by then."""
+"""A process that is silent for this many ticks, 2 s, counts as unreachable: its groups may have another owner
+by then.
+"""
 SILENT_TICKS_MAX: Final = 60
-"""A process that sends nothing for so many ticks, 30 s, was lost with its machine, without closing the connection."""
+"""A process that sends nothing for this many ticks, 30 s, was lost with its machine, without closing the connection."""
 CLOSE_TIMEOUT_S: Final = 5.0
 """How long a closed connection may take to send the rest and to end TLS."""
 

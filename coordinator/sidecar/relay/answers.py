@@ -129,7 +129,8 @@ class Answers:
         self._delayed, self._rewriting, self._rewriting_bytes = None, None, 0
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the broker, split anywhere. Raises ProtocolError on nonsense; do not call it again then.
+        """Process bytes from the broker, split anywhere. Raises ProtocolError for invalid data; do not call it again
+        then.
 
         The caller rewrites a long response by running its steps (`take_rewriting`). Bytes behind it wait until the
         steps are done and this is called again.

@@ -25,7 +25,7 @@ from muster.events.kafka.shortage import log_shortage
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
-"""Timeout of a connection attempt. An attempt in the queue times out when no other one has succeeded for so long."""
+"""Timeout of a connection attempt. An attempt in the queue times out when no other one has succeeded for this long."""
 LINGER_S = 10.0
 """How long a disconnected client's requests are still handled, or kept for a broker that does not read."""
 _NO_LINGER = struct.pack("ii", 1, 0)

@@ -24,7 +24,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     reason: str | None
     names_instance: bool
-    """Whether the request has its instance id."""
+    """True if the request has its instance id."""
     on_own_connection: bool
 
 

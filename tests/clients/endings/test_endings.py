@@ -43,7 +43,7 @@ def recorded() -> Iterator[tuple[Recorder, socket.socket, socket.socket]]:
 
 
 def test_the_recorder_notes_a_fin_and_passes_it_on() -> None:
-    """As the end of the stream."""
+    """The coordinator sees the end of the stream."""
     with recorded() as (recorder, client, behind):
         client.close()
         assert behind.recv(1) == b""
@@ -51,7 +51,7 @@ def test_the_recorder_notes_a_fin_and_passes_it_on() -> None:
 
 
 def test_the_recorder_notes_a_reset_and_passes_it_on() -> None:
-    """As a reset."""
+    """The coordinator sees a reset."""
     with recorded() as (recorder, client, behind):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
@@ -120,7 +120,7 @@ def watched(*connections: SeenConnection, undone_ms: float | None = 2_000) -> Wa
 
 
 def test_a_return_on_another_connection_is_told_from_the_old_ones_end() -> None:
-    """As Java does after SIGCONT: the old one ends then, and the old member id is used on the new one."""
+    """Java does this after SIGCONT: the old one ends then, and the old member id is used on the new one."""
     old = seen(0, join(0, ""), heartbeat(900, "m-1"), ended_ms=2_000)
     new = seen(1, heartbeat(2_010, "m-1", error=25), join(2_020, ""), heartbeat(2_100, "m-2"))
     fact = fact_of(watched(old, new), "1.0")
@@ -191,7 +191,7 @@ def test_a_program_takes_its_settings_as_arguments() -> None:
 
 
 def test_a_closed_client_leaves_if_it_is_dynamic_and_only_hangs_up_if_it_is_static(tmp_path: Path) -> None:
-    """As on the page for each family; here for librdkafka."""
+    """The page says so for each family; tested here for librdkafka."""
     found: dict[bool, Fact] = {}
     with place(Way.DIRECT, tmp_path) as at:
         for is_static in (False, True):

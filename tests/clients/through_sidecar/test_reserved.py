@@ -49,7 +49,7 @@ def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cl
 
 
 def test_nor_by_its_id(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
-    """As Kafka's own producer does from Produce v13 on."""
+    """Kafka's own producer uses ids from Produce v13 on."""
     done = run_tool(
         JavaTool.PRODUCER_PERF_TEST,
         *("--topic", EVENTS, "--num-records", "10", "--record-size", str(SIZE), "--throughput", "-1"),

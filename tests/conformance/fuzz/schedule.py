@@ -132,7 +132,7 @@ class OffsetFetch(Step, frozen=True, kw_only=True, tag=True):
 
 
 class OffsetDelete(Step, frozen=True, kw_only=True, tag=True):
-    """As an administrator."""
+    """An administrator's request."""
 
     partitions: tuple[Partition, ...]
 

@@ -211,7 +211,7 @@ def finds_with(server: Running, *errors: ErrorCode) -> None:
 
 
 async def test_who_cannot_be_found_yet_is_looked_for_again(server: Running) -> None:
-    """As while a cluster creates its offsets topic; an authorization error is not retried."""
+    """A cluster may still be creating its offsets topic; an authorization error is not retried."""
     server.groups.outcome = lambda _command: DONE
     finds_with(server, ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
     async with GroupAdmin(bootstrap(server)) as admin:
@@ -294,7 +294,7 @@ async def test_who_hangs_up_when_he_is_asked_may_want_credentials() -> None:
 
 
 async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Running) -> None:
-    """As when a server advertises an address that cannot be reached from here."""
+    """A server may advertise an address that cannot be reached from here."""
     advertised = BrokerAddress("127.0.0.1", int(nobody().rpartition(":")[2]))
     server.service.cluster = server.service.cluster.advertised_at(advertised.host, advertised.port)
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
@@ -422,7 +422,7 @@ async def test_who_is_neither_muster_nor_kafka_is_named(server: Running) -> None
 
 
 async def test_what_does_not_speak_kafka_is_given_up() -> None:
-    """Whatever bytes it sends."""
+    """For any bytes that it sends."""
 
     async def gibberish(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -232,7 +232,7 @@ def test_an_arrival_cannot_take_the_instance_id_of_a_member() -> None:
 
 
 def test_an_arrival_leaves_under_its_own_ids_alone() -> None:
-    """As a member does (L6)."""
+    """A member's leave works the same way (L6)."""
     h = Harness()
     held(h)
     given_id = next(iter(h.soft.held_joins))

@@ -346,7 +346,7 @@ def test_the_listing_shows_who_waits_to_be_admitted_and_who_is_expected() -> Non
 
 
 def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:
-    """As in Kafka, the request is no error."""
+    """The request is no error, as in Kafka."""
     assert Harness().describe_config().members == ()
 
 

@@ -178,7 +178,7 @@ def test_an_old_leader_that_is_gone_leaves_the_group_to_static_members() -> None
 
 
 def real_id(instance: str | None, client_id: str = "app") -> MemberId:
-    """As the wire layer proposes it: `<instance id or client id>-<uuid>` (M1)."""
+    """A member id as the wire layer proposes it: `<instance id or client id>-<uuid>` (M1)."""
     return MemberId(f"{client_id if instance is None else instance}-{uuid.uuid4()}")
 
 

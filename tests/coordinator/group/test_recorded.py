@@ -75,7 +75,7 @@ def test_an_id_that_is_given_back_late_is_named() -> None:
 
 
 def test_an_id_that_is_used_within_a_second_is_not_named() -> None:
-    """As almost every id is."""
+    """Almost every id is used that soon."""
     h = Harness()
     c, _ = held_up(h)
     c.join()

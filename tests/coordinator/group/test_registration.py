@@ -236,7 +236,7 @@ def test_one_that_does_not_come_back_no_longer_counts() -> None:
 
 
 def test_a_second_process_with_the_instance_id_of_an_arrival_fences_the_first() -> None:
-    """As for a member (ST7, known bug S1)."""
+    """The same holds for a member (ST7, known bug S1)."""
     h = Harness()
     c = held(h)
     other = c.restarted().join()

@@ -6,7 +6,7 @@ from muster.coordinator.group.settings import GroupSettings
 
 
 def test_the_defaults_are_those_of_kafka() -> None:
-    """As in its documentation of broker configs; the last two are not Kafka's."""
+    """The defaults in Kafka's documentation of broker configs; the last two are not Kafka's."""
     assert msgspec.structs.asdict(GroupSettings()) == {
         "initial_rebalance_delay_ms": 3 * 1_000,
         "min_session_timeout_ms": 6 * 1_000,

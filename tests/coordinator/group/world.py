@@ -259,7 +259,7 @@ class World:
         client.enter()
 
     def _assignments(self) -> dict[MemberId, bytes]:
-        """As a consumer's assignor makes them: one partition for each member."""
+        """Like a consumer's assignor: one partition for each member."""
         members = enumerate(sorted(self.harness.live.members))
         return {member_id: encode_assignment({"orders": [number]}) for number, member_id in members}
 

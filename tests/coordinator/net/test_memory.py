@@ -80,7 +80,7 @@ def test_who_takes_too_much_at_once_goes_himself() -> None:
 
 
 def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
-    """Whatever the others wait for; its largest connection goes first."""
+    """The others do not matter; its largest connection goes first."""
     subject = Holders()
     for n in range(3):
         subject.memory.hold(subject.new(f"parked {n}", EvictionOrder.AWAITING_ANSWER, "mallory"), (20 + n) * KB)
@@ -135,7 +135,7 @@ def test_who_goes_is_chosen_once_for_many() -> None:
 
 
 def test_a_usual_request_is_not_counted() -> None:
-    """So it is never evicted, however much the others use."""
+    """It is never evicted, however much the others use."""
     subject = Holders()
     many = [subject.new(str(n), EvictionOrder.UNAUTHENTICATED) for n in range(100)]
     for holder in many:

@@ -178,7 +178,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
 
 
 def test_handshakes_that_have_not_ended_count_as_connections(authority: Authority, run: Any) -> None:
-    """So a limit applies to them, and the log says which address has most; a freed place can be used."""
+    """A limit applies to them, and the log says which address has most; a freed place can be used."""
 
     async def story() -> None:
         async with serving(authority, connections_max=2) as subject:
@@ -280,7 +280,7 @@ def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: A
 
 
 def test_what_comes_with_the_end_of_the_handshake_and_of_the_client_is_not_lost(authority: Authority, run: Any) -> None:
-    """As from a client that needs no response."""
+    """The client may need no response."""
 
     async def story() -> None:
         async with serving(authority) as subject:

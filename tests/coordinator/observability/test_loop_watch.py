@@ -82,7 +82,7 @@ def test_a_loop_that_turns_is_not_late() -> None:
 
 @pytest.mark.parametrize("used", [0.0, 7.0], ids=["waits", "works"])
 def test_a_held_loop_counts_from_its_last_turn(used: float) -> None:
-    """Whether the callback uses the processor or waits for a disk."""
+    """The callback may use the processor or wait for a disk."""
     life = Life()
     life.lives(1)
     life.looks(7, used=used)

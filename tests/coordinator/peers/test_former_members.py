@@ -125,7 +125,7 @@ def test_nothing_is_known_of_a_version_that_does_not_tell_its_name() -> None:
 
 
 def test_an_end_is_told_until_a_decision_tells_of_it() -> None:
-    """So is the process that has removed it."""
+    """The process that has removed it is reported, too."""
     former = told(sharing(BOTH, {0: 1}))
     assert list(former.unreported) == []
     former.note_end(seen(OWN))

@@ -205,7 +205,7 @@ async def test_what_it_cannot_use_any_more_while_it_serves_ends_it_for_good(tmp_
 
 
 async def test_one_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the process limit is reached for a moment: the others continue, and a log line has the reason."""
+    """The process limit may be reached for a moment: the others continue, and a log line has the reason."""
     start, fails = asyncio.create_subprocess_exec, [BlockingIOError(11, "Resource temporarily unavailable")]
 
     async def failing(*command: str, **how: object) -> asyncio.subprocess.Process:
@@ -236,7 +236,7 @@ async def test_it_ends_by_a_signal_without_a_name(tmp_path: Path) -> None:
 async def test_its_modules_are_not_those_of_the_folder_where_it_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for the command `muster` itself."""
+    """The command `muster` itself does not import them either."""
     monkeypatch.undo()
     (tmp_path / "muster").mkdir()
     (tmp_path / "muster" / "__main__.py").write_text("import sys; sys.exit(77)")

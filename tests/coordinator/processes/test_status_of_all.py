@@ -64,7 +64,7 @@ def test_an_edge_that_reaches_no_owner_is_seen_behind_an_owner_that_is_well(
 
 
 def test_an_owner_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So are the addresses that are known without it."""
+    """The addresses that are known without it are listed, too."""
     told = asked(monkeypatch, {"owner": None, "edge-1": frontend(REACHES), "edge-2": frontend(REACHES)})
     assert told.not_ready == told.not_well == "owner: it does not answer: timed out"
     assert (told.node_id, told.upstream, told.ownership.log_partitions) == (SETTINGS.node_id, "kafka:9092", 0)

@@ -162,7 +162,7 @@ async def test_a_log_of_an_earlier_version_goes_on_and_marks_from_there(
 
 
 async def test_any_consumer_sees_the_mark(kafka_broker: Broker) -> None:
-    """As a record header, which Spark shows with `includeHeaders`."""
+    """It is a record header, which Spark shows with `includeHeaders`."""
     topic = new_topic_name()
     process = await process_on(kafka_broker, topic).start()
     await member(process)

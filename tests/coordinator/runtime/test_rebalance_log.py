@@ -163,7 +163,7 @@ def test_a_group_that_rebalances_without_an_end_fills_no_log() -> None:
 
 
 def test_many_groups_that_rebalance_once_fill_no_log_either() -> None:
-    """As when one client creates group after group."""
+    """One client may create group after group."""
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage()).start()

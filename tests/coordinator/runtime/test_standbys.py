@@ -366,7 +366,7 @@ async def test_a_bug_in_a_standby_costs_time_and_nothing_else() -> None:
 
 @story
 async def test_who_does_not_stand_by_reads_nothing_of_others() -> None:
-    """As when standbys are switched off."""
+    """Standbys are switched off."""
     storage = MemoryStorage(ALONE)
     owner = await Peer(storage).start(0)
     idle = await Peer(storage, stands_by=False).start()

@@ -74,7 +74,7 @@ def test_kafkas_longest_interval_is_one() -> None:
 
 
 def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As usual for lists in a unit file."""
+    """Lists in a unit file are usually written like this."""
     monkeypatch.setenv("MUSTER_TOPIC", "orders:12, payments")
     assert [topic.name for topic in load_settings({}, [], None).topics()] == ["orders", "payments"]
 

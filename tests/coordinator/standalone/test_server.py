@@ -255,7 +255,7 @@ async def test_a_client_whose_join_is_superseded_may_leave() -> None:
 
 
 async def test_a_fetch_that_waits_for_longer_than_a_connection_may_be_idle_is_closed() -> None:
-    """As in Kafka: the client chooses its wait time."""
+    """The client chooses its wait time, as in Kafka."""
     async with running(connections_max_idle_ms=1_000) as subject:
         client = await subject.connect()
         client.send("Fetch", 13, **FOR_HOURS)

@@ -48,7 +48,7 @@ class FakeBroker:
         self.others_at: list[str] = []
         """Advertised addresses of other nodes, listed before it."""
         self.hangs_up = False
-        """Whether it disconnects new clients."""
+        """True: disconnect new clients."""
         self.silent_at: int | None = None
         """The key of an API that is never answered."""
         self.group_error = ErrorCode.none

@@ -144,7 +144,7 @@ async def test_a_coordinator_that_hangs_was_away_since_it_was_heard_the_last_tim
 
 @story
 async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_last_time() -> None:
-    """Whatever number of clients fail to connect; if it was heard in between, the time is later."""
+    """The number of clients that fail to connect does not matter; if it was heard in between, the time is later."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (link, _):
         assert await link.coordinator("g") == 1
@@ -162,7 +162,7 @@ async def test_a_broker_that_no_client_reached_was_away_since_it_was_heard_the_l
 
 @story
 async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> None:
-    """As after a move: clients get COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
+    """After a move clients get COORDINATOR_LOAD_IN_PROGRESS."""
     broker = SimulatedBroker(1)
     async with asking(broker) as (_, told):
         broker.group_error = ErrorCode.coordinator_load_in_progress
@@ -399,7 +399,9 @@ class PartlyLed(SimulatedBroker):
 
 @story
 async def test_groups_whose_coordinator_is_not_known_delay_no_others_of_a_broker_that_is_gone() -> None:
-    """Whatever their number: it is asked about a few at a time, with a pause only if all of those are its own."""
+    """The number of such groups does not matter: it is asked about a few at a time, with a pause only if all of those
+    are its own.
+    """
     brokers: list[SimulatedBroker] = [SimulatedBroker(1), PartlyLed(2)]
     for broker in brokers:
         broker.node_at, broker.others_at, broker.coordinator = brokers[0].address, [brokers[1].address], 2
@@ -453,7 +455,7 @@ async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
 
 @story
 async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
-    """As after a move; a coordinator that still loads the group was unavailable."""
+    """It may have moved; a coordinator that still loads the group was unavailable."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         for group_id, error in (("moved", ErrorCode.not_coordinator), ("read", ErrorCode.coordinator_load_in_progress)):

@@ -38,7 +38,7 @@ class Joins:
 
 
 def test_those_for_whom_a_commit_waits_come_first() -> None:
-    """Whether it waited before they were queued, or since; the others keep their order."""
+    """The commit may have waited before they were queued, or since; the others keep their order."""
 
     async def story() -> None:
         joins = Joins()
@@ -55,7 +55,7 @@ def test_those_for_whom_a_commit_waits_come_first() -> None:
 
 
 def test_who_is_not_wanted_any_more_gives_its_turn_back() -> None:
-    """Whether it had its turn, or waited for it: the number in flight stays at the limit."""
+    """It may have had its turn, or waited for it: the number in flight stays at the limit."""
 
     async def story() -> None:
         joins = Joins()

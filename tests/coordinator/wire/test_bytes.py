@@ -133,7 +133,7 @@ def test_a_request_that_ends_early_is_refused_wherever_it_ends(version: int) -> 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_bytes_behind_a_request_are_left_alone(version: int) -> None:
-    """As Kafka 4.3.1 does."""
+    """Kafka 4.3.1 does the same."""
     (answered,) = send(frame("Heartbeat", version, **HEARTBEAT) + b"more")
     assert isinstance(answered, bytes)
     assert parse("Heartbeat", version, answered).error_code is ErrorCode.none
@@ -184,7 +184,7 @@ def test_apis_that_are_not_offered_close_the_connection(key: int) -> None:
 
 @pytest.mark.parametrize("version", [5, 99, 2**15 - 1])
 def test_api_versions_of_an_unknown_version_are_told_in_v0(version: int) -> None:
-    """So that a newer client can ask again (KIP-511, known bug P2)."""
+    """A newer client can then ask again (KIP-511, known bug P2)."""
     (answered,) = send(b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07anything")
     assert isinstance(answered, bytes)
     response = parse("ApiVersions", 0, answered)

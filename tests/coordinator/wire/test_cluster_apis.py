@@ -170,7 +170,7 @@ def test_there_are_no_other_coordinators(version: int, key_type: int, error: Err
     ],
 )
 def test_why_there_is_none_is_told(key_type: int, message: str) -> None:
-    """As by Kafka, which says NONE for success, until v3."""
+    """Kafka does the same, and says NONE for success, until v3."""
     assert ask("FindCoordinator", 3, key="a", key_type=key_type).error_message == message
     (found,) = ask("FindCoordinator", 4, coordinator_keys=["a"], key_type=key_type).coordinators
     assert found.error_message == ("" if message == "NONE" else message)
@@ -238,7 +238,7 @@ KAFKA_OFFERS = {
 
 
 def test_the_versions_are_those_of_kafka_4_3_1() -> None:
-    """As reported by a broker."""
+    """The expected versions were reported by a broker."""
     assert {key: (api.versions[0], api.versions[-1]) for key, api in APIS.items()} == KAFKA_OFFERS
 
 

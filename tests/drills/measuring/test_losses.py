@@ -61,14 +61,14 @@ def test_a_place_that_the_log_does_not_have_is_lost(script: Script, wrong: objec
 
 
 def test_a_member_has_no_assignment_before_the_group_is_stable(script: Script) -> None:
-    """So a place in the sync phase is recorded without one."""
+    """A place in the sync phase is recorded without one."""
     recorded = places_recorded({GROUP: script.history().items[:-5]})
     assert all(each.assignment is None for each in recorded)
     assert recorded
 
 
 def test_numbers_that_are_missing_are_lost_events(script: Script) -> None:
-    """Whether a member was notified of them or not."""
+    """Members may have been notified of them or not."""
     reads = script.reads
     without = [each for each in reads if not (isinstance(each, Happened) and each.event.seq == 4)]
     told = losses(Acknowledged(), {GROUP: tuple(with_gaps(without))}, {})

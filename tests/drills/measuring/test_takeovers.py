@@ -67,7 +67,7 @@ def test_what_was_before_the_fault_is_no_takeover_of_it() -> None:
 
 
 def test_each_takeover_counts_from_the_last_fault_before_it() -> None:
-    """As when processes are restarted one after another."""
+    """For example when processes are restarted one after another."""
     events = [
         elected(1_100, epoch=1),
         ready(1_200, epoch=1, took_ms=150),

@@ -242,7 +242,7 @@ def test_a_group_of_a_similar_name_is_named(group: Group, arguments: list[str]) 
 
 
 def test_a_group_of_a_similar_name_is_named_when_there_is_nothing_to_repair(group: Group) -> None:
-    """As with the other commands of `muster members`."""
+    """The other commands of `muster members` suggest similar names, too."""
     arguments = ["groups", "repair", f"{group.group_id}s", "--bootstrap", group.bootstrap]
     result = CliRunner().invoke(command.app, arguments, env=WIDE)
     assert result.exit_code == 1

@@ -70,7 +70,7 @@ def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
 
 
 def test_a_group_that_the_event_log_does_not_know_is_made_for_its_offsets() -> None:
-    """So that it is listed, and expires; the log records it, and the next takeover finds it there."""
+    """The group is then listed, and expires; the log records it, and the next takeover finds it there."""
 
     async def story() -> None:
         of_offsets = MemoryStorage(partitions=1)

@@ -38,7 +38,7 @@ def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
 
 
 def test_a_fenced_process_alone_is_counted_and_not_told() -> None:
-    """As in a rolling deployment, where the old process sends one more request after the new one has joined."""
+    """Rolling deployments cause it: the old process sends one more request after the new one has joined."""
     h = Harness()
     first = h.static("a")
     h.stable_group(first)

@@ -106,8 +106,8 @@ async def test_an_id_that_was_handed_out_wants_the_group() -> None:
 
 @story
 async def test_a_group_that_nobody_wants_is_gone() -> None:
-    """As if without a generation; when it is created again it is reported again. A group that never existed is not
-    reported.
+    """It counts as without a generation; when it is created again it is reported again. A group that never existed is
+    not reported.
     """
     process, watcher = await watched()
     told = await process.stable_group("a")

@@ -95,7 +95,7 @@ async def test_a_caller_that_waits_gets_an_error_when_the_partition_is_lost(wait
 
 @pytest.mark.parametrize("waits", WAITS.values(), ids=WAITS)
 async def test_a_caller_that_waits_gets_an_error_when_the_outbox_is_closed(waits: Waits) -> None:
-    """As when the partition is released while an append hangs."""
+    """For example when the partition is released while an append hangs."""
     out = outbox(HungWriter(), MemoryOffsetStore())
     out.submit(unit([], b"key"))
     await asyncio.sleep(0)

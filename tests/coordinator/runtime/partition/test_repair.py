@@ -141,7 +141,7 @@ async def assert_kept(process: SimulatedProcess, broken: EntityKind) -> None:
 @pytest.mark.parametrize("how", [cut_short, of_the_future])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_that_is_compacted_stays_repaired(kind: EntityKind, how: Break) -> None:
-    """Wherever a cleaner is, which processes a log from its start."""
+    """At any position of the cleaner, which processes a log from its start."""
 
     async def story() -> None:
         process, storage, _ = await quarantined(kind, how)

@@ -18,7 +18,7 @@ SESSION_S = 10.0
 
 
 class Asked:
-    """Whether members were reachable: the test answers."""
+    """Answers whether members were reachable, as the test decides."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[GroupId, Callable[[Unheard | None], None]]] = []

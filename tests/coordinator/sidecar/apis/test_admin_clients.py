@@ -97,7 +97,7 @@ def test_confluent_lists_and_describes_all_alike(front: Front, groups: dict[str,
 
 
 def test_kafka_python_lists_describes_and_reads_offsets(front: Front, groups: dict[str, str]) -> None:
-    """As for Kafka's own groups."""
+    """The results are those for Kafka's own groups."""
     client = kafka.KafkaAdminClient(bootstrap_servers=front.muster.bootstrap)
     try:
         names = [each["group_id"] for each in client.list_groups()]

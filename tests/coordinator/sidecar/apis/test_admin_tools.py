@@ -64,7 +64,7 @@ async def left(front: Front, offset: int = 1) -> dict[str, str]:
 
 
 def test_what_tools_say_of_our_groups_at_the_brokers(front: Front, living: dict[str, str]) -> None:
-    """As in docs/sidecar.md: they are left out, or refused as no consumer groups; kafka-groups lists the shadow."""
+    """They are left out, or refused as no consumer groups, as in docs/sidecar.md; kafka-groups lists the shadow."""
     at = ["--bootstrap-server", front.broker.bootstrap]
     listed = run_tool(JavaTool.CONSUMER_GROUPS, *at, "--list").stdout.split()
     assert (living["ours"] in listed, living["theirs"] in listed) == (False, True)

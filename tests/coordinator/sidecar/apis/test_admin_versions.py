@@ -210,7 +210,7 @@ async def test_offsets_of_groups_without_members_are_deleted_by_the_broker(front
 
 
 async def test_a_group_that_was_just_left_takes_a_commit_of_nobody(front: Front) -> None:
-    """As `--reset-offsets` sends it: the leaving shadow does not make the broker refuse it."""
+    """`--reset-offsets` sends such a commit: the leaving shadow does not make the broker refuse it."""
     async with talking(front.muster.bootstrap) as through:
         for _ in range(10):
             group_id = new_name("left")

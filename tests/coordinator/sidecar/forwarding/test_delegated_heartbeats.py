@@ -142,7 +142,7 @@ async def test_a_member_that_was_heard_while_its_group_changed_counts(monkeypatc
 
 
 async def test_who_was_heard_is_told_before_anything_else_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a heartbeat counts before the join after it."""
+    """A heartbeat then counts before the join after it."""
     monkeypatch.setattr(delegation, "REPORT_WITHIN_S", 60.0)
     async with granting() as (stage, client):
         before = len(heard(stage))

@@ -43,7 +43,7 @@ async def test_a_heartbeat_is_answered_by_the_owner() -> None:
 
 
 async def test_the_broker_is_asked_on_the_clients_own_connection() -> None:
-    """Whether it may READ the group: what the broker denies to the client is denied."""
+    """The client needs READ on the group: what the broker denies to the client is denied."""
     async with forwarding() as stage:
 
         def denies(asked: object) -> None:
@@ -135,7 +135,7 @@ async def test_a_client_of_the_process_itself_has_one_connection_as_edge_and_as_
 
 
 async def test_a_join_whose_owner_ends_is_sent_to_the_next_one_with_the_same_id() -> None:
-    """So it adds no second member, and its client notices nothing."""
+    """It adds no second member, and its client notices nothing."""
     async with forwarding() as stage:
         stage.frontend.service.new_uuid = lambda: str(uuid4())
         client = await stage.frontend.connect(1)

@@ -1,4 +1,4 @@
-"""Whether an owner is reachable: a takeover does not affect readiness; a network failure, or another secret, does."""
+"""Reachability of owners: a takeover does not affect readiness; a network failure, or another secret, does."""
 
 from muster.coordinator.peers.peer_metrics import LinkMetrics
 from muster.coordinator.peers.peer_status import links_status

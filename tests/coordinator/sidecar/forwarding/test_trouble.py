@@ -90,7 +90,7 @@ async def test_a_client_whose_broker_is_lost_is_forwarded_no_more() -> None:
 
 
 async def test_who_authenticates_again_is_another_client() -> None:
-    """Whatever its name: authorizations and heartbeats cached for the former one are never used for it."""
+    """Authorizations and heartbeats cached for the former principal are never used for it."""
     async with forwarding() as stage:
         stage.groups.gives_tickets = True
         client = await stage.frontend.connect(1)
@@ -108,7 +108,7 @@ async def test_who_authenticates_again_is_another_client() -> None:
 
 
 async def test_a_heartbeat_whose_answer_is_old_is_asked_for_again() -> None:
-    """As after the frontend's machine was suspended, also while it asks again: the member may have expired."""
+    """The frontend's machine may have been suspended, and the member expired since."""
     answers = iter([ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id])
     async with forwarding(answer_lease_ms=1_000) as stage:
 

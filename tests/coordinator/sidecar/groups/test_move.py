@@ -115,7 +115,7 @@ def test_whoever_was_parked_comes_back_on_a_connection_that_nobody_knows() -> No
 
 @pytest.mark.parametrize("was_told", [True, False])
 def test_a_static_member_is_known_by_its_name(was_told: bool) -> None:
-    """So is its next process, on any connection."""
+    """Its next process is recognized, too, on any connection."""
     move = released(former("a", instance="web-1"), former("b", instance="web-2"))
     if was_told:
         move.mark_notified(sender(Socket(), "a", instance="web-1"), 0)

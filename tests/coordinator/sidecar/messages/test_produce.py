@@ -26,7 +26,7 @@ OTHERS: Final = Topic(name="orders", topic_id=UUID(int=7), records=(b"r" * 70,))
 
 
 def reserved() -> ReservedNames:
-    """As in front of a cluster that has the log."""
+    """The reserved names in front of a cluster that has the log."""
     subject = ReservedNames(EVENTS)
     subject.update_ids({EVENTS: EVENTS_ID})
     return subject

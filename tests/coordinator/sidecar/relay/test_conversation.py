@@ -358,7 +358,7 @@ def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None
 
 
 def test_an_answer_that_is_held_is_counted_until_it_is_gone() -> None:
-    """As is the data behind it."""
+    """The data behind it is counted, too."""
     subject = new_conversation()
     subject.answers.expect(Expected(b"\0\0\0\1", 0, rewrite=rewritten, delays_changed=True))
     subject.answers.receive(framed(1, bytes(60)) + bytes(4))

@@ -42,7 +42,7 @@ def test_the_next_answer_is_that_to_the_oldest_request() -> None:
 
 
 def test_bytes_in_the_middle_of_an_answer_begin_none() -> None:
-    """Whether it is streamed, or buffered until complete, like a response to us."""
+    """The response may be streamed, or buffered until complete, like a response to us."""
     relayed = answers_to(0, 1)
     relayed.receive(answer(1)[:10])
     assert begun(relayed) is None

@@ -112,7 +112,7 @@ async def test_nothing_stays_counted_when_a_client_has_gone(vanishes: bool) -> N
 
 
 async def test_who_has_to_authenticate_has_no_longer_for_it_than_a_connection_may_be_idle() -> None:
-    """Whatever else it sends meanwhile, or slowly. An authenticated client is idle when it sends nothing."""
+    """Other requests and slow data do not extend the time. An authenticated client is idle when it sends nothing."""
     async with (
         scripted_broker() as broker,
         relaying({1: broker}, authenticates=True, connections_max_idle_ms=10_000) as relay,

@@ -174,7 +174,9 @@ async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_
     ids=["answered", "a request's start", "half a request", "unanswered", "acks=0 last", "acks=0 first"],
 )
 async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: bytes, is_reset: bool) -> None:
-    """So that clients cannot use up our local ports by reconnecting; data that it may not have read yet reaches it."""
+    """Clients could otherwise use up our local ports by reconnecting; data that the broker may not have read yet
+    reaches it.
+    """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, NOBODYS, PRODUCE)
         client = await relay.connect(1)
@@ -187,7 +189,7 @@ async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: b
 
 
 async def test_what_a_client_asked_before_it_went_is_done() -> None:
-    """As in Kafka: a member that leaves need not wait for the response, even if the broker is asked about it first."""
+    """A member that leaves need not wait for the response, as in Kafka, even if the broker is asked about it first."""
 
     def outcome(command: AnyRequest) -> Outcome:
         if isinstance(command, LeaveGroup):
