@@ -57,7 +57,7 @@ class TestForeignConsumers:
     def test_two_share_until_one_leaves(
         self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str
     ) -> None:
-        """Each is assigned half, and one alone all again."""
+        """Each is assigned half, and the last one everything."""
         with ExitStack() as stack:
             consumers = [foreign_library(kafka_broker.bootstrap, topic, topic) for _ in range(2)]
             for consumer in consumers:

@@ -82,7 +82,7 @@ def test_empty_group_is_shown_with_its_type() -> None:
 
 
 def test_unknown_group_cannot_be_deleted() -> None:
-    """DL1."""
+    """DL1: the error is 69."""
     assert Harness().delete().outcome == DeleteGroupOutcome(error=ErrorCode.group_id_not_found)
 
 

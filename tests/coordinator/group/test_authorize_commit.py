@@ -181,7 +181,7 @@ def test_a_transaction_is_not_held_up_by_a_rebalance(state: GroupState) -> None:
 
 @pytest.mark.parametrize("stage", [stable, preparing, completing])
 def test_a_transaction_keeps_no_session(stage: Callable[[Harness], Client]) -> None:
-    """TO6."""
+    """TO6: unlike OffsetCommit it does not refresh the member's session."""
     h = Harness()
     client = stage(h)
     deadline_ms = h.soft.sessions[client.member_id].deadline_ms

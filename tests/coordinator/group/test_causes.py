@@ -76,7 +76,7 @@ def first_start_after(h: Harness, trigger: Trigger, a: Client, b: Client) -> Reb
 
 @pytest.mark.parametrize("cause", FROM_STABLE, ids=str)
 def test_trigger_from_stable_is_named(cause: Cause) -> None:
-    """RS2 to RS9, RS11, RS14."""
+    """RS2 to RS9, RS11, RS14: each trigger that is possible in Stable."""
     h = Harness()
     a, b = h.stable_group(h.static("a", protocols=BOTH), h.static("b", protocols=BOTH))
     assert first_start_after(h, FROM_STABLE[cause], a, b).why.cause is cause
@@ -84,7 +84,7 @@ def test_trigger_from_stable_is_named(cause: Cause) -> None:
 
 @pytest.mark.parametrize("cause", FROM_SYNC_PHASE, ids=str)
 def test_trigger_from_the_sync_phase_is_named(cause: Cause) -> None:
-    """RS2, RS3, RS6 to RS11, RS14."""
+    """RS2, RS3, RS6 to RS11, RS14: each trigger that is possible in the sync phase."""
     h = Harness()
     a, b = h.form(h.static("a", protocols=BOTH), h.static("b", protocols=BOTH))
     assert first_start_after(h, FROM_SYNC_PHASE[cause], a, b).why.cause is cause
@@ -96,7 +96,7 @@ def test_every_trigger_is_tried() -> None:
 
 
 def test_start_of_an_empty_group_is_a_new_member() -> None:
-    """RS16."""
+    """RS16: the cause is the new member, as in a group with members."""
     h = Harness()
     h.static("a").join()
     assert h.events[-1].why.cause is Cause.NEW_STATIC_MEMBER

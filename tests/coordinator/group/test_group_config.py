@@ -165,7 +165,7 @@ def test_what_is_only_validated_changes_nothing() -> None:
 
 
 def test_a_group_of_group_max_size_expects_nobody() -> None:
-    """KIP-389."""
+    """KIP-389: no instance can be registered beyond the limit."""
     h = Harness(max_size=2)
     h.stable_group(h.static("a"))
     assert h.alter((REGISTERED, APPEND, "b")).error is ErrorCode.none

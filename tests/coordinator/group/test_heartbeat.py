@@ -14,13 +14,13 @@ def fed(h: Harness, client: Client) -> bool:
 
 
 def test_unknown_group_or_no_group_id_is_refused() -> None:
-    """H1, G17."""
+    """H1, G17: 25 for an unknown group, 24 for an empty group id."""
     assert Harness().static("a").heartbeat().error is ErrorCode.unknown_member_id
     assert Harness(group_id="").static("a").heartbeat().error is ErrorCode.invalid_group_id
 
 
 def test_empty_group_knows_nobody() -> None:
-    """H3."""
+    """H3: 25."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     a.leave()
@@ -39,7 +39,7 @@ def test_checks_come_in_kafkas_order() -> None:
 
 
 def test_pending_member_is_no_member() -> None:
-    """M7: a pending id gets the answer of an unknown member."""
+    """M7: its requests are answered as an unknown member's."""
     h = Harness()
     h.stable_group(h.static("a"))
     c = h.dynamic()
@@ -76,7 +76,7 @@ def test_heartbeat_in_the_join_phase_is_told_to_rejoin_and_keeps_the_session() -
 
 
 def test_stale_generation_does_not_keep_the_session() -> None:
-    """H7."""
+    """H7: 22, and the session is not refreshed."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=300_000))
     a.join()

@@ -143,7 +143,7 @@ def test_expiry_of_a_member_may_end_an_initial_rebalance() -> None:
 
 
 def test_expiry_of_a_pending_member_may_end_an_initial_rebalance() -> None:
-    """I8, P5: the same for pending members."""
+    """I8, P5: all other members have joined by then."""
     h = Harness(initial_rebalance_delay_ms=60_000)
     waiting = h.static("a").join()
     h.dynamic().join()

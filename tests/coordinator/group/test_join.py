@@ -192,7 +192,7 @@ def test_unknown_id_in_an_empty_group_is_refused() -> None:
 
 
 def test_unknown_id_in_a_stable_group_is_refused_with_the_id_echoed() -> None:
-    """JS7."""
+    """JS7: 25."""
     h = Harness()
     h.stable_group(h.static("a"))
     call = h.dynamic().join(member_id=MemberId("ghost"))

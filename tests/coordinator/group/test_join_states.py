@@ -191,7 +191,7 @@ def test_changed_metadata_in_the_sync_phase_rebalances() -> None:
 
 @pytest.mark.parametrize("kind", ["old", "static", "pending"])
 def test_new_member_in_the_sync_phase_rebalances(kind: str) -> None:
-    """JC3."""
+    """JC3: the heartbeats of the others get 27."""
     h = Harness()
     (a,) = h.form(h.static("a"))
     c = {"old": h.dynamic(version=3), "static": h.static("c"), "pending": h.dynamic()}[kind]

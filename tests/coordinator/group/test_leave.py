@@ -32,7 +32,7 @@ def test_unknown_group_knows_nobody() -> None:
 
 
 def test_empty_group_id_is_refused() -> None:
-    """G17."""
+    """G17: the error is 24."""
     assert Harness(group_id="").leave(entry("x")).outcome == LeaveGroupOutcome(error=ErrorCode.invalid_group_id)
 
 
@@ -48,7 +48,7 @@ def test_member_leaves_and_the_group_rebalances() -> None:
 
 
 def test_static_member_may_leave_by_member_id_alone() -> None:
-    """L7."""
+    """L7: the request need not have its instance id."""
     h = Harness()
     _a, b = h.stable_group(h.static("a"), h.static("b"))
     assert h.leave(entry(b.member_id)).outcome.members == (left(b.member_id, None, ErrorCode.none),)
@@ -104,7 +104,7 @@ def test_batch_is_handled_entry_by_entry_with_one_rebalance() -> None:
 
 
 def test_batch_of_nobody_valid_changes_nothing() -> None:
-    """L12, L14."""
+    """L12, L14: each entry has its error; an empty list succeeds."""
     h = Harness()
     h.stable_group(h.static("a"))
     call = h.leave(entry("ghost"))
@@ -144,7 +144,7 @@ def test_leaving_may_end_the_join_phase() -> None:
 
 
 def test_leader_that_leaves_the_join_phase_is_succeeded() -> None:
-    """S12, RB13."""
+    """S12, RB13: one of the members that rejoined leads the next generation."""
     h = Harness()
     a, b, _c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
     h.static("d").join()

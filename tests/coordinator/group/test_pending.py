@@ -111,7 +111,7 @@ def test_pending_member_that_leaves_a_stable_group_rebalances_it() -> None:
 
 
 def test_pending_member_that_leaves_the_join_phase_may_end_it() -> None:
-    """P6, L9, R4."""
+    """P6, L9, R4: the phase ends if all members have joined."""
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
     c = h.dynamic("c")
@@ -122,7 +122,7 @@ def test_pending_member_that_leaves_the_join_phase_may_end_it() -> None:
 
 
 def test_pending_member_that_leaves_an_empty_group_changes_nothing() -> None:
-    """P6, L9."""
+    """P6, L9: there is no rebalance."""
     h = Harness()
     c = h.dynamic("c")
     c.join()

@@ -54,7 +54,7 @@ def test_single_member_rebalances_in_one_step() -> None:
 
 
 def test_join_timer_is_the_longest_rebalance_timeout() -> None:
-    """RB4, S14."""
+    """RB4, S14: the longest one among the members."""
     h = Harness()
     a, _ = h.stable_group(h.static("a", rebalance_timeout_ms=20_000), h.static("b", rebalance_timeout_ms=30_000))
     call = a.join()
@@ -171,7 +171,7 @@ def test_zero_rebalance_timeout_does_not_spin() -> None:
 
 
 def test_leader_that_comes_back_to_a_repeated_join_phase_leads_on() -> None:
-    """RB14."""
+    """RB14: it is still the leader of the next generation."""
     h = Harness()
     a, b = h.stable_group(h.static("a", session_timeout_ms=300_000), h.static("b", session_timeout_ms=300_000))
     h.static("c").join()

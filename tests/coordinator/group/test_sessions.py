@@ -31,7 +31,7 @@ def test_silent_member_is_removed_and_the_group_rebalances() -> None:
 
 
 def test_heartbeats_keep_a_session_for_ever() -> None:
-    """SE1."""
+    """SE1: each one restarts the session timeout."""
     h = Harness()
     (a,) = h.stable_group(h.dynamic("a"))
     for _ in range(50):
@@ -52,7 +52,7 @@ def test_commits_keep_a_session() -> None:
 
 
 def test_expiry_of_the_last_member_empties_the_group() -> None:
-    """SE7."""
+    """SE7: in one step, without a join phase."""
     h = Harness()
     h.stable_group(h.static("a"))
     assert story(h.sleep(10_000)) == [
@@ -63,7 +63,7 @@ def test_expiry_of_the_last_member_empties_the_group() -> None:
 
 
 def test_expiry_in_the_sync_phase_sends_the_parked_syncs_back() -> None:
-    """SE6."""
+    """SE6: they get 27, and the group rebalances."""
     h = Harness()
     _a, b = h.form(h.static("a"), h.static("b"))
     waiting = b.sync()
@@ -73,7 +73,7 @@ def test_expiry_in_the_sync_phase_sends_the_parked_syncs_back() -> None:
 
 
 def test_expiry_in_the_join_phase_may_end_it() -> None:
-    """SE8."""
+    """SE8: the phase ends if all remaining members have joined."""
     h = Harness()
     a, _b = h.stable_group(h.static("a"), h.static("b"))
     waiting = a.join()
@@ -85,7 +85,7 @@ def test_expiry_in_the_join_phase_may_end_it() -> None:
 
 
 def test_expiry_in_the_join_phase_leaves_it_running_while_others_are_missing() -> None:
-    """SE8."""
+    """SE8: the phase goes on until the others join or its time is up."""
     h = Harness()
     a, _b, c = h.stable_group(h.static("a"), h.static("b"), h.static("c"))
     waiting = a.join()
@@ -98,7 +98,7 @@ def test_expiry_in_the_join_phase_leaves_it_running_while_others_are_missing() -
 
 
 def test_parked_member_does_not_expire_and_is_armed_by_the_end_of_the_phase() -> None:
-    """SE3."""
+    """SE3: the member's session restarts then."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=300_000))
     waiting = a.join()

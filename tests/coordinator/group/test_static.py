@@ -257,7 +257,7 @@ def test_restart_in_the_join_phase_fences_the_parked_join() -> None:
 
 
 def test_restart_that_completes_the_join_phase_ends_it() -> None:
-    """ST21."""
+    """ST21: the new process was the last one to join."""
     h = Harness()
     a, b = pair(h)
     a.join()
@@ -266,7 +266,7 @@ def test_restart_that_completes_the_join_phase_ends_it() -> None:
 
 
 def test_restart_in_an_initial_rebalance_does_not_end_it() -> None:
-    """ST21, I7."""
+    """ST21, I7: the initial delay runs to its end."""
     h = Harness()
     a = h.static("a")
     first = a.join()

@@ -42,7 +42,7 @@ def test_empty_group_id_is_refused() -> None:
 
 
 def test_empty_group_knows_nobody() -> None:
-    """SG2."""
+    """SG2: the error is 25."""
     h = Harness()
     h.dynamic().join()
     assert h.static("a").sync().error is ErrorCode.unknown_member_id
@@ -115,7 +115,7 @@ def test_member_the_leader_forgot_gets_nothing() -> None:
 
 
 def test_repeated_sync_replaces_the_parked_one() -> None:
-    """SG17."""
+    """SG17: only the second request is answered."""
     h = Harness()
     a, b, _ = in_sync_phase(h)
     first, second = b.sync(), b.sync()
@@ -151,7 +151,7 @@ def test_sync_timer_stops_when_the_last_one_synced() -> None:
 
 
 def test_parked_syncs_do_not_expire() -> None:
-    """SG19, SE3."""
+    """SG19, SE3: the sync timer limits the wait instead."""
     h = Harness()
     a, b, c = in_sync_phase(h)
     waiting = b.sync()

@@ -17,7 +17,7 @@ async def test_a_commit_under_the_identity_is_taken(ours: Process, direct: Direc
 
 
 async def test_a_simple_commit_is_refused(ours: Process, direct: Direct) -> None:
-    """UNKNOWN_MEMBER_ID."""
+    """The broker answers UNKNOWN_MEMBER_ID."""
     group_id = new_group()
     await ours.own(group_id)
     assert await direct.commit(group_id) == 25
@@ -45,7 +45,7 @@ async def test_a_commit_of_a_deposed_owner_is_refused(ours: Process, successor: 
 
 
 async def test_a_direct_delete_is_refused(ours: Process, direct: Direct) -> None:
-    """NON_EMPTY_GROUP."""
+    """The broker answers NON_EMPTY_GROUP."""
     group_id = new_group()
     await ours.own(group_id)
     answer = await direct.ask("DeleteGroups", 2, groups_names=[group_id])
@@ -53,7 +53,7 @@ async def test_a_direct_delete_is_refused(ours: Process, direct: Direct) -> None
 
 
 async def test_a_direct_classic_member_is_refused(ours: Process, direct: Direct) -> None:
-    """INCONSISTENT_GROUP_PROTOCOL."""
+    """The broker answers INCONSISTENT_GROUP_PROTOCOL."""
     group_id = new_group()
     await ours.own(group_id)
     assert (await direct.join(group_id))["error_code"] == 23

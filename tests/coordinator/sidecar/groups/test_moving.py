@@ -284,7 +284,7 @@ def test_all_groups_that_have_members_here_are_released(front: Front, group: Gro
 
 @pytest.mark.parametrize("verb", ["adopt", "release"])
 def test_a_group_that_this_sidecar_is_not_for_is_refused(front: Front, verb: str) -> None:
-    """--groups."""
+    """The sidecar's `--groups` does not match it."""
     code, said = Group(front, "others").run(verb)
     assert code == 1
     assert "--groups" in said
