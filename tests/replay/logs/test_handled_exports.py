@@ -18,7 +18,7 @@ from muster.replay.cli import app
 from muster.replay.logs import container_form
 from muster.replay.logs.exports import RECORD_SCHEMA
 from tests.replay.stories import a_night
-from tests.replay.written import sqlite_log
+from tests.replay.written import script, sqlite_log
 
 LEFT_OUT = 15
 """The spoiled line: one of the group's, in the middle of its history."""
@@ -168,6 +168,28 @@ def test_two_exports_in_one_file_are_not_mixed(whole: Path) -> None:
     code, found, said = history(changed(whole, lambda lines: b"\n".join([*lines, *lines])))
     assert (code, found) == (3, told)
     assert "another export begins" in said
+
+
+def test_another_export_with_a_mark_before_it_is_not_mixed_in(whole: Path) -> None:
+    """As `type a.jsonl b.jsonl > c.jsonl` writes files of PowerShell."""
+    _, told, _ = history(whole)
+    code, found, said = history(
+        changed(whole, lambda lines: b"\n".join([*lines, b"\xef\xbb\xbf" + lines[0], *lines[1:]]))
+    )
+    assert (code, found) == (3, told)
+    assert "another export begins" in said
+
+
+def test_the_records_of_another_export_are_noticed(whole: Path, tmp_path: Path) -> None:
+    """Its first line is missing, and its groups are in other partitions, so that no offset gives it away."""
+    name = next(name for name in map(str, range(100)) if script(name).partition != script("orders").partition)
+    other = tmp_path / "other.jsonl"
+    url = asyncio.run(sqlite_log(tmp_path / "other.db", script(name).created()))
+    assert run("export", str(other), "--log", url).exit_code == 0
+    added = other.read_bytes().splitlines()[1:]
+    result = run("groups", "--log", str(changed(whole, lambda lines: b"\n".join([*lines, *added]))))
+    assert result.exit_code == 3
+    assert "those of another export were added" in result.stderr
 
 
 def test_lines_that_are_there_twice_are_told_once(whole: Path) -> None:
