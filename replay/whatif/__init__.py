@@ -15,6 +15,8 @@ awaited.py      The members that a play waits for: the next one to rejoin, and t
 requests.py     The requests that members send in a play.
 renaming.py     Gives a member of a simulated group another member id.
 meter.py        Measures the cost of a play.
+members.py      The simulated members: which are silent, and who sends the next request, and when.
+played.py       The rebalances of a play, and the sessions that ended in it.
 play.py         Simulates a group, its coordinator and its members from a recorded state on.
 silences.py     Finds recorded silences that are longer than a shorter session timeout.
 verdict.py      The result's values.

@@ -4,7 +4,7 @@ The evidence is the same as in `why`.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto, unique
 from heapq import heappop, heappush
 
@@ -23,7 +23,7 @@ from muster.events.events import (
     StaticMemberReplaced,
 )
 from muster.events.ids import GroupId, MemberId
-from muster.events.state import Member, new_group
+from muster.events.state import Group, Member, new_group
 from muster.replay.history.items import Part
 from muster.replay.history.transitions import Transition
 from muster.replay.incidents.episode.acts import AnyAct, Came, Departure, Went
@@ -63,6 +63,10 @@ class Fate(Enum):
     ENDED = auto()
     """The process was restarted: it closed its connection, or did not use its member id while that was valid."""
     UNKNOWN = auto()
+
+
+FateOf = Callable[[Member, Member], Fate]
+"""Returns the fate of a silent member's process when this other member joins."""
 
 
 class Departures:
@@ -123,6 +127,19 @@ class Departures:
             return Fate.LIVED
         went = next((act for act in known.of(Went) if act.member.member_id == silent), None)
         return Fate.ENDED if went is not None and ending(known, went) is Ending.ENDED else Fate.UNKNOWN
+
+    def fates_at(self, at_ms: int, group: Group) -> FateOf:
+        """Return the function that gives the fates of silent members at this time. `group`: as it is in the log then.
+
+        If it still has the silent member, its process had ended: a live process would have kept using its member id,
+        which was valid.
+        """
+
+        def fate_of(silent: Member, came: Member) -> Fate:
+            is_waited_for = silent.member_id in group.members
+            return Fate.ENDED if is_waited_for else self.fate(silent.member_id, came.member_id, at_ms)
+
+        return fate_of
 
     def late_polls(self) -> Iterator[tuple[MemberId, MemberId]]:
         """Yield members that left, perhaps because they had polled too late, and as whom their processes came back."""

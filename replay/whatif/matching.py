@@ -21,7 +21,8 @@ from muster.replay.whatif import telling
 from muster.replay.whatif.alterations import Altered
 from muster.replay.whatif.departures import Departures, FellSilent
 from muster.replay.whatif.facts import Fact, is_second_round
-from muster.replay.whatif.play import Play, Started
+from muster.replay.whatif.play import Play
+from muster.replay.whatif.played import Started
 from muster.replay.whatif.rebalances import Open, VerdictTeller, recorded_as
 from muster.replay.whatif.verdict import Additional, Standstill, Verdict
 
@@ -178,11 +179,11 @@ class Matching:
 
         `is_running`: whether the last recorded rebalance is running.
         """
-        running = [begun.at_ms for begun in play.started if begun.ended_ms > last_ms]
+        running = [begun.at_ms for begun in play.played.started if begun.ended_ms > last_ms]
         if is_running and self._open:
             running.append(self._open[-1].started.why.decided_ms)
         self._not_over_ms = min(running, default=math.inf)
-        for begun in play.started[self._told :]:
+        for begun in play.played.started[self._told :]:
             one = recorded_as(begun, self._open)
             if one is not None and one.begins_ms is None and begun.cause is Cause.SESSION_EXPIRED:
                 one.take_doubt(f"the log ends at {instant(last_ms)}, before the session does", last_ms)
@@ -192,7 +193,7 @@ class Matching:
 
         In the log the member had been removed by then, so the log has no later event of it.
         """
-        for expired in play.expired:
+        for expired in play.played.expired:
             member_id = expired.member.member_id
             heard_ms = self._departures.heard_again_ms(member_id)
             if heard_ms is None or heard_ms >= expired.at_ms:
@@ -204,7 +205,7 @@ class Matching:
         decided_ms = one.started.why.decided_ms
         if one.started.why.cause in _PLANNED:
             one.take_doubt(telling.PLANNED, decided_ms)
-        elif one.started.why.cause is _LEFT and any(each.member.member_id in one.subjects for each in play.expired):
+        elif one.started.why.cause is _LEFT and play.played.has_expired(one.subjects):
             one.take_doubt(telling.WHEN_MISSED, decided_ms)
         elif telling.not_of_its_own_text(one, self._open, play):
             one.standstill = None  # depends on the fate of its process
@@ -218,7 +219,7 @@ class Matching:
 
     def attribute(self, play: Play, fed: Open | None, *, is_within: bool) -> None:
         """Match each rebalance that the play started since the last call with a recorded one."""
-        for begun in play.started[self._told :]:
+        for begun in play.played.started[self._told :]:
             perhaps = (each for each in self._perhaps_silent.values() if begun.at_ms <= each.lived_until_ms)
             self._barely_silent |= {each.member.member_id: each.last_seen_ms for each in perhaps}
             one = fed or recorded_as(begun, self._open)
@@ -227,7 +228,7 @@ class Matching:
             elif is_within:
                 self._early.append((begun, telling.additional(begun, self._open, is_first=self._besides == 0)))
                 self._besides += 1
-        self._told = len(play.started)
+        self._told = len(play.played.started)
 
     def settle(self, play: Play) -> None:
         """Give the verdicts: the play is over."""
@@ -251,7 +252,7 @@ class Matching:
     def _doubt_costs(self, play: Play) -> None:
         """Doubt the costs of the play's rebalances that were not over at the first doubt, or when the log ended."""
         unsure_ms = min((one.doubt_ms for one in self._open if one.doubt), default=math.inf)
-        for begun in play.started:
+        for begun in play.played.started:
             begun.is_over = self._not_over_ms == math.inf or begun.ended_ms < self._not_over_ms
             begun.is_cost_known = begun.ended_ms <= unsure_ms and begun.is_over
         for one in self._open:
@@ -272,11 +273,11 @@ class Matching:
 
     def add_given_up(self, play: Play, reason: str) -> None:
         """Report once that there may have been more rebalances, instead of each possible one."""
-        if not play.started:
+        if not play.played.started:
             return
-        last = play.started[-1]
+        last = play.played.started[-1]
         more = telling.given_up(last, self._open, reason)
-        unknown = {id(each) for each in play.started}
+        unknown = {id(each) for each in play.played.started}
         self._early = [
             each for each in self._early if each[1].verdict is not Verdict.CANNOT_TELL or id(each[0]) not in unknown
         ]

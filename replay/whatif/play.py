@@ -5,8 +5,7 @@ back. Time is wall clock ms and moves only when the caller advances it; deadline
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -36,83 +35,43 @@ from muster.events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
-from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member
-from muster.replay.whatif.awaited import Rejoins, Syncs
+from muster.replay.whatif.members import SimulatedMembers
 from muster.replay.whatif.meter import Meter
 from muster.replay.whatif.pace import NEVER, PROMPT, MemberPace
+from muster.replay.whatif.played import ExpiredSession, Played, Started, TooLong
 from muster.replay.whatif.renaming import renamed
-from muster.replay.whatif.requests import join_of, sync_of
-from muster.replay.whatif.verdict import Standstill
+from muster.replay.whatif.requests import join_of
 
 _PLANS = (EndRegistration, EndRetirement, PromoteLearners)
-_COMES_AT = (Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT)
 DECISIONS_MAX = 100_000
 """Maximum number of decisions in one play, so that every play ends."""
-BY_ITSELF_MAX = 20
-"""Maximum number of rebalances in one play beyond two per input; if there are more, rebalances cause one another."""
-
-
-class Started(msgspec.Struct, kw_only=True, eq=False):
-    """A rebalance that began in the play. `admitted`: the members whose joins it admitted, delayed or not.
-
-    `cost`: the cost so far; `ended_ms`: when it was over, or the next one began; `is_cost_known`: see `matching.py`;
-    `is_over`: whether that cost is final, and not cut off by the end of the log.
-    """
-
-    at_ms: int
-    cause: Cause
-    member_id: MemberId | None
-    admitted: frozenset[MemberId] = frozenset()
-    is_late: bool  # started by a live member that had been dropped
-    is_dead: bool  # started because a dead member did not sync
-    cost: Standstill = Standstill()
-    ended_ms: float = math.inf
-    is_cost_known: bool = True
-    is_over: bool = True
-
-
-class ExpiredSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that ended in the play."""
-
-    at_ms: int
-    member: Member
-
-
-class TooLong(Exception):
-    """The play was aborted; the text says why."""
-
 
 TOO_LONG = f"playing it took more than {DECISIONS_MAX} decisions, and was given up"
-CIRCLES = "with these settings one rebalance would have led to the next, again and again: playing it was given up"
 
 
 class Play:
-    """See the module. `started`: its rebalances; `kept`: old and new ids of members that came back while still in the
-    group.
-    """
+    """See the module. `kept`: old and new ids of members that came back while still in the group."""
 
     def __init__(self, group: Group, settings: GroupSettings, now_ms: int, meter: Meter | None = None) -> None:
         self.group: Group | None = group
         self.now_ms = now_ms
         self.pace: MemberPace = PROMPT
-        self.started: list[Started] = []
-        self.expired: list[ExpiredSession] = []
+        self.played = Played()
         self.kept: set[MemberId] = set()
-        self.silent: dict[MemberId, Member] = {}
-        self._parts: defaultdict[tuple[MemberId, bool], list[tuple[int, Started]]] = defaultdict(list)
-        self._silent_once_admitted: dict[MemberId, Member] = {}
         self.meter = meter or Meter(group)
         self._settings = settings
         self._soft = restore_soft_state(group, now_ms, settings)
-        self._rejoins = Rejoins()
-        self._syncs = Syncs(self._soft.pending_syncs)
+        self._members = SimulatedMembers(self._soft.pending_syncs)
         self._came: list[MemberId] = []  # members that joined or rejoined since `came()` was last called
-        self._late: list[tuple[float, Member]] = []  # dropped live members, and when they return
-        self._dropped: set[MemberId] = set()
-        self._sync_ms = NEVER  # a sync phase that was running when the play began was superseded in the log
         self._decisions = 0
         self._came_in = 0
+
+    @property
+    def silent(self) -> Mapping[MemberId, Member]:
+        """The members that send nothing until their process comes back."""
+        return self._members.silent
 
     @property
     def is_settled(self) -> bool:
@@ -121,7 +80,7 @@ class Play:
         if group is None:
             return True
         is_quiet = group.state in (GroupState.STABLE, GroupState.EMPTY)
-        return is_quiet and not (self.silent or self._late or self._soft.held_joins)
+        return is_quiet and not (self._members.is_any_away or self._soft.held_joins)
 
     def closest_end_ms(self, member: Member) -> tuple[MemberId, int] | None:
         """Return the former member id of a returning process, and the ms between the end of that member's session and
@@ -129,38 +88,23 @@ class Play:
 
         None: the process was not silent in this play.
         """
-        former = self._former(member)
+        instances = self.group.instances if self.group is not None else {}
+        former = instances.get(member.group_instance_id or GroupInstanceId(""), member.member_id)
         session = self._soft.sessions.get(former) if former in self.silent else None
         if session is not None:
             is_open = session.deadline_ms == NEVER
             return None if is_open else (former, int(self.now_ms - session.deadline_ms))
-        for begun in reversed(self.expired):
-            ended = begun.member
-            if ended.member_id == member.member_id or ended.group_instance_id == (member.group_instance_id or ""):
-                return ended.member_id, self.now_ms - begun.at_ms
-        return None
+        expired = self.played.last_expiry(member)
+        return None if expired is None else (expired.member.member_id, self.now_ms - expired.at_ms)
 
     def rejoins_at_ms(self, member_id: MemberId) -> float:
         """Return when a member that the join phase waits for would rejoin; NEVER if no phase waits for it."""
-        is_awaited = self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE
-        is_there = member_id in self._soft.parked_joins
-        return self._rejoins.at_ms(member_id) if is_awaited and not is_there else NEVER
-
-    def part_of(self, member_id: MemberId, since_ms: int, *, is_loss: bool) -> Started | None:
-        """Return the rebalance during which the member first joined (or was lost) since this time, if any."""
-        parts = self._parts.get((member_id, is_loss), ())
-        return next((started for at_ms, started in parts if at_ms >= since_ms), None)
+        return NEVER if self.group is None else self._members.rejoins_at_ms(self.group, self._soft, member_id)
 
     def came(self) -> list[MemberId]:
         """Return the members that joined or rejoined since the last call."""
         came, self._came = self._came, []
         return came
-
-    def _former(self, member: Member) -> MemberId:
-        instance = member.group_instance_id
-        if self.group is None or instance is None:
-            return member.member_id
-        return self.group.instances.get(instance, member.member_id)
 
     def silence(self, member: Member, deadline_ms: int, since_ms: int | None = None) -> None:
         """Let a member fall silent; its session ends at the deadline unless its process comes back.
@@ -168,7 +112,7 @@ class Play:
         `since_ms`: when it fell silent, if that was before the play.
         """
         if member.member_id in self._soft.held_joins:
-            self._silent_once_admitted[member.member_id] = member
+            self._members.silent_once_admitted[member.member_id] = member
         session = self._soft.sessions.get(member.member_id)
         if session is not None:
             self._soft.sessions[member.member_id] = msgspec.structs.replace(
@@ -177,7 +121,7 @@ class Play:
                 deadline_ms=deadline_ms,
                 last_seen_ms=min(self.now_ms, deadline_ms),
             )
-            self.silent[member.member_id] = member
+            self._members.silent[member.member_id] = member
             self.meter.falls_silent(member, max(0, self.now_ms - since_ms) if since_ms is not None else 0)
             self._came_in += 1
 
@@ -191,7 +135,7 @@ class Play:
         In the what-if it is still a member, and gets the new id, so that the following commands apply to it.
         """
         assert self.group is not None
-        self.silent.pop(silent_id)
+        self._members.silent.pop(silent_id)
         self.meter.ends(silent_id)
         self.kept |= {silent_id, member.member_id}
         self.group, self._soft = renamed(self.group, self._soft, silent_id, member.member_id, self.now_ms)
@@ -203,9 +147,8 @@ class Play:
 
     def rejoin(self, member: Member) -> None:
         """A member rejoins with its current subscription."""
-        self.silent.pop(member.member_id, None)
+        self._members.rejoin(member.member_id)
         self.meter.ends(member.member_id)
-        self._rejoins.add(member.member_id)
         self._await(member.member_id)
         self._feed_join(member, member.member_id)
 
@@ -236,7 +179,7 @@ class Play:
 
     def let_sync(self) -> None:
         """Let the leader send its assignment now: in the log it waited for an event that did not happen in the play."""
-        self._sync_ms = self.now_ms
+        self._members.let_leader_sync(self.now_ms)
         self._go_along()
 
     def come_to(self, at_ms: int) -> None:
@@ -249,15 +192,13 @@ class Play:
 
     def _pass_until(self, at_ms: int) -> None:
         if at_ms > self.now_ms:
-            cost = self.meter.passes(at_ms - self.now_ms, self.group)
-            if self.started:
-                self.started[-1].cost += cost
+            self.played.add_cost(self.meter.passes(at_ms - self.now_ms, self.group))
             self.now_ms = at_ms
 
     def advance(self, until_ms: int) -> None:
         """Let time pass."""
         while self.group is not None:
-            next_ms = min(self._next_timer_ms(), self._next_of_members())
+            next_ms = min(self._next_timer_ms(), self._members.next_ms(self.group, self._soft))
             if next_ms > until_ms:
                 break
             self._count()
@@ -282,10 +223,8 @@ class Play:
             return False
         waited = self._soft.parked_joins
         self._pass_until(ready_ms)
-        moments = {each: self._rejoins.at_ms(each) for each in self.group.members}
-        self._rejoins = Rejoins({each: self.now_ms if each in waited else at for each, at in moments.items()})
         self._soft = restore_soft_state(self.group, self.now_ms, self._settings)
-        self._syncs = Syncs(self._soft.pending_syncs)
+        self._members.go_to_new_coordinator(self.group, waited, self._soft.pending_syncs, self.now_ms)
         self._go_along()
         return True
 
@@ -326,18 +265,18 @@ class Play:
                 was_joining = True
         self._note(decision.events)
         self._measure(decision.events)
-        if was_joining and self.started:
+        if was_joining:
             for event in decision.events:
                 if isinstance(event, MemberEvent):
-                    part = event.member.member_id, isinstance(event, MemberRemoved)
-                    self._parts[part].append((self.now_ms, self.started[-1]))
+                    is_loss = isinstance(event, MemberRemoved)
+                    self.played.add_part(event.member.member_id, self.now_ms, is_loss=is_loss)
 
     def _measure(self, events: Iterable[AnyEvent]) -> None:
         if any(isinstance(event, RebalanceStarted) for event in events):
             lost = (event.member.member_id for event in events if isinstance(event, MemberRemoved))
-            self.started[-1].cost += self.meter.take(lost) + self.meter.fills(self.now_ms)
-        if self.started and any(isinstance(event, GroupStabilized | GroupEmptied) for event in events):
-            self.started[-1].ended_ms = min(self.started[-1].ended_ms, self.now_ms)
+            self.played.add_cost(self.meter.take(lost) + self.meter.fills(self.now_ms))
+        if any(isinstance(event, GroupStabilized | GroupEmptied) for event in events):
+            self.played.end(self.now_ms)
         if any(isinstance(event, GroupStabilized) for event in events):
             self.meter.assigned(self.pace.partitions)
         if any(isinstance(event, GroupEmptied) for event in events):
@@ -348,13 +287,14 @@ class Play:
         for event in events:
             if isinstance(event, MemberJoined):
                 self._await(event.member.member_id)
-                if event.member.member_id in self._silent_once_admitted:
-                    self.silent[event.member.member_id] = self._silent_once_admitted.pop(event.member.member_id)
+                self._members.admit(event.member.member_id)
             elif isinstance(event, JoinPhaseCompleted):
-                self._sync_ms = self.now_ms + self.pace.syncs_after_ms(event.group.leader_id)
-                self._syncs = Syncs(self._soft.pending_syncs)
+                leader_ms = self.now_ms + self.pace.syncs_after_ms(event.group.leader_id)
+                self._members.begin_sync_phase(self._soft.pending_syncs, leader_ms)
             elif isinstance(event, MemberRemoved):
-                self._note_removal(event.member, event.why.cause)
+                if event.why.cause is Cause.SESSION_EXPIRED:
+                    self.played.expired.append(ExpiredSession(at_ms=self.now_ms, member=event.member))
+                self._members.drop(event.member, event.why.cause, self.now_ms)
                 gone.append(event.member.member_id)
             elif isinstance(event, StaticMemberReplaced):
                 self._await(event.member.member_id)
@@ -365,22 +305,22 @@ class Play:
 
     def _await(self, member_id: MemberId) -> None:
         self._came.append(member_id)
-        self._syncs.add(member_id)
+        self._members.come(member_id)
 
     def _forget(self, gone: Iterable[MemberId]) -> None:
         if self.group is None:
-            self.silent.clear()
+            self._members.silent.clear()
             return
         for member_id in gone:
             if member_id not in self.group.members:
-                self.silent.pop(member_id, None)
+                self._members.silent.pop(member_id, None)
                 self.meter.ends(member_id)
 
-    def _begun(self, event: RebalanceStarted, decided: Iterable[AnyEvent]) -> Started:
+    def _note_start(self, event: RebalanceStarted, decided: Iterable[AnyEvent]) -> None:
         member_id = event.why.member_id
-        is_late = member_id in self._dropped and event.why.cause is not Cause.SYNC_TIMED_OUT
+        is_late = member_id in self._members.dropped and event.why.cause is not Cause.SYNC_TIMED_OUT
         is_dead = member_id in self.silent and event.why.cause is Cause.SYNC_TIMED_OUT
-        return Started(
+        started = Started(
             at_ms=self.now_ms,
             cause=event.why.cause,
             member_id=member_id,
@@ -388,82 +328,20 @@ class Play:
             is_late=is_late,
             is_dead=is_dead,
         )
-
-    def _note_removal(self, member: Member, cause: Cause) -> None:
-        """Note a removal: a live member that was dropped for being late finds out by its next request, and rejoins."""
-        if cause is Cause.SESSION_EXPIRED:
-            self.expired.append(ExpiredSession(at_ms=self.now_ms, member=member))
-        elif cause in _COMES_AT and self._is_alive(member.member_id):
-            at_ms = self._sync_ms if cause is Cause.SYNC_TIMED_OUT else self._rejoins.at_ms(member.member_id)
-            if self.now_ms <= at_ms < NEVER:
-                self._late.append((at_ms, member))
-                self._dropped.add(member.member_id)
-
-    def _note_start(self, event: RebalanceStarted, decided: Iterable[AnyEvent]) -> None:
-        if len(self.started) >= BY_ITSELF_MAX + 2 * self._came_in:
-            raise TooLong(CIRCLES)
-        if self.started:
-            self.started[-1].ended_ms = min(self.started[-1].ended_ms, self.now_ms)
-        self.started.append(self._begun(event, decided))
-        members = self.group.members if self.group is not None else {}
-        self._rejoins = Rejoins({each: self.now_ms + self.pace.rejoins_after_ms(each) for each in members})
-
-    # ---- members' requests ------------------------------------------------------------------------------------------
+        self.played.begin(started, inputs=self._came_in)
+        members = self.group.members if self.group is not None else ()
+        self._members.begin_rebalance(members, self.now_ms, self.pace)
 
     def _go_along(self) -> None:
         """Let the live members whose time has come rejoin and sync."""
-        while True:
-            command = next(self._next_commands(), None)
-            if command is None:
+        while self.group is not None:
+            request = self._members.next_request(self.group, self._soft, self.now_ms)
+            if request is None:
                 return
-            self._decide(command)
-
-    def _next_commands(self) -> Iterator[AnyCommand]:
-        group = self.group
-        if group is None:
-            return
-        for late in self._late:
-            if late[0] <= self.now_ms:
-                self._late.remove(late)
-                yield join_of(group, late[1], UNKNOWN_MEMBER_ID, self.now_ms)
-                return
-        if group.state is GroupState.PREPARING_REBALANCE:
-            at_ms, next_id = self._rejoins.first(self._is_to_rejoin)
-            if next_id is not None and at_ms <= self.now_ms:
-                yield join_of(group, group.members[next_id], next_id, self.now_ms)
-            return
-        follower_id, leader_id = self._syncs.first(self._is_follower_to_sync), group.leader_id
-        if follower_id is not None:
-            yield sync_of(group, follower_id, self.now_ms)
-        elif leader_id in self._soft.pending_syncs and self._is_alive(leader_id) and self._sync_ms <= self.now_ms:
-            assert leader_id is not None
-            yield sync_of(group, leader_id, self.now_ms)
-
-    def _is_to_rejoin(self, member_id: MemberId) -> bool:
-        is_member = self.group is not None and member_id in self.group.members
-        return is_member and self._is_alive(member_id) and member_id not in self._soft.parked_joins
-
-    def _is_follower_to_sync(self, member_id: MemberId) -> bool:
-        is_leader = self.group is not None and member_id == self.group.leader_id
-        return member_id in self._soft.pending_syncs and not is_leader and self._is_alive(member_id)
+            self._decide(request)
 
     def _next_timer_ms(self) -> float:
         """Return when the coordinator next checks deadlines: for the end of a phase, as late as it was in the log."""
         next_ms = self._soft.next_deadline_ms()
         is_phase = next_ms in (self._soft.join_deadline_ms, self._soft.sync_deadline_ms)
         return next_ms + self.pace.late_ms if is_phase else next_ms
-
-    def _next_of_members(self) -> float:
-        return min(self._next_of_those_in_phase(), min((at_ms for at_ms, _ in self._late), default=NEVER))
-
-    def _next_of_those_in_phase(self) -> float:
-        group = self.group
-        assert group is not None
-        if group.state is GroupState.PREPARING_REBALANCE:
-            return self._rejoins.first(self._is_to_rejoin)[0]
-        if group.state is GroupState.COMPLETING_REBALANCE and group.leader_id in self._soft.pending_syncs:
-            return self._sync_ms if self._is_alive(group.leader_id) else NEVER
-        return NEVER
-
-    def _is_alive(self, member_id: MemberId | None) -> bool:
-        return member_id not in self.silent

@@ -28,13 +28,14 @@ from muster.replay.rerun.rerun import PERMISSIVE, group_settings
 from muster.replay.whatif import telling
 from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered
-from muster.replay.whatif.departures import Falling, Fate, FellSilent, fell_silent
+from muster.replay.whatif.departures import Falling, Fate, FateOf, FellSilent, fell_silent
 from muster.replay.whatif.facts import MISSING, Fact, Step
 from muster.replay.whatif.lookahead import Lookahead
 from muster.replay.whatif.matching import Matching
 from muster.replay.whatif.meter import Meter
 from muster.replay.whatif.pace import pace_of, partitions_assigned
-from muster.replay.whatif.play import Play, TooLong
+from muster.replay.whatif.play import Play
+from muster.replay.whatif.played import TooLong
 from muster.replay.whatif.rebalances import Open, VerdictTeller
 from muster.replay.whatif.verdict import Additional
 
@@ -171,7 +172,7 @@ class Player:
             play.pace = pace_of(fact, group.members, self._ahead.following)
             if not play.meter.partitions:
                 play.meter.expects(partitions_assigned(self._ahead.following))
-            fate_of = self._fates(fact, group)
+            fate_of = self._ahead.departures.fates_at(fact.at_ms, group)
             self._doubt(one, fact, play, fate_of)
             fates = telling.came_back(fact, play, fate_of)
             one.perhaps_back = frozenset(each for each, fate in fates.items() if fate is Fate.UNKNOWN)
@@ -235,28 +236,14 @@ class Player:
         self._falling = Falling(self._ahead.departures, fact.at_ms)
         self._advance(self._play, fact.at_ms)
 
-    def _fates(self, fact: Fact, group: Group) -> telling.FateOf:
-        """Return the function that gives the fates of silent members. `group`: the recorded group before the fact.
-
-        If the recorded group still has the silent member, its process had ended: a live process would have kept using
-        its member id, which was valid.
-        """
-        departures = self._ahead.departures
-
-        def fate_of(silent: Member, came: Member) -> Fate:
-            is_waited_for = silent.member_id in group.members
-            return Fate.ENDED if is_waited_for else departures.fate(silent.member_id, came.member_id, fact.at_ms)
-
-        return fate_of
-
-    def _former(self, came: Member, play: Play, fate_of: telling.FateOf) -> Member | None:
+    def _former(self, came: Member, play: Play, fate_of: FateOf) -> Member | None:
         """Return the dynamic member whose live process now joins under a new id; None if there is none.
 
         In the play, that member is silent, or its session has expired.
         """
         if came.group_instance_id is not None:
             return None
-        silent = (*play.silent.values(), *(each.member for each in reversed(play.expired)))
+        silent = (*play.silent.values(), *(each.member for each in reversed(play.played.expired)))
         of_address = (each for each in silent if address_of(each) == address_of(came))
         return next(
             (each for each in of_address if each.group_instance_id is None and fate_of(each, came) is Fate.LIVED), None
@@ -281,7 +268,7 @@ class Player:
         member = self._altered.member(event.member)
         match event:
             case MemberJoined() | StaticMemberReplaced():
-                former = self._former(member, play, self._fates(fact, group))
+                former = self._former(member, play, self._ahead.departures.fates_at(fact.at_ms, group))
                 self._matching.doubt_if_close(event.member, member, play, former)
                 if former is not None and former.member_id in play.silent:
                     play.go_on(former.member_id, member)
@@ -315,7 +302,7 @@ class Player:
 
     # ---- verdicts ---------------------------------------------------------------------------------------------------
 
-    def _doubt(self, one: Open, fact: Fact, play: Play, fate_of: telling.FateOf) -> None:
+    def _doubt(self, one: Open, fact: Fact, play: Play, fate_of: FateOf) -> None:
         behind, self._behind = self._behind, ""
         one.take_doubt(
             telling.doubt(fact, self._altered, play, fate_of, is_static=self._alterations.is_static), fact.at_ms

@@ -18,7 +18,7 @@ from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
 from muster.replay.rebalances.wording import headline
 from muster.replay.text.times import instant
-from muster.replay.whatif.play import Started
+from muster.replay.whatif.played import Started
 from muster.replay.whatif.verdict import Replayed, Standstill, Verdict
 
 SAME_MS: Final = 1_000

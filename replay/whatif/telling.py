@@ -1,6 +1,6 @@
 """Verdicts, and doubts about them, as text."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.events.causes import Cause
@@ -12,9 +12,10 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.text.times import duration, instant
 from muster.replay.whatif.addresses import address_of
 from muster.replay.whatif.alterations import Altered
-from muster.replay.whatif.departures import Departures, Fate
+from muster.replay.whatif.departures import Departures, Fate, FateOf
 from muster.replay.whatif.facts import Fact
-from muster.replay.whatif.play import Play, Started
+from muster.replay.whatif.play import Play
+from muster.replay.whatif.played import Started
 from muster.replay.whatif.rebalances import Open
 from muster.replay.whatif.verdict import Additional, Verdict
 
@@ -31,10 +32,6 @@ WHEN_MISSED = (
     "as a static member it would have been removed when its session ended: whether together with another member or in"
     " a rebalance of its own depends on their last heartbeats"
 )
-
-
-FateOf = Callable[[Member, Member], Fate]
-"""Returns the fate of the first member's process, which is silent, when the second one joined."""
 
 
 def doubt(fact: Fact, altered: Altered, play: Play, fate_of: FateOf, *, is_static: bool) -> str:
@@ -181,7 +178,7 @@ def doubt_of_other(one: Open, together: Sequence[Open], play: Play) -> str:
 def running_for(one: Open, play: Play) -> Started | None:
     """Return the rebalance of the play that this recorded one would have been part of."""
     since_ms = one.started.why.decided_ms
-    parts = (play.part_of(each, since_ms, is_loss=each in one.lost) for each in sorted(one.subjects))
+    parts = (play.played.part_of(each, since_ms, is_loss=each in one.lost) for each in sorted(one.subjects))
     return next((each for each in parts if each is not None), None)
 
 

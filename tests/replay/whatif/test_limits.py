@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from muster.coordinator.group.configs import DAY_MS
-from muster.replay.whatif import play
+from muster.replay.whatif import play, played
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.limits import SettingRefused
 from muster.replay.whatif.verdict import Verdict, WhatIf
@@ -68,7 +68,7 @@ def test_members_that_nobody_waits_for_do_not_go_round_for_ever(rebalance_ms: in
     lived = live([(5, "start", "g")], Settings(is_static=False), until_s=90, begins="abcdef")
     result = what_if(history_of(lived), Alterations(rebalance_timeout_ms=rebalance_ms))
     assert len(result.rebalances) == started(lived)
-    assert any(each.reason == play.CIRCLES for each in result.additional)
+    assert any(each.reason == played.CIRCLES for each in result.additional)
     assert len(result.additional) < 10
 
 

@@ -7,7 +7,7 @@ from muster.events.events import RebalanceStarted
 from muster.events.ids import MemberId
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
-from muster.replay.whatif.play import Started
+from muster.replay.whatif.played import Started
 from muster.replay.whatif.rebalances import Open, recorded_as
 from muster.replay.whatif.telling import ANOTHER_CAUSE, SAME_CAUSE, would_text
 from muster.replay.whatif.verdict import Verdict

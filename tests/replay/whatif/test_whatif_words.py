@@ -11,7 +11,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.addresses import SharedAddresses
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.facts import Fact, is_second_round
-from muster.replay.whatif.play import Started
+from muster.replay.whatif.played import Started
 from muster.replay.whatif.telling import additional
 from muster.replay.whatif.verdict import Verdict
 from tests.replay.histories import Script
