@@ -62,6 +62,8 @@ from muster.events.log.url import InvalidLogUrl, open_log
 
 log = structlog.get_logger(__name__)
 
+SLOW_OPENING_S = 10.0
+"""An event log that takes longer to open is reported."""
 TRIM_INTERVAL_S = 60.0
 TRIM_PAUSE_S = 0.2
 """Pause between two pieces of a trim: appends wait while one is processed."""
@@ -83,12 +85,35 @@ class Readiness:
         return "; ".join(filter(None, (self.free_files.shortage, self.reason()))) or None
 
     async def retry_until_available(
-        self, opening: Callable[[], Awaitable[None]], location: str, trouble: Callable[[], str | None]
+        self,
+        opening: Callable[[], Awaitable[None]],
+        location: str,
+        trouble: Callable[[], str | None],
+        opened: EventLog | None = None,
     ) -> None:
-        """Open the event log, or its offsets; retry and report the reason while it is unavailable."""
+        """Open the event log, or its offsets; retry and report the reason while it is unavailable.
+
+        An attempt ends only after the log's own timeouts, so a slow one is reported before.
+        """
         outage = LogOutage(location, self._clock.monotonic_ms)
-        self.reason = lambda: trouble() or outage.reason or "the event log is being opened"
-        await outage.retry_until_available(opening)
+        began_ms = self._clock.monotonic_ms()
+
+        def slow() -> str:
+            seconds = (self._clock.monotonic_ms() - began_ms) // 1000
+            failure = opened.last_failure if isinstance(opened, KafkaEventLog) else None
+            for_s = f", for {seconds} s" if seconds >= SLOW_OPENING_S else ""
+            return f"the event log is being opened{for_s}" + (f"; last failed request: {failure}" if failure else "")
+
+        def report() -> None:
+            if trouble() is None and outage.reason is None:
+                log.warning("event log not open yet", log=location, reason=slow())
+
+        self.reason = lambda: trouble() or outage.reason or slow()
+        reporting = asyncio.get_running_loop().call_later(SLOW_OPENING_S, report)
+        try:
+            await outage.retry_until_available(opening)
+        finally:
+            reporting.cancel()
 
 
 def new_log(settings: Settings, known_brokers: KnownBrokers) -> EventLog:
@@ -130,7 +155,7 @@ async def keep_open(
                 raise
             raise LogUnavailable(f"{missing}: an owner is waited for, which makes it") from missing
 
-    await readiness.retry_until_available(open_it, settings.log, lambda: event_log.trouble)
+    await readiness.retry_until_available(open_it, settings.log, lambda: event_log.trouble, event_log)
     stack.push_async_callback(event_log.close)
     log_created(event_log)
     for warning in event_log.warnings:

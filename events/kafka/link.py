@@ -64,6 +64,8 @@ class ClusterLink:
         self._refreshing: asyncio.Task[None] | None = None
         self._silent: set[BrokerAddress] = set()
         """The brokers that did not respond while another one did."""
+        self.last_failure: str | None = None
+        """Why the latest request that failed did so; None while none has."""
         self._connections = self._new_connections()
 
     def _new_connections(self) -> Connections:
@@ -163,8 +165,9 @@ class ClusterLink:
             return await self._connections.ask(
                 address, request, lane=lane, timeout_ms=timeout_ms or self._request_timeout_ms, sent=sent
             )
-        except TryAgain:
+        except TryAgain as error:
             self.refresh_soon()  # it may be elsewhere by now
+            self.last_failure = f"broker {node_id}: {error}"
             raise
 
     async def ask_any(self, request: Preparable) -> Any:  # noqa: ANN401 -- the response that belongs to it
@@ -189,6 +192,7 @@ class ClusterLink:
 
         asked = (await first_answer(dict.fromkeys([*among, *former]), ask, (LinkError,)))._replace(failed=failed)
         if asked.answer is None:
+            self.last_failure = asked.reasons
             may_recover = any(isinstance(error, TryAgain) for error in asked.failed)
             is_ours = asked.all_failed_as(OwnShortage)
             raise (TryAgain if may_recover and not is_ours else type(asked.failed[0]))(asked.reasons)

@@ -129,6 +129,9 @@ class FakeBroker:
             self._queued.append((connection, frame))
             return
         api_key, _, correlation_id = _HEADER.unpack_from(frame)
+        if api_key in self._cluster.unanswered:
+            self.silent.add(connection)  # responses are in order
+            return
         answer = self._cluster.handle(self.node_id, api_key, frame)
         if self._cluster.loses(api_key):
             connection.cut()
@@ -158,6 +161,8 @@ class FakeCluster:
         self.group_configs: dict[str, str] = {}
         self.produce_error: ErrorCode | None = None
         """The error that answers each Produce, which stores nothing then; None: as a broker does."""
+        self.unanswered: set[int] = set()
+        """The API keys of requests that are never handled, as if their threads or a controller hang."""
         self.asked: Counter[int] = Counter()
         self.fetched: Counter[str] = Counter()
         """Records that were sent out by Fetch, by topic."""

@@ -1,16 +1,43 @@
 """A log in a topic is opened for writing: the topics that are made for it, and its level from then on."""
 
-import pytest
+import asyncio
 
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.assembly import Readiness
 from muster.events.kafka.link import CONFIG_OF_A_MUSTER
 from muster.events.log.base import LogMismatch, LogMissing
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.records import FORMAT_LEVEL, Record
-from tests.faults.cluster import FakeCluster
+from tests.faults.cluster import CREATE_TOPICS, INIT_PRODUCER_ID, PRODUCE, FakeCluster
 from tests.faults.process import TOPIC, story
+from tests.simulation.virtual_time import VirtualClock
 
 THIRD, NEWEST = 3, FORMAT_LEVEL
+
+
+@pytest.mark.parametrize("api_key", [PRODUCE, CREATE_TOPICS, INIT_PRODUCER_ID])
+@story
+async def test_a_log_that_is_slow_to_open_is_reported_before_its_timeout(api_key: int) -> None:
+    """A broker that answers other requests would otherwise hold up a start for 30 s without a line."""
+    cluster = FakeCluster()
+    cluster.unanswered.add(api_key)
+    log, readiness = KafkaEventLog(cluster.bootstrap, TOPIC, partitions=1), Readiness(VirtualClock())
+    opening = asyncio.create_task(readiness.retry_until_available(log.open, TOPIC, lambda: log.trouble, log))
+    with capture_logs() as logged:
+        await asyncio.sleep(12)
+        (line,) = logged
+        assert line["event"] == "event log not open yet"
+        assert line["reason"].startswith("the event log is being opened, for 10 s")
+        assert str(readiness()).startswith("the event log is being opened, for 12 s; last failed request: ")
+        assert "broker:1 did not answer within" in str(readiness())
+        await asyncio.sleep(20)
+        assert "has been unavailable for 3" in str(readiness())
+    cluster.unanswered.clear()
+    await opening
+    await log.close()
 
 
 @pytest.mark.parametrize(("level", "another"), [(THIRD, NEWEST), (NEWEST, THIRD)])

@@ -154,6 +154,11 @@ class KafkaEventLog:
         if refusal is not None:
             raise copy(refusal)
 
+    @property
+    def last_failure(self) -> str | None:
+        """Why the latest request that failed did so; None while none has."""
+        return self._link.last_failure
+
     def stored_by(self, partition: int) -> str:
         """Return the partition leader, as far as it is known."""
         return self._link.leader_said(self._plan.name, partition)
