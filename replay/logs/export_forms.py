@@ -4,6 +4,7 @@ Unreadable parts are reported to a `Skipped` with their position, and skipped: a
 block.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Annotated, Final, Protocol
 
@@ -166,7 +167,7 @@ def _wrong_with(line: bytes, error: Exception) -> str:
 
 def _begins_export(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line, type=Head)
+        msgspec.json.decode(line.removeprefix(BOM_UTF8), type=Head)
     except CANNOT_DECODE:
         return False
     return True

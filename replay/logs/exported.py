@@ -110,7 +110,12 @@ class ExportedLog(OnlyReadLog):
                 continue
             self._sections.setdefault(section.partition, []).append(section)
             found += section.records
-        if head.records is not None and found + len(self._skipped) < head.records and not self._damage:
+        if head.records is not None and found > head.records:
+            self._damage.append(
+                f"the export {self._path} was written with {head.records:,} records and has {found:,}: those of another"
+                " export were added, perhaps of another log"
+            )
+        elif head.records is not None and found + len(self._skipped) < head.records and not self._damage:
             self._damage.append(
                 f"the export {self._path} was written with {head.records:,} records and has {found:,}: its end is"
                 " missing, or a part was taken out"

@@ -89,7 +89,10 @@ class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         if self.type not in TYPES:
             raise BrokenRecord(f"the line has an event of an unknown type: {self.type!r}")
         if not 1 <= self.level <= FORMAT_LEVEL:
-            raise BrokenRecord(f"the line has an event of format level {self.level}")
+            raise BrokenRecord(
+                f"the line has an event of format level {self.level}, and this version knows 1 to {FORMAT_LEVEL}:"
+                " a newer Muster reads newer levels"
+            )
         event: AnyRecordedEvent = msgspec.json.decode(self.event, type=TYPES[self.type])
         try:
             return StoredRecord(*place, encode_key(key_of(event)), encode(event, self.level))
