@@ -114,7 +114,9 @@ def test_a_start_reads_what_is_behind_the_snapshot(tmp_path: Path) -> None:
 
 
 def test_what_was_saved_is_as_old_as_it_was(tmp_path: Path) -> None:
-    """However often it is loaded: a standby without an available log is discarded by its total age."""
+    """The age counts from when it was last at the log's end, not from when it was loaded: a standby is discarded by its
+    age.
+    """
 
     @kept_in(tmp_path)
     async def run(storage: MemoryStorage, folder: Path) -> None:

@@ -94,7 +94,7 @@ async def test_a_deposed_process_leaves_no_task_behind() -> None:
 
 @story
 async def test_where_a_repeated_append_tells_nothing_something_is_appended() -> None:
-    """Retries treat an unresponsive log as for any append, and members can heartbeat meanwhile."""
+    """The append detects a log that does not respond, as usual; members can heartbeat meanwhile."""
     storage = MemoryStorage(1)
     process = await leased(storage, "a")
     joined = (await process.stable_group("x"))["x"]

@@ -405,7 +405,7 @@ def test_at_the_end_what_is_half_sent_goes_on_and_nothing_begins(acks: int) -> N
 
 @pytest.mark.parametrize("taken", [b"must", b"have"])
 def test_each_question_of_ours_has_an_id_of_its_own(taken: bytes) -> None:
-    """It differs from that of the request being handled, even if the random id is the same."""
+    """A random id equal to that of the request being handled is skipped."""
     drawn = iter([b"must", b"have", b"need"])
     subject = new_conversation(lambda: next(drawn))
     subject.receive(request(SYNC, 7, int.from_bytes(taken, "big")))
