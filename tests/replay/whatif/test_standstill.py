@@ -12,7 +12,10 @@ from muster.replay.incidents.cost import partition_ms
 from muster.replay.incidents.grade import Grade
 from muster.replay.whatif.alterations import Alterations
 from muster.replay.whatif.answer import advice
+from muster.replay.whatif.rebalances import NOT_REPRODUCED
 from muster.replay.whatif.verdict import Standstill, Verdict
+from tests.judge.case import play
+from tests.judge.scenarios import SCENARIOS
 from tests.replay.lived import Deed, Settings, live
 from tests.replay.played import history_of
 from tests.replay.whole import History, incidents, rebalances, what_if
@@ -63,6 +66,18 @@ def test_a_recorded_rebalance_costs_what_its_incident_says() -> None:
         silent_ms = partition_ms_in(told.recorded) - (partition_ms(recorded) or 0)
         assert silent_ms >= 0
         assert (silent_ms > 0) is ("was not heard from" in told.headline)
+
+
+def test_a_rebalance_that_takes_longer_in_the_log_than_in_the_control_is_not_decided() -> None:
+    """An id that was handed out and not used held it up: what it cost is in the log, and in neither sum."""
+    history = play(SCENARIOS["unused-id"], 5).history
+    result = what_if(history, Alterations(session_timeout_ms=45_000))
+    held = max(result.rebalances, key=lambda each: each.duration_ms or 0)
+    assert (held.verdict, held.reason) == (Verdict.CANNOT_TELL, NOT_REPRODUCED)
+    assert held.recorded is not None
+    assert held.recorded.not_stable_ms == held.duration_ms
+    assert result.undecided.not_stable_ms == held.duration_ms > 40_000
+    assert result.recorded.not_stable_ms + result.undecided.not_stable_ms == pytest.approx(stood_ms(history), abs=100)
 
 
 def partition_ms_of(script: list[Deed], session_timeout_ms: int, begins: str, until_s: int) -> tuple[int, int]:
