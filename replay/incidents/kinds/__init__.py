@@ -29,6 +29,7 @@ refused.py              Consumers that were refused.
 unassigned_topic.py     Subscribed topics that were assigned to no member.
 replaced.py             Shared by the kinds about replaced processes.
 changed.py              Shared by the kinds about members that rejoined with a change.
+outage_fates.py         The outcome of a coordinator's absence for each member.
 scaling.py              Shared by the kinds about a group's size.
 """
 

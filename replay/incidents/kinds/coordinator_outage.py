@@ -1,11 +1,6 @@
 """The coordinator was unreachable or paused, with or without consequences."""
 
-import math
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-
-import msgspec
 
 from muster.events.causes import Cause
 from muster.events.ids import MemberId
@@ -18,7 +13,7 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.asked_for import SAYS_METADATA_CHANGED, client_word, partitions_changed
 from muster.replay.incidents.kinds.kind import EpisodeView, IncidentClaim, Kind
-from muster.replay.incidents.kinds.poll_timeout import is_poll_timeout
+from muster.replay.incidents.kinds.outage_fates import OutageFates, fates_of, is_due_to
 from muster.replay.incidents.kinds.replaced import WAITED_FOR
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.rebalances.takeovers import end_text, taken_over
@@ -63,7 +58,7 @@ def _lost(view: EpisodeView, away: Away) -> list[tuple[Went, Came]]:
         returned = returns.get(went.seq)
         if returned is None or not isinstance(returned.came, Came):
             continue
-        if went.member.member_id not in there or not _is_due_to(went, away, view):
+        if went.member.member_id not in there or not is_due_to(went, away, view.episode):
             continue
         if returned.came.at_ms >= away.until_ms and _may_cost_its_id(away, went.member):
             lost.append((went, returned.came))
@@ -126,98 +121,6 @@ def _may_cost_its_id(away: Away, member: Member) -> bool:
     The last response may be one heartbeat interval older than the outage, at most a third of the timeout.
     """
     return away.longest_ms * 3 > member.session_timeout_ms * 2
-
-
-def _is_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
-    """Return whether the member was lost because it was not heard from since the outage, or because the outage made its
-    poll time out.
-    """
-    late_poll = went.how is Departure.LEFT and is_poll_timeout(went)
-    if went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED) and not late_poll:
-        return False
-    if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS:
-        return False
-    if went.heard is False and away.until_ms <= went.at_ms:
-        return True  # however late: a new owner also waits until the former one's lease is over
-    return away.until_ms <= went.at_ms <= _aftermath_until_ms(went.member, away, view, went.at_ms)
-
-
-def _aftermath_until_ms(member: Member, away: Away, view: EpisodeView, at_ms: float = math.inf) -> int:
-    """Return the latest time at which the member is removed if it was not heard from since the outage.
-
-    Each new owner, and each end of a pause, restarts all sessions, so later outages extend this time. `at_ms`: later
-    outages than this are ignored.
-    """
-    allowance_ms = member.session_timeout_ms + OUTAGE_AFTERMATH_MS
-    until_ms = away.until_ms
-    aways = view.episode.aways
-    for later in aways[bisect_right(aways, until_ms, key=lambda each: each.until_ms) :]:
-        if later.since_ms > until_ms + allowance_ms or until_ms >= at_ms:
-            break
-        until_ms = max(until_ms, later.until_ms)
-    return until_ms + allowance_ms
-
-
-def _may_be_due_to(went: Went, away: Away, view: EpisodeView) -> bool:
-    """Return whether a later takeover hides whether the member was heard from since the outage."""
-    if not went.is_silent or not away.until_ms <= went.last_seen_ms:
-        return False
-    silence = view.episode.silence_of(went)
-    is_hidden = not silence.is_known and silence.from_ms <= away.until_ms
-    return is_hidden and went.at_ms <= _aftermath_until_ms(went.member, away, view, went.at_ms)
-
-
-class _Fates(msgspec.Struct, frozen=True):
-    """The outcome for the members. `kept`: still in the group, as they were heard from again, or did not expire.
-
-    `missed`: not heard from again. `unknown`: not known whether they were. `back`: rejoined under new member ids while
-    their sessions still held their places. `held`: their sessions still hold their places.
-    """
-
-    kept: tuple[Member, ...]
-    missed: tuple[Member, ...]
-    unknown: tuple[Member, ...]
-    back: tuple[Member, ...]
-    held: tuple[Member, ...]
-
-
-def _fates(view: EpisodeView, away: Away) -> _Fates:
-    later = [act for act in view.episode.acts if act.at_ms >= away.until_ms]
-    went = {act.member.member_id: act for act in later if isinstance(act, Went)}
-    taken = {act.replaced_member_id: act for act in later if isinstance(act, CameBack)}
-    rejoined = {act.member.member_id for act in later if isinstance(act, Rejoined)}
-    fates: defaultdict[str, list[Member]] = defaultdict(list)
-    for each in away.members:
-        gone, back = went.get(each.member_id), taken.get(each.member_id)
-        if gone is not None:
-            fate = _fate_of_gone(gone, away, view)
-        elif each.member_id in rejoined or (back is not None and _was_heard(back.last_seen_ms, bool(back.heard), away)):
-            fate = "kept"
-        else:  # a session that has not expired shows nothing
-            known_ms = back.at_ms if back is not None else view.episode.known_until_ms or away.until_ms
-            is_alive = known_ms > _aftermath_until_ms(each, away, view, known_ms)
-            fate = "kept" if is_alive else "held" if back is None else "back"
-        fates[fate].append(each)
-    return _Fates(**{name: tuple(fates[name]) for name in _Fates.__struct_fields__})
-
-
-def _fate_of_gone(went: Went, away: Away, view: EpisodeView) -> str:
-    """Return what became of a member that left or was removed since."""
-    if _is_due_to(went, away, view):
-        return "missed"
-    if _may_be_due_to(went, away, view):
-        return "unknown"
-    is_removed = went.how in (Departure.REMOVED, Departure.PLANNED)
-    is_late = went.at_ms > _aftermath_until_ms(went.member, away, view, went.at_ms)
-    if not is_removed or is_late or _was_heard(went.last_seen_ms, went.heard, away):
-        return "kept"
-    return "unknown" if went.heard is None else "missed"
-
-
-def _was_heard(last_seen_ms: int, heard: bool | None, away: Away) -> bool:
-    """Return whether the member was heard from after the outage (requests buffered during a pause do not count)."""
-    later_ms = OUTAGE_AFTERMATH_MS if away.paused or heard is None else 0
-    return heard is not False and last_seen_ms > away.until_ms + later_ms
 
 
 # ---- text -----------------------------------------------------------------------------------------------------------
@@ -297,7 +200,7 @@ def _their_places(members: Sequence[Member]) -> str:
     return "its place" if len(members) == 1 else "their places"
 
 
-def _places(fates: _Fates, members: Sequence[Member], kept: str) -> str:
+def _places(fates: OutageFates, members: Sequence[Member], kept: str) -> str:
     """Describe what is known of the members' places. `kept`: how many kept theirs, as text."""
     told = []
     if fates.kept or not (fates.back or fates.held):
@@ -320,7 +223,7 @@ def _came_back(back: Sequence[Member]) -> str:
     return f"came back to {_their_places(back)} under {ids}"
 
 
-def _places_told(view: EpisodeView, away: Away, fates: _Fates) -> Iterator[Statement]:
+def _places_told(view: EpisodeView, away: Away, fates: OutageFates) -> Iterator[Statement]:
     """Yield the statements about the members' places."""
     if fates.kept:
         yield Statement(
@@ -362,7 +265,7 @@ def _asked_text(back: tuple[CameBack | Rejoined, ...]) -> Iterator[Statement]:
 def _outage(
     view: EpisodeView, away: Away, lost: list[tuple[Went, Came]], back: tuple[CameBack | Rejoined, ...]
 ) -> IncidentClaim:
-    fates = _fates(view, away)
+    fates = fates_of(view.episode, away)
     places = "its place" if len(lost) == 1 else "their places"
     text = (
         f"{_times(away)}{_sessions(away, lost)}: {plural(len(lost), 'member')} lost {places} because of it and came"
@@ -407,7 +310,7 @@ def _count(kept: int, members: int) -> str:
 
 
 def _change(view: EpisodeView, away: Away, back: tuple[CameBack | Rejoined, ...]) -> IncidentClaim:
-    fates = _fates(view, away)
+    fates = fates_of(view.episode, away)
     told = []
     if fates.kept or fates.back or fates.held:
         told.append(_places(fates, away.members, _count(len(fates.kept), len(away.members))))
