@@ -1,6 +1,8 @@
 """Partitions that an administrator adds to a topic of a real cluster, and groups that the cluster has."""
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from uuid import uuid4
 
 import msgspec
@@ -13,9 +15,10 @@ from muster.coordinator.client.commands.status_asking import Asked
 from muster.coordinator.client.commands.status_findings import findings
 from muster.coordinator.observability.status import ProcessStatus
 from tests.brokers.cluster import Cluster
-from tests.clients.consumers import RunningConsumer
+from tests.clients.consumers import LIBRARIES, RunningConsumer
 from tests.clients.test_refused_clients import configured
 from tests.clients.test_unassigned import FRESH, SOON_MS
+from tests.clients.through_sidecar.sidecar import new_topic
 from tests.muster_process import MusterProcess
 from tests.waiting import until_so
 
@@ -25,9 +28,25 @@ WITHIN_S = 240
 """Muster requests Metadata of the cluster every half a minute."""
 
 
+@pytest.fixture(scope="module")
+def played(
+    request: pytest.FixtureRequest, sidecar: MusterProcess, kafka_cluster: Cluster
+) -> Iterator[Mapping[type[RunningConsumer], "Future[None]"]]:
+    """Add partitions for the consumers of all libraries at once: most of the time they wait for Muster's Metadata."""
+    items = [item for item in request.session.items if item.path == request.path]
+    asked_for = [each.callspec.params["library"] for each in items if "played" in each.fixturenames]  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(len(LIBRARIES)) as pool:
+        yield {library: pool.submit(add_partitions, sidecar, kafka_cluster, library) for library in asked_for}
+
+
 def test_partitions_that_were_added_behind_a_restarted_static_leader_are_consumed_with_the_config(
-    sidecar: MusterProcess, kafka_cluster: Cluster, topic: str, library: type[RunningConsumer]
+    played: Mapping[type[RunningConsumer], "Future[None]"], library: type[RunningConsumer]
 ) -> None:
+    played[library].result()
+
+
+def add_partitions(sidecar: MusterProcess, kafka_cluster: Cluster, library: type[RunningConsumer]) -> None:
+    topic = new_topic(kafka_cluster.bootstrap)
     group_id, fresh = f"grown-{uuid4().hex[:8]}", configured(library, FRESH[library])
     one = fresh(sidecar.bootstrap, group_id, topic, instance="one").start()
     until_so(lambda: len(one.assigned) == 6, lambda: repr(one.error))
