@@ -174,6 +174,7 @@ class _Sidecar:
                 in_flight=parts.in_flight,
                 list_owned=list_owned,
                 would_refuse=parts.runtime.would_refuse,
+                monotonic_ms=self.clock.monotonic_ms,
                 upstream_groups=parts.upstream_groups,
             )
 

@@ -17,3 +17,9 @@ def ranges_of(numbers: Iterable[int]) -> list[range]:
 def ranges_text(ranges: Iterable[range]) -> str:
     """Write ranges for people: '0 to 3, 5'."""
     return ", ".join(f"{each[0]} to {each[-1]}" if len(each) > 1 else f"{each[0]}" for each in ranges)
+
+
+def partitions_text(numbers: Iterable[int]) -> str:
+    """Format as `partition 3` or `partitions 0 to 3, 5`."""
+    text = ranges_text(ranges_of(numbers))
+    return f"partition {text}" if text.isdecimal() else f"partitions {text}"

@@ -14,6 +14,7 @@ from muster.events.kafka.addresses import read_address
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 ASKED_AT_ONCE: Final = 16
 _START_IT: Final = "is muster serve running there, and is that its --metrics address?"
+_CLIENTS_PORT: Final = "that may be the address for Kafka clients: name the --metrics address"
 
 
 class Unanswered(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,8 @@ def ask(address: str, timeout_s: float) -> ProcessStatus | Unanswered:
         body = response.read(ANSWER_BYTES_MAX)
     except ConnectionRefusedError:
         return Unanswered(reason="nothing listens there", way_out=_START_IT)
+    except http.client.RemoteDisconnected:
+        return Unanswered(reason="it closed the connection without a response", way_out=_CLIENTS_PORT)
     except TimeoutError:
         hung = (
             "its machine or the network may be down, or the process is stopped (SIGSTOP): check whether it runs there"

@@ -6,7 +6,7 @@ Processes belong to one service if they have the same event log.
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import Final
 
@@ -15,7 +15,7 @@ import msgspec
 from muster.coordinator.client.commands.status_asking import Asked, Unanswered
 from muster.coordinator.observability.status import ProcessStatus
 from muster.durations import readable
-from muster.ranges import ranges_of, ranges_text
+from muster.ranges import partitions_text
 
 JOIN_WAITS_MS: Final = 360_000
 """Longer than a join phase should last: more than the default of max.poll.interval.ms."""
@@ -71,14 +71,14 @@ def _of_process(address: str, status: ProcessStatus) -> Iterator[Finding]:
         yield _finding(problem, address, f"not ready: {status.not_ready}", way_out)
     over = [each.partition for each in ownership.owned if each.lease_left_ms == 0]
     if over:
-        said = f"its lease has expired for {_partitions(over)}: it answers no requests for their groups"
+        said = f"its lease has expired for {partitions_text(over)}: it answers no requests for their groups"
         yield _finding(problem, address, said, "check the event log's brokers, and the network to them")
-    for each in ownership.owned:
-        if each.append_waits_ms > APPEND_WAITS_MS:
-            said = f"an append of partition {each.partition} has had no response for {readable(each.append_waits_ms)}"
-            yield _finding(problem, address, said, "check the event log's brokers, or its disk")
+    if slow := [each for each in ownership.owned if each.append_waits_ms > APPEND_WAITS_MS]:
+        longest = readable(max(each.append_waits_ms for each in slow))
+        said = f"appends of {partitions_text(each.partition for each in slow)} have had no response for {longest}"
+        yield _finding(problem, address, said, "check the event log's brokers, or its disk")
     if off := [each.partition for each in ownership.owned if each.read_only]:
-        said = f"{_partitions(off)}: taken over from a process that did not stop cleanly"
+        said = f"{partitions_text(off)}: taken over from a process that did not stop cleanly"
         yield _finding(
             note, address, f"{said}; nothing changes until that process's lease expires", "wait: it takes seconds"
         )
@@ -169,9 +169,13 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
             owners[owned.partition].append(address)
     elsewhere = {each.partition for status in of_log.values() for each in status.elsewhere}
     partitions = max(status.ownership.log_partitions for status in of_log.values())
-    twice = {number: by for number, by in owners.items() if len(by) > 1}
-    for number, by in sorted(twice.items()):
-        said = f"partition {number} is served by {' and '.join(by)}, as both report"
+    twice: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for number, by in sorted(owners.items()):
+        if len(by) > 1:
+            twice[tuple(by)].append(number)
+    for both, numbers in twice.items():
+        are = "is" if len(numbers) == 1 else "are"
+        said = f"{partitions_text(numbers)} {are} served by {' and '.join(both)}, as both report"
         way_out = "the log accepts appends of only one; the other stops answering when its lease expires: stop it"
         yield _finding(Severity.PROBLEM, None, said, way_out)
     nobodys = [number for number in range(partitions) if number not in owners]
@@ -180,7 +184,7 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
         asked_too_few = [number for number in nobodys if number in elsewhere]
         if asked_too_few:
             others = {each.address for status in of_log.values() for each in status.elsewhere}
-            said = f"{_partitions(asked_too_few)}: owned by a process that was not asked"
+            said = f"{partitions_text(asked_too_few)}: owned by a process that was not asked"
             yield _finding(
                 Severity.NOTE,
                 None,
@@ -189,16 +193,15 @@ def _of_service(of_log: Mapping[str, ProcessStatus], *, all_answered: bool) -> I
             )
     else:
         lost = nobodys
-    if lost:
-        said = f"{_partitions(lost)}: served by none of those that answer; their groups wait"
+    waiting = {each.partition: address for address, status in of_log.items() for each in status.ownership.waiting}
+    if assigned := [number for number in lost if number in waiting]:
+        whom = ", ".join(dict.fromkeys(waiting[number] for number in assigned))
+        said = f"{partitions_text(assigned)}: not served yet by {whom}; their groups wait"
+        yield _finding(Severity.PROBLEM, None, said, "see above why it is not ready; it serves them when it is")
+    if lost := [number for number in lost if number not in waiting]:
+        said = f"{partitions_text(lost)}: served by none of those that answer; their groups wait"
         yield _finding(Severity.PROBLEM, None, said, "start the missing process, or find out why no process takes them")
     versions = {status.version for status in of_log.values()}
     if len(versions) > 1:
         said = f"the processes run different versions: {', '.join(sorted(versions))}"
         yield _finding(Severity.NOTE, None, said, "finish the deployment that was left half done")
-
-
-def _partitions(numbers: Iterable[int]) -> str:
-    """Format as `partitions 0 to 3, 5`."""
-    told = ranges_text(ranges_of(numbers))
-    return f"partition {told}" if told.isdecimal() else f"partitions {told}"

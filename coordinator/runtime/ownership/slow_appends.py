@@ -12,6 +12,7 @@ import structlog
 
 from muster.coordinator.runtime.ownership.owned_partition import OwnedPartition, WaitsFor
 from muster.events.log.base import EventLog
+from muster.ranges import partitions_text
 
 log = structlog.get_logger(__name__)
 
@@ -40,8 +41,8 @@ class SlowAppends:
     def reason(self) -> str | None:
         """Human-readable description of the slow appends; None if there are none. Thread-safe."""
         reasons = [
-            f"an append to the event log {waits_for.log} has waited for {int(slow.waited_s)} s (partition "
-            f"{', '.join(map(str, slow.partitions))}): {waits_for.whom} has not answered"
+            f"an append to the event log {waits_for.log} has waited for {int(slow.waited_s)} s "
+            f"({partitions_text(slow.partitions)}): {waits_for.whom} has not answered"
             for waits_for, slow in self._slow().items()
         ]
         return "; ".join(reasons) or None

@@ -9,7 +9,7 @@ consumer group), which is fatal to clients. But the group just cannot be joined 
     below 0        the broker's                     has left
 
 After the last classic member has left, the shadow leaves, too, and the next relayed heartbeat converts the group.
-Nothing else of the protocol is changed.
+Nothing else of the protocol is changed. A log line says who waits, because clients retry silently.
 """
 
 import asyncio
@@ -18,12 +18,14 @@ from functools import cache, partial
 from struct import Struct
 from typing import Final
 
+import structlog
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.log_throttle import NamesThrottle
 from muster.coordinator.service import Cancel
 from muster.coordinator.sidecar.messages.request_plan import RELAY, Inspect, RequestPlan, Rewrite
-from muster.coordinator.sidecar.messages.request_start import body_at, read_string
+from muster.coordinator.sidecar.messages.request_start import body_at, client_id_of, read_string
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.limits import DELAY_MS
@@ -32,6 +34,8 @@ from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId
 from muster.events.kafka.codec.splicing import Pieces, change_fields, text_piece
 from muster.events.steps import Steps
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 
@@ -43,12 +47,15 @@ _REASON = (
 )
 
 
-def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> SidecarApi:
+def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics, monotonic_ms: Callable[[], int]) -> SidecarApi:
     """Return the registration. `is_shadowed`: our shadow is in the group upstream, or is joining or leaving."""
+    throttle = NamesThrottle(monotonic_ms)
 
-    def change_if_shadowed(group_id: GroupId, change: Rewrite, payload: bytes) -> Steps[bytes]:
+    def change_if_shadowed(group_id: GroupId, client_id: str, change: Rewrite, payload: bytes) -> Steps[bytes]:
         changed = (yield from change(payload)) if is_shadowed(group_id) else payload
-        metrics.consumer_group_heartbeats_deferred += changed != payload
+        if changed != payload:
+            metrics.consumer_group_heartbeats_deferred += 1
+            _log_deferred(throttle, group_id, client_id)
         return changed
 
     def inspect(api_version: int, _rewrite: object) -> Inspect:
@@ -67,6 +74,18 @@ def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> Sideca
     )
 
 
+def _log_deferred(throttle: NamesThrottle, group_id: GroupId, client_id: str) -> None:
+    suppressed = throttle.due("deferred", group_id)
+    if suppressed is not None:
+        log.warning(
+            "join refused for now: the group has classic members, and this consumer has group.protocol=consumer",
+            group_id=group_id,
+            client_id=client_id,
+            way_out="set group.protocol=classic for it, or stop the classic members; it joins when none is left",
+            others_since=suppressed,
+        )
+
+
 async def _ask_and_change(request: ClientRequest, rewrite: Rewrite, *, delays_changed: bool) -> None:
     client, context = request.client, request.context
     payload = await client.ask(context.api_key, context.api_version, request.frame[HEADER_START_BYTES:])
@@ -77,7 +96,7 @@ async def _ask_and_change(request: ClientRequest, rewrite: Rewrite, *, delays_ch
 
 
 def _plan(
-    frame: bytes, api_version: int, change_if_shadowed: Callable[[GroupId, Rewrite, bytes], Steps[bytes]]
+    frame: bytes, api_version: int, change_if_shadowed: Callable[[GroupId, str, Rewrite, bytes], Steps[bytes]]
 ) -> RequestPlan:
     """Plan the request by its group and member epoch; whether its response is changed depends on the broker's error."""
     encoded, at = read_string(frame, body_at(frame, flexible=True), flexible=True)
@@ -87,8 +106,10 @@ def _plan(
         return RELAY
     group_id = GroupId(encoded.decode(errors="replace"))
     error = ErrorCode.coordinator_not_available if member_epoch == 0 else ErrorCode.unknown_member_id
-    change = _put_off(api_version, error)
-    return RequestPlan(rewrite=partial(change_if_shadowed, group_id, change), delays_changed=member_epoch == 0)
+    change, client_id = _put_off(api_version, error), client_id_of(frame)
+    return RequestPlan(
+        rewrite=partial(change_if_shadowed, group_id, client_id, change), delays_changed=member_epoch == 0
+    )
 
 
 @cache

@@ -34,13 +34,14 @@ def handled_apis(
     in_flight: InFlightCommits,
     list_owned: ListOwned,
     would_refuse: Callable[[JoinGroup], bool],
+    monotonic_ms: Callable[[], int],
     upstream_groups: UpstreamGroups | None = None,
 ) -> Mapping[int, SidecarApi]:
     """Return the registrations."""
     apis = (
         *authentication.apis(metrics),
         *produce_and_txn.apis(reserved),
-        consumer_group_heartbeat.api(shadows.may_have_shadow, metrics),
+        consumer_group_heartbeat.api(shadows.may_have_shadow, metrics, monotonic_ms),
         *MembershipApi(service, router, moves, would_refuse, reserved.is_group, upstream_groups=upstream_groups).apis(),
         *OffsetCommitApi(
             service, router, moves, shadows, in_flight=in_flight, reserved=reserved, metrics=metrics

@@ -32,6 +32,11 @@ def body_at(frame: bytes, *, flexible: bool) -> int:
     return at
 
 
+def client_id_of(frame: bytes) -> str:
+    """Return the client id in a frame without its length; empty if the client sent none."""
+    return read_string(frame, HEADER_START_BYTES, flexible=False)[0].decode(errors="replace")
+
+
 def api_and_client_of(beginning: bytes) -> tuple[str, str]:
     """Return the API's name and the client id of a request with its length, for a log line; it may be incomplete."""
     key: int = _INT16.unpack_from(beginning, 4)[0]

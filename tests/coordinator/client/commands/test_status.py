@@ -114,6 +114,16 @@ def test_a_partition_that_nobody_serves_is_a_problem() -> None:
     assert (second.severity, second.what.startswith("partition 1: served by none")) == (Severity.PROBLEM, True)
 
 
+def test_a_partition_that_waits_for_a_full_disk_misses_no_process() -> None:
+    """The process that has it says why it is not ready; no other one has to be started."""
+    waiting = [WaitingPartition(partition=1, reason="the disk is full")]
+    full = msgspec.structs.replace(ownership_of(0), waiting=waiting)
+    not_ready, not_served = found(process(ownership=full, not_ready="the disk is full"))
+    assert not_ready.what == "not ready: the disk is full"
+    assert not_served.what == "partition 1: not served yet by p1:1; their groups wait"
+    assert "start" not in not_served.way_out
+
+
 def test_a_partition_of_a_process_that_was_not_asked_is_a_note_with_its_address() -> None:
     elsewhere = [ElsewhereStatus(partition=1, node_id=2, address="10.0.0.2:9092")]
     (note,) = found(process(ownership=ownership_of(0), elsewhere=elsewhere))
@@ -124,6 +134,22 @@ def test_a_partition_of_a_process_that_was_not_asked_is_a_note_with_its_address(
 def test_a_partition_with_two_owners_is_a_problem_that_names_both() -> None:
     ((severity, what),) = told(process(ownership=ownership_of(0, 1)), process(2, ownership=ownership_of(1)))
     assert (severity, what) == ("problem", "partition 1 is served by p1:1 and p2:1, as both report")
+
+
+def test_what_is_wrong_with_many_partitions_is_one_problem() -> None:
+    """A broker that hangs stops the appends of all partitions; a log has 50 of them."""
+    slow = msgspec.structs.replace(
+        ownership_of(0, 1, 2, 4, log_partitions=5),
+        owned=[
+            OwnedStatus(partition=number, epoch=3, lease_left_ms=500, append_waits_ms=13_000 + number)
+            for number in (0, 1, 2, 4)
+        ],
+    )
+    problems = told(process(ownership=slow), process(2, ownership=ownership_of(2, 3, 4, log_partitions=5)))
+    assert problems == [
+        ("problem", "appends of partitions 0 to 2, 4 have had no response for 13.0 s"),
+        ("problem", "partitions 2, 4 are served by p1:1 and p2:1, as both report"),
+    ]
 
 
 def test_processes_of_two_logs_are_looked_at_apart() -> None:
@@ -333,6 +359,24 @@ def test_something_else_that_speaks_http_and_something_that_hangs_are_told_apart
         thread.join()
         assert isinstance(other, Unanswered)
         assert "has no /status" in other.reason
+
+
+def test_the_address_for_kafka_clients_is_told_from_one_where_nothing_runs() -> None:
+    """Muster closes a connection on which something else than Kafka's protocol is spoken."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def close() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+
+        thread = threading.Thread(target=close)
+        thread.start()
+        unanswered = ask(f"127.0.0.1:{server.getsockname()[1]}", 5.0)
+        thread.join()
+    assert isinstance(unanswered, Unanswered)
+    assert unanswered.reason == "it closed the connection without a response"
+    assert "Kafka clients" in unanswered.way_out
 
 
 def test_an_address_that_is_none_is_wrong_use() -> None:

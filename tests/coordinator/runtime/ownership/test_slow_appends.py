@@ -28,7 +28,7 @@ def group_in(partition: int) -> GroupId:
 
 
 def reason(log: str, seconds: int, partitions: str) -> str:
-    told = f"an append to the event log {log} has waited for {seconds} s (partition {partitions})"
+    told = f"an append to the event log {log} has waited for {seconds} s ({partitions})"
     return f"{told}: memory has not answered"
 
 
@@ -59,12 +59,12 @@ def test_events_are_waited_for_and_then_the_offsets_behind_them() -> None:
         await slept(9)
         assert told_by(process) is None
         await slept(2)
-        assert told_by(process) == reason("memory", 11, "1")
+        assert told_by(process) == reason("memory", 11, "partition 1")
         events.set()
         await slept(8)
         assert told_by(process) is None
         await slept(4)
-        assert told_by(process) == reason("offsets", 12, "1")
+        assert told_by(process) == reason("offsets", 12, "partition 1")
         written.set()
         assert (await deleting).error is ErrorCode.none
         await slept(1)
@@ -73,7 +73,7 @@ def test_events_are_waited_for_and_then_the_offsets_behind_them() -> None:
         events = process.log.hold_acknowledgements()
         process.join("b")
         await slept(12)
-        assert told_by(process) == reason("memory", 12, "1")
+        assert told_by(process) == reason("memory", 12, "partition 1")
         events.set()
         await process.runtime.stop()
 
@@ -91,7 +91,7 @@ def test_the_renewal_of_a_claim_on_the_offsets_is_waited_for_in_their_log() -> N
         await process.start()
         held = of_offsets.hold_acknowledgements()
         await slept(30 + 12)
-        assert told_by(process) == reason("offsets", 12, "0, 1")
+        assert told_by(process) == reason("offsets", 12, "partitions 0 to 1")
         held.set()
         await process.runtime.stop()
 
@@ -108,7 +108,7 @@ def test_of_partitions_that_wait_for_the_same_the_longest_wait_is_told() -> None
         await slept(5)
         process.join("a", group_id=group_in(0))
         await slept(11)
-        assert told_by(process) == reason("memory", 16, "0, 1")
+        assert told_by(process) == reason("memory", 16, "partitions 0 to 1")
         held.set()
         await process.runtime.stop()
 

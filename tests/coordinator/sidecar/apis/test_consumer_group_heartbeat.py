@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
@@ -42,7 +43,9 @@ async def listening(
         relaying(
             {1: broker},
             delay_ms=delay_ms,
-            more=lambda relay: (consumer_group_heartbeat.api(lambda group_id: group_id == OURS, relay.relayed),),
+            more=lambda relay: (
+                consumer_group_heartbeat.api(lambda group_id: group_id == OURS, relay.relayed, lambda: 0),
+            ),
         ) as relay,
     ):
 
@@ -95,6 +98,18 @@ async def test_what_the_client_is_told(
             assert ("muster release" in (answer.error_message or "")) is (expected is not error)
             assert [asked.frame for asked in broker.asked] == [sent[4:]] * times
             assert relay.relayed.consumer_group_heartbeats_deferred == times * (expected is not error)
+
+
+async def test_a_client_that_waits_is_named_once_in_the_log() -> None:
+    """Clients retry without a word; a group that is not ours, or a client that leaves, has no line."""
+    async with listening() as (_broker, _relay, client):
+        with structlog.testing.capture_logs() as logged:
+            for group_id, member_epoch in ((THEIRS, 0), (OURS, -1), (OURS, 0), (OURS, 0)):
+                await client.ask(beat(member_epoch, group_id=group_id))
+    (line,) = logged
+    assert line["event"].startswith("join refused for now: the group has classic members, and this consumer has")
+    assert (line["group_id"], line["client_id"], line["log_level"]) == (OURS, "shop", "warning")
+    assert "group.protocol=classic" in line["way_out"]
 
 
 async def test_only_who_joins_is_held_and_nobody_on_another_connection() -> None:

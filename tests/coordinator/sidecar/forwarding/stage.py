@@ -129,7 +129,7 @@ def owner_of(
     )
     apis = (
         *MembershipApi(service, relay.router, relay.moves, lambda _: False).apis(),
-        consumer_group_heartbeat.api(shadowed.__contains__, relay.relayed),
+        consumer_group_heartbeat.api(shadowed.__contains__, relay.relayed, lambda: 0),
         deleting(deleted),
     )
     handled = {api.key: api for api in apis}
@@ -238,7 +238,7 @@ async def forwarding(*, answer_lease_ms: int = 60_000) -> AsyncIterator[Stage]:
         made.append((frontend, owners))
         relay.forward = frontend.forward_heartbeat
         membership = MembershipApi(relay.service, relay.router, relay.moves, lambda _: False).apis()
-        newer = consumer_group_heartbeat.api(lambda _: False, relay.relayed)
+        newer = consumer_group_heartbeat.api(lambda _: False, relay.relayed, lambda: 0)
         return [frontend.wrapped(api) for api in (*membership, newer, deleting(deleted))]
 
     async with AsyncExitStack() as stack:

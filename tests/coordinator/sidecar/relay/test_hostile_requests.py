@@ -110,6 +110,7 @@ def apis(relay: Relay) -> Iterable[SidecarApi]:
         in_flight=InFlightCommits(resume_timeout_s=0),
         list_owned=own_groups(relay.service, shadows),
         would_refuse=lambda _: False,
+        monotonic_ms=lambda: 0,
     ).values()
 
 
