@@ -15,16 +15,17 @@ from typing import Final
 
 import msgspec
 
+from muster.events.causes import Cause
 from muster.events.ids import GroupId
 from muster.events.state import Member
 from muster.replay.history.items import Broken, Gap
 from muster.replay.history.wording import missing_text
 from muster.replay.incidents.cost import cost_of, empty_ms, outside, partition_time, partitions_had
-from muster.replay.incidents.episode.acts import AnyAct, CameBack, Departure, Went
+from muster.replay.incidents.episode.acts import AnyAct, AskedFor, CameBack, Departure, Went
 from muster.replay.incidents.episode.episode import Episode
 from muster.replay.incidents.episode.holes import Hole, is_within_events, may_hide_other_half
 from muster.replay.incidents.evidence.naming import refs
-from muster.replay.incidents.evidence.standbys import calls
+from muster.replay.incidents.evidence.standbys import call_for, calls
 from muster.replay.incidents.evidence.subscriptions import given_up as gave_up
 from muster.replay.incidents.evidence.waiting import awaited_in_vain, died_assigning, held_ms, sync_held_ms, waits
 from muster.replay.incidents.grade import Grade
@@ -143,10 +144,21 @@ def _claimed(episode: Episode) -> list[_Draft]:
     view = EpisodeView(episode)
     drafts: list[_Draft] = []
     for find, _ in PRECEDENCE:
-        for claim in find(view):
+        for found in find(view):
+            claim = _with_unfit_standbys(found, view)
             view.take(claim)
             drafts.append(_Draft(claim, len(drafts)))
     return drafts
+
+
+def _with_unfit_standbys(claim: IncidentClaim, view: EpisodeView) -> IncidentClaim:
+    """Add the rebalances that standbys began which were called for a lost leader, but whose clients are too old."""
+    lost = [act for act in claim.acts if isinstance(act, Went)]
+    called = {call.member.member_id for act in lost if (call := call_for(view.episode, act)) is not None}
+    if not called:
+        return claim
+    unfit = [act for act in view.free(AskedFor) if act.cause is Cause.STANDBY_UNFIT and act.why.member_id in called]
+    return msgspec.structs.replace(claim, acts=tuple(sorted((*claim.acts, *unfit), key=lambda act: act.seq)))
 
 
 def _share_out(episode: Episode, drafts: list[_Draft]) -> None:

@@ -131,7 +131,7 @@ def _over_capacity(view: EpisodeView) -> Iterator[IncidentClaim]:
 
 def _planned(view: EpisodeView) -> Iterator[IncidentClaim]:
     """Claim all requests, and the members that joined or left because of them, as one plan; there are few at a time."""
-    asked = [act for act in view.free(AskedFor) if act.cause not in _ENFORCED]
+    asked = [act for act in view.free(AskedFor) if act.cause not in (*_ENFORCED, Cause.STANDBY_UNFIT)]
     went = [act for act in view.free(Went) if act.how is Departure.PLANNED]
     came = [act for act in view.free(Came) if act.planned]
     back = view.returns()

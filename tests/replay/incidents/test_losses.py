@@ -617,6 +617,24 @@ def test_a_restart_minutes_before_a_duel_is_not_of_it() -> None:
     assert wall_ms_of(duel.started_at) - wall_ms_of(restart.started_at) >= 300 * S
 
 
+def test_a_standby_that_is_too_old_for_a_lost_leaders_place_is_told_with_the_loss() -> None:
+    """No administrator asked for that rebalance, though the group has a target size."""
+    h, (a, b) = memberships.two(version=8)
+    h.set(target_group_size="2")
+    c = h.static("c", version=8)
+    c.join()
+    c.sync()
+    a.leave()
+    c.join()
+    b.join()
+    c.sync(h.assignments())
+    told = incidents(history_of(h))
+    (lost,) = (each for each in told if any(rebalance.from_generation == 1 for rebalance in each.rebalances))
+    assert lost.kind == "scale-down"
+    assert "the standby 'c' (10.0.0.1, client app-c) could not take the lost leader's place" in said(lost, "recorded")
+    assert all("could not take" not in each.headline for each in told)
+
+
 def test_restarts_of_a_process_that_are_far_apart_are_no_loop() -> None:
     """They are a quarter of an hour apart, and other members join in between, so that all is one episode."""
     fleet = Fleet(3)
