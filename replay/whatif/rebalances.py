@@ -12,6 +12,7 @@ from muster.events.state import Group
 from muster.replay.history.clock import BEGIN, ClockReading
 from muster.replay.history.items import Item
 from muster.replay.history.transitions import Transition, Transitions
+from muster.replay.incidents.cost import partition_ms
 from muster.replay.incidents.grade import Grade
 from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.timeline import Timeline
@@ -21,7 +22,7 @@ from muster.replay.whatif.played import Started
 from muster.replay.whatif.verdict import Replayed, Standstill, Verdict
 
 SAME_MS: Final = 1_000
-"""The control reproduces a rebalance if it begins within this of the recorded time."""
+"""The control reproduces a rebalance if it begins within this of the recorded time, and takes as long within this."""
 
 NOT_REPRODUCED: Final = (
     "played with the recorded settings, it does not come out as recorded: something that is not in the log mattered"
@@ -108,6 +109,13 @@ class _Asked(msgspec.Struct, kw_only=True):
     control: bool | None = None
     """Whether the control reproduced the recorded rebalance; None: not decided yet."""
 
+    @property
+    def is_reproduced(self) -> bool:
+        """Whether the control reproduced it, and took as long as the log has it, as far as both are known."""
+        cost, duration_ms = self.recorded_cost, self.recorded.duration_ms if self.recorded is not None else None
+        is_as_long = cost is None or duration_ms is None or abs(cost.not_stable_ms - duration_ms) <= SAME_MS
+        return bool(self.control) and is_as_long
+
 
 class Control:
     """Receives the verdicts of the control: it reproduced the recorded rebalance, or not."""
@@ -185,7 +193,7 @@ class Verdicts:
             key, asked = next(iter(self._asked.items()))
             if asked.verdict is None or asked.control is None or not asked.is_over:
                 return
-            if not asked.control and asked.verdict is not Verdict.CANNOT_TELL:
+            if not asked.is_reproduced and asked.verdict is not Verdict.CANNOT_TELL:
                 asked.verdict, asked.reason = Verdict.CANNOT_TELL, NOT_REPRODUCED
             del self._asked[key]
             yield _replayed(asked, asked.verdict)
@@ -228,7 +236,14 @@ def _replayed(asked: _Asked, verdict: Verdict) -> Replayed:
         grade=Grade.UNKNOWN if verdict is Verdict.CANNOT_TELL else asked.grade,
         reason=asked.reason,
         would_begin_at=instant(begins_ms) if begins_ms is not None else None,
-        recorded=asked.recorded_cost if asked.control else None,
+        recorded=asked.recorded_cost if asked.is_reproduced else _cost_in_log(recorded),
         played=asked.played_cost if is_known and asked.are_costs_final else None,
-        is_cost_final=asked.are_costs_final,
+        is_cost_final=asked.are_costs_final and asked.is_reproduced,
     )
+
+
+def _cost_in_log(recorded: Rebalance | None) -> Standstill | None:
+    """Return the cost of a rebalance itself, for one that the control does not reproduce."""
+    if recorded is None or recorded.duration_ms is None:
+        return None
+    return Standstill(not_stable_ms=recorded.duration_ms, partition_ms=partition_ms(recorded) or 0)
